@@ -1,0 +1,1 @@
+"""Declare the GPUs you want, not where."""

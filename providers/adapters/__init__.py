@@ -1,0 +1,1 @@
+"""One folder a cloud, behind the protocol in `base`."""

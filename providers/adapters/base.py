@@ -1,0 +1,86 @@
+"""The seam between the engine and a cloud. Owns the Adapter protocol and how an adapter's folder presents itself.
+
+A folder `providers/adapters/<name>/` (or an entry point of group `gpus.adapters`) exposes `MANIFEST`, a Manifest. Importing the folder must
+not import the cloud's SDK: `connect` does, when a call is about to be made. Adapters import model, errors, this module and the rehearsal store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from providers.errors import Problem
+    from providers.model.capability import Capabilities
+    from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
+    from providers.model.offer import Candidate, Offer
+
+REHEARSAL, LIVE = "rehearsal", "live"
+WORLDS = (REHEARSAL, LIVE)
+
+
+class Adapter(Protocol):
+    """One cloud in one world. Every method is blocking and short (one call or a few); the engine waits and repeats.
+
+    Errors are of the tree in `providers.errors`, classified by code. No method retries a creating call.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def world(self) -> str: ...
+
+    def offers(self) -> Sequence[Offer] | None:
+        """Live offers, or None where the bundled catalog is the best there is."""
+
+    def check(self) -> Sequence[CheckLine]:
+        """What is there and what is missing: credentials, APIs, rights, quota. Reads only."""
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        """How many of the leading candidates (all of this provider) go into one creating call: at least 1. Pure.
+
+        A group never changes the plan's order: only candidates that the cloud itself tries in this order, or that rank equal.
+        """
+
+    def submit(self, order: Order) -> Ticket:
+        """Exactly one creating call. Raises the refusal, or OutcomeUnknown when the answer was lost."""
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        """Where the call stands now; `done` once machines are made. Raises the refusal (then nothing of the order is left, or
+        HalfMade names what is)."""
+
+    def resume(self, order: Order) -> Ticket | None:
+        """Settles an unknown outcome by the order's token, without ever making a second machine: the ticket, or None when the
+        cloud is certain that nothing was made. Raises OutcomeUnknown while that is not certain."""
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all."""
+
+    def delete(self, handle: Handle) -> None:
+        """Starts the deletion of one machine and what it alone uses. Gone already is success."""
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        """Writes a new generation on an adopted machine."""
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        """Edits in place what `Capabilities.in_place` names."""
+
+
+class Manifest(NamedTuple):
+    """What a folder presents. `connect(world, config)` makes the adapter: `config` is the provider's section of settings (project,
+    endpoint...), strings only. It raises NotConfigured when live credentials are missing.
+
+    `options` checks the provider's section of a spec: every problem, each with a path relative to the section.
+    """
+
+    name: str
+    capabilities: Capabilities
+    connect: Callable[[str, Mapping[str, str]], Adapter]
+    options: Callable[[Mapping[str, object]], Sequence[Problem]]
+    environment: tuple[str, ...] = ()
+    """The environment variables that this provider's credentials come from, for messages."""

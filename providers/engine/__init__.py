@@ -1,0 +1,1 @@
+"""The one loop that calls adapters: acquire, wait, journal, registry."""

@@ -1,0 +1,176 @@
+"""The one error tree. Owns every failure the product can name; imports nothing of the package but plain records.
+
+    GpusError                     something the user should read: what was wanted, what was found, what to do
+    ├── SpecError                 the declaration is wrong; carries every problem at once, each with its path
+    ├── AllFailed                 the walk ended without a machine; carries every attempt and the refusals
+    ├── Busy                      another live run holds this cluster
+    └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
+        ├── Unsupported           this cloud can never do it
+        ├── NotConfigured         keys are missing
+        ├── BadCredentials        keys were refused
+        ├── NoCapacity            none right now
+        ├── QuotaExceeded         the account's limit
+        ├── InsufficientFunds     the wallet is empty
+        ├── OfferGone             the offer was sold or withdrawn meanwhile
+        ├── PriceRose             the offer costs more than when it was listed
+        ├── RateLimited           ask again later; nothing happened
+        ├── Transient             a passing fault; nothing happened
+        ├── OutcomeUnknown        a create may have happened; it must be found before anything else is bought
+        ├── HalfMade              machines exist that are not what was ordered; they must be deleted first
+        └── Unclassified          a code no table knows; handled as OutcomeUnknown, and reported loudly
+
+Classes follow who must act. An adapter maps a cloud's codes to them in one table; words in messages are never matched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.model.machine import Attempt, Handle
+    from providers.model.place import Scope
+
+
+class Problem(NamedTuple):
+    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`."""
+
+    path: str
+    wanted: str
+    found: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.path}: wanted {self.wanted}, found {self.found}" if self.path else f"wanted {self.wanted}, found {self.found}"
+        return f"{text}; {self.todo}" if self.todo else text
+
+
+class GpusError(Exception):
+    """Something a user should read, in one clean line or a few."""
+
+
+class SpecError(GpusError):
+    """The declaration is wrong. `problems` holds all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class AllFailed(GpusError):
+    """No candidate could be had. `attempts` are in the order they were made; `refusals` count rejected offers by rule."""
+
+    def __init__(self, message: str, attempts: Sequence[Attempt] = (), refusals: Sequence[tuple[str, int]] = ()) -> None:
+        self.attempts: tuple[Attempt, ...] = tuple(attempts)
+        self.refusals: tuple[tuple[str, int], ...] = tuple(refusals)
+        super().__init__(message)
+
+
+class Busy(GpusError):
+    """Another live process holds the lease of this cluster."""
+
+
+class CloudError(GpusError):
+    """A provider's refusal or failure.
+
+    `code` is the cloud's own code. `scopes` says what is refused (widest that applies); empty means the offers of the
+    attempt. `block_s` is how long to leave that alone, in seconds (0: not at all). `hints` are zones the cloud itself
+    named as worth trying first.
+    """
+
+    default_block_s: ClassVar[float] = 0.0
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str,
+        code: str = "",
+        scopes: Sequence[Scope] = (),
+        block_s: float | None = None,
+        hints: Sequence[str] = (),
+    ) -> None:
+        self.provider = provider
+        self.code = code
+        self.scopes: tuple[Scope, ...] = tuple(scopes)
+        self.block_s = self.default_block_s if block_s is None else block_s
+        self.hints: tuple[str, ...] = tuple(hints)
+        super().__init__(message)
+
+
+class Unsupported(CloudError):
+    """This cloud can never do it there; a day passes before it is asked again."""
+
+    default_block_s = 86_400.0
+
+
+class NotConfigured(CloudError):
+    """Credentials or a project are missing."""
+
+
+class BadCredentials(CloudError):
+    """Credentials or rights were refused."""
+
+
+class NoCapacity(CloudError):
+    """None to be had right now. Ten minutes: stockouts last hours, but they move."""
+
+    default_block_s = 600.0
+
+
+class QuotaExceeded(CloudError):
+    """The account's limit. `metric` and `limit` as the cloud names them; blocked for this run and an hour."""
+
+    default_block_s = 3_600.0
+
+    def __init__(self, message: str, *, metric: str = "", limit: str = "", **rest: object) -> None:
+        self.metric = metric
+        self.limit = limit
+        super().__init__(message, **rest)  # type: ignore[arg-type]
+
+
+class InsufficientFunds(CloudError):
+    """The wallet or the billing account cannot pay."""
+
+
+class OfferGone(CloudError):
+    """Sold or withdrawn between listing and buying."""
+
+    default_block_s = 600.0
+
+
+class PriceRose(CloudError):
+    """Costs more than when it was listed."""
+
+
+class RateLimited(CloudError):
+    """The cloud asks for patience. `retry_after_s` if it said how long."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0, **rest: object) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message, **rest)  # type: ignore[arg-type]
+
+
+class Transient(CloudError):
+    """A passing fault of a call that changed nothing."""
+
+
+class OutcomeUnknown(CloudError):
+    """A creating call may have been carried out. `token` is the request token to settle it by."""
+
+    def __init__(self, message: str, *, token: str = "", **rest: object) -> None:
+        self.token = token
+        super().__init__(message, **rest)  # type: ignore[arg-type]
+
+
+class HalfMade(CloudError):
+    """Machines exist that are not what was ordered. `handles` names them: delete and confirm before going on."""
+
+    def __init__(self, message: str, *, handles: Sequence[Handle] = (), **rest: object) -> None:
+        self.handles: tuple[Handle, ...] = tuple(handles)
+        super().__init__(message, **rest)  # type: ignore[arg-type]
+
+
+class Unclassified(OutcomeUnknown):
+    """A code that no table knows."""

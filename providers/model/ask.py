@@ -1,0 +1,121 @@
+"""What is wanted, compiled: the plain records that the planner, the engine and the adapters read.
+
+Owns Entry and Ask and the reading of a GPU string. Pure; imports nothing heavy, so that `gpus plan` starts fast. The typed face of the same
+content, for Python programs and stack files, is `providers.model.spec`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from providers.errors import Problem, SpecError
+
+ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
+CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
+RANKS = ("preference", "price", "performance_per_dollar")
+DEFAULT_WAIT_S = 15 * 60
+
+_GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
+_RESERVATION = re.compile(r"^reservation\(\s*([A-Za-z0-9][A-Za-z0-9._/-]*)\s*\)$")
+
+
+class Capacity(NamedTuple):
+    """How capacity is bought. `reservation` is its name, for kind `reservation` only."""
+
+    kind: str
+    reservation: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.reservation})" if self.reservation else self.kind
+
+
+class GpuText(NamedTuple):
+    """`"H100!:8"`, read. `count` is None where the string names none."""
+
+    type: str
+    exact: bool
+    count: int | None
+
+
+class Entry(NamedTuple):
+    """One acceptable choice, in order of preference: the `gpu`, then each `fallback`.
+
+    `gpu` is the name as asked ("" when asked by memory); `gpu_count` is per node; `path` is where it stands in the declaration.
+    """
+
+    gpu: str
+    gpu_count: int
+    path: str = "gpu"
+    exact: bool = False
+    min_memory_gib: float | None = None
+    nodes: int = 1
+    capacity: tuple[Capacity, ...] = (Capacity(ON_DEMAND),)
+    wait_s: int = DEFAULT_WAIT_S
+    ttl_s: int | None = None
+
+
+class PriceOverride(NamedTuple):
+    """A negotiated rate, for one node per hour. Empty fields match everything; the first match wins."""
+
+    micro_usd: int
+    provider: str
+    region: str = ""
+    machine_type: str = ""
+    gpu: str = ""
+    capacity: str = ""
+
+
+class Ask(NamedTuple):
+    """Everything that decides which offers are acceptable, and in which order."""
+
+    entries: tuple[Entry, ...]
+    kind: str = "machine"
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    rank: str = "preference"
+    max_price_micro_usd: int | None = None
+    price_overrides: tuple[PriceOverride, ...] = ()
+    disk_gib: int | None = None
+
+
+def gpu_text(text: str, path: str = "gpu") -> GpuText:
+    """Reads `"H100"`, `"H100:8"`, `"H100!:8"`. Raises SpecError; whether the name is known is the catalog's business."""
+    match = _GPU.match(text) if isinstance(text, str) else None
+    if match is None or not match["type"]:
+        raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text), "write TYPE or TYPE:COUNT, with ! after the type for exactly this")])
+    if match["count"] is None:
+        return GpuText(match["type"], bool(match["exact"]), None)
+    count = match["count"]
+    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
+        raise SpecError([Problem(path, "a whole number of GPUs from 1", repr(count), f'write it as "{match["type"]}:8"')])
+    return GpuText(match["type"], bool(match["exact"]), int(count))
+
+
+def capacity(text: str, path: str = "capacity") -> Capacity:
+    """Reads one capacity kind. Raises SpecError."""
+    cleaned = text.strip() if isinstance(text, str) else ""
+    match = _RESERVATION.match(cleaned)
+    if match:
+        return Capacity(RESERVATION, match[1])
+    if cleaned in CAPACITIES and cleaned != RESERVATION:
+        return Capacity(cleaned)
+    raise SpecError([Problem(path, "one of on-demand, spot, flex-start, reservation(NAME)", repr(text))])
+
+
+def capacities(spot: str | None, ordered: list[str] | tuple[str, ...] | None, path: str = "") -> tuple[Capacity, ...]:
+    """The ordered capacity kinds: `ordered` if given, else what the `spot` sugar means (`never | prefer | only`)."""
+    where = f"{path}." if path else ""
+    if ordered is not None:
+        if spot is not None:
+            raise SpecError([Problem(f"{where}spot", "either spot or capacity", "both", "drop spot: capacity says it all")])
+        if not ordered:
+            raise SpecError([Problem(f"{where}capacity", "at least one kind", "an empty list", "leave it out for on-demand")])
+        kinds = tuple(capacity(item, f"{where}capacity[{index}]") for index, item in enumerate(ordered))
+        if len(set(kinds)) != len(kinds):
+            raise SpecError([Problem(f"{where}capacity", "each kind once", ", ".join(map(str, kinds)))])
+        return kinds
+    meaning = {None: (ON_DEMAND,), "never": (ON_DEMAND,), "prefer": (SPOT, ON_DEMAND), "only": (SPOT,)}
+    if spot not in meaning:
+        raise SpecError([Problem(f"{where}spot", "one of never, prefer, only", repr(spot))])
+    return tuple(Capacity(kind) for kind in meaning[spot])

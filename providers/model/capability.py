@@ -1,0 +1,22 @@
+"""What an adapter says it can do. Undeclared is refused when planning. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Capabilities(NamedTuple):
+    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`."""
+
+    provider: str
+    kinds: frozenset[str] = frozenset({"machine"})
+    capacities: frozenset[str] = frozenset({"on-demand"})
+    max_nodes: int = 1
+    in_place: frozenset[str] = frozenset()
+    live_offers: bool = False
+    sold_types: frozenset[str] = frozenset()
+    """Machine type prefixes that the adapter can order; empty means all."""
+
+    def orders(self, machine_type: str) -> bool:
+        """True when the adapter knows how to order this machine type."""
+        return not self.sold_types or any(machine_type.startswith(prefix) for prefix in self.sold_types)

@@ -1,0 +1,124 @@
+"""What is ordered, made, seen and tried: the records that the engine and the adapters exchange. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from providers.model.offer import Candidate
+
+PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
+STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = "stopping", "stopped", "preempted", "ended", "failed", "gone"
+STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE)
+"""preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist."""
+
+
+class Handle(NamedTuple):
+    """One machine, as its cloud names it. `native_id` is enough to find it again: `projects/P/zones/Z/instances/N`."""
+
+    provider: str
+    native_id: str
+
+
+class Mark(NamedTuple):
+    """Whose a machine is: written on it as labels, and in the journal. `owner` is the stack's random id."""
+
+    owner: str
+    cluster: str
+    generation: str
+    fingerprint: str
+
+
+class Node(NamedTuple):
+    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch."""
+
+    handle: Handle
+    name: str
+    status: str
+    mark: Mark | None = None
+    region: str = ""
+    zone: str = ""
+    machine_type: str = ""
+    gpu_type: str = ""
+    gpu_count: int = 0
+    capacity: str = ""
+    internal_ip: str = ""
+    external_ip: str = ""
+    created_at: float = 0.0
+    detail: str = ""
+
+
+class Setup(NamedTuple):
+    """Everything about the machines that is not a choice of place: from the spec, for the adapter.
+
+    `options` is the provider's own section, already checked by the adapter. `network` is `default`, or the wiring of a managed
+    network as the program resolved it (keys named by the adapter).
+    """
+
+    disk_gib: int | None = None
+    ttl_s: int | None = None
+    on_ttl: str = "release"
+    ssh_public_key: str = ""
+    ssh_user: str = "gpus"
+    labels: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, object], ...] = ()
+    network: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, ...] = ()
+
+
+class Order(NamedTuple):
+    """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
+
+    `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
+    """
+
+    mark: Mark
+    token: str
+    candidates: tuple[Candidate, ...]
+    node_names: tuple[str, ...]
+    setup: Setup
+    wait_s: int
+
+
+class Ticket(NamedTuple):
+    """A creating call under way or done. `state`: waiting | queued | done. `native` is what the adapter needs to poll it again,
+    from any process (a flat map of strings). When done, `placed` is the candidate that was had and `handles` are its machines."""
+
+    order: Order
+    state: str
+    native: tuple[tuple[str, str], ...] = ()
+    placed: Candidate | None = None
+    handles: tuple[Handle, ...] = ()
+    detail: str = ""
+
+
+class Attempt(NamedTuple):
+    """One creating call and how it ended. `outcome` is `acquired` or the error class; `code` the cloud's own."""
+
+    number: int
+    provider: str
+    region: str
+    zones: tuple[str, ...]
+    machine_types: tuple[str, ...]
+    gpu: str
+    capacity: str
+    micro_usd: int | None
+    outcome: str
+    code: str = ""
+    message: str = ""
+    started_at: float = 0.0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        where = ",".join(self.zones) if self.zones else self.region
+        why = f" {self.code}" if self.code and self.outcome != "acquired" else ""
+        return f"#{self.number} {self.provider} {where} {self.gpu} {self.capacity}: {self.outcome}{why}"
+
+
+class CheckLine(NamedTuple):
+    """One line of `gpus check`: `state` is ok | missing | refused | unknown; `todo` says how to get what is missing."""
+
+    provider: str
+    topic: str
+    state: str
+    found: str
+    todo: str = ""

@@ -1,0 +1,35 @@
+"""Money. Owns the conversion between dollars and whole micro-dollars; pure.
+
+Prices are kept and compared as whole micro-dollars per hour, so that sums, caps and ties are exact. Dollars appear where a person or a
+JSON reader looks.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+
+HOURS_PER_MONTH = 730
+"""The clouds' own convention for a month (365 x 24 / 12)."""
+
+
+def micro_usd(dollars: str | float | Decimal) -> int:
+    """Whole micro-dollars. Raises ValueError for what is no finite number."""
+    try:
+        value = Decimal(str(dollars))
+    except InvalidOperation:
+        raise ValueError(f"{dollars!r} is no amount of dollars") from None
+    if not value.is_finite():
+        raise ValueError(f"{dollars!r} is no amount of dollars")
+    return int((value * 1_000_000).to_integral_value(rounding=ROUND_HALF_UP))
+
+
+def usd(micro: int) -> float:
+    """Dollars, for people and JSON."""
+    return micro / 1_000_000
+
+
+def per_hour(micro: int | None) -> str:
+    """`$88.49/h`, four decimals under a dollar; `no price` when unknown."""
+    if micro is None:
+        return "no price"
+    return f"${micro / 1_000_000:,.4f}/h" if abs(micro) < 1_000_000 else f"${micro / 1_000_000:,.2f}/h"

@@ -1,0 +1,110 @@
+"""What is for sale, and what a plan makes of it: plain records. Pure.
+
+Hardware (what a GPU is) and offer (what somebody sells) are separate: an offer names its `gpu_type`, the catalog knows the rest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from providers.model.money import usd
+
+
+class Offer(NamedTuple):
+    """One way to buy one node: where, what, how, and for how much.
+
+    `zone` is empty where the source names only the region. `gpu_count` is per node and a fraction for a slice of a GPU.
+    `node_micro_usd` is all-in for one node per hour (machine + GPU + bundled disk); None means that no source had a price.
+    `left_out` names what the price does not hold. `restriction` is non-empty where the cloud does not sell this kind of capacity.
+    """
+
+    provider: str
+    region: str
+    zone: str
+    machine_type: str
+    gpu_type: str
+    gpu_count: float
+    capacity: str
+    node_micro_usd: int | None
+    price_as_of: str = ""
+    price_source: str = ""
+    gpu_memory_gib: float = 0.0
+    vcpus: float = 0.0
+    memory_gib: float = 0.0
+    local_ssd_gib: int = 0
+    accelerator: str = ""
+    """What the cloud calls a GPU that is attached to a plain host (`nvidia-tesla-t4`); empty where the machine type brings it."""
+    parts: str = ""
+    left_out: str = ""
+    restriction: str = ""
+
+    @property
+    def id(self) -> str:
+        """`gcp/us-central1-a/a3-highgpu-8g/H100:8/spot`: unique within a catalog."""
+        count = int(self.gpu_count) if self.gpu_count == int(self.gpu_count) else self.gpu_count
+        return f"{self.provider}/{self.zone or self.region}/{self.machine_type}/{self.gpu_type}:{count}/{self.capacity}"
+
+
+class Candidate(NamedTuple):
+    """A ranked offer that satisfies the ask. `rank` counts from 1. `entry` is the index of the ask's entry that it serves.
+
+    The price is always the whole candidate: all nodes, per hour.
+    """
+
+    rank: int
+    entry: int
+    offer: Offer
+    nodes: int
+    reservation: str = ""
+    micro_usd: int | None = None
+
+    @property
+    def provider(self) -> str:
+        return self.offer.provider
+
+    @property
+    def region(self) -> str:
+        return self.offer.region
+
+    @property
+    def zone(self) -> str:
+        return self.offer.zone
+
+    @property
+    def machine_type(self) -> str:
+        return self.offer.machine_type
+
+    @property
+    def gpu_type(self) -> str:
+        return self.offer.gpu_type
+
+    @property
+    def gpu_count(self) -> int:
+        """Per node."""
+        return int(self.offer.gpu_count)
+
+    @property
+    def capacity(self) -> str:
+        return self.offer.capacity
+
+    @property
+    def price_usd_per_hour(self) -> float | None:
+        """All nodes; None when unknown."""
+        return None if self.micro_usd is None else usd(self.micro_usd)
+
+    @property
+    def price_as_of(self) -> str:
+        return self.offer.price_as_of
+
+    @property
+    def price_source(self) -> str:
+        return self.offer.price_source
+
+
+class Rejection(NamedTuple):
+    """An offer that was refused, by which rule, and why."""
+
+    offer: Offer
+    rule: str
+    wanted: str
+    found: str

@@ -1,0 +1,1 @@
+"""Rules, ranking, plan, blocks: pure functions over the offer table."""

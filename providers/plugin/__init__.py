@@ -1,0 +1,1 @@
+"""The Pulumi resource provider (server side)."""

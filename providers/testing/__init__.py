@@ -1,0 +1,1 @@
+"""Contract suite, fault injection, clock: shipped, so that outside adapters can be held to the same rules."""
