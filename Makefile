@@ -1,0 +1,28 @@
+# Two commands do all the set-up: `make up` runs the main job on the rehearsal clouds, `make test` passes the tests.
+PYTHON ?= python3
+STACK ?= train-h100x8
+ACTIVATE = . .venv/bin/activate
+
+.PHONY: up test setup destroy lint bench
+
+up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
+	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
+
+destroy: setup ## ends what `make up` started
+	@$(ACTIVATE) && command pulumi destroy --stack $(STACK) --yes
+
+setup: ## the environment, the Pulumi tool chain, local state and the declared stacks
+	@$(PYTHON) .ci/setup.py
+
+test: ## all the set-up, then lint, types and every test
+	@$(PYTHON) .ci/setup.py --development
+	@$(MAKE) --no-print-directory lint
+	@$(ACTIVATE) && python -m pytest
+
+lint:
+	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+
+bench: ## the speed figures, as ratios measured side by side
+	@$(PYTHON) .ci/setup.py --development
+	@$(ACTIVATE) && python -m tests.benchmarks
+
