@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from providers.errors import Problem
     from providers.model.capability import Capabilities
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
 
 REHEARSAL, LIVE = "rehearsal", "live"
 WORLDS = (REHEARSAL, LIVE)
+
+
+def home() -> Path:
+    """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`. Made, for its owner alone, on first use.
+
+    Reads the environment and makes at most one folder. Raises OSError where that is not allowed.
+    """
+    import os
+    from pathlib import Path
+
+    chosen = os.environ.get("GPUS_HOME", "")
+    folder = Path(chosen).expanduser() if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gpus"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 class Adapter(Protocol):
@@ -49,11 +66,13 @@ class Adapter(Protocol):
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Where the call stands now; `done` once machines are made. Raises the refusal (then nothing of the order is left, or
-        HalfMade names what is)."""
+        HalfMade names what is).
+        """
 
     def resume(self, order: Order) -> Ticket | None:
         """Settles an unknown outcome by the order's token, without ever making a second machine: the ticket, or None when the
-        cloud is certain that nothing was made. Raises OutcomeUnknown while that is not certain."""
+        cloud is certain that nothing was made. Raises OutcomeUnknown while that is not certain.
+        """
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
         """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""

@@ -1,0 +1,353 @@
+"""The rehearsal store: one SQLite file that every rehearsal cloud of this machine shares.
+
+Owns the world's clock, the scenario (stock, latencies, quotas, faults) and the log of requests. Stand-ins keep their own tables in it. Several
+processes and threads use it at once, so nothing lives in memory: what has happened so far is a function of the rows and `now()`. Imports
+nothing of the package but the adapter seam; sqlite3 is imported when a store is opened.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import home
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+ANY = ""
+"""In a scenario line: everything."""
+
+LATENCIES_S = {"create": 1.0, "stockout": 0.4, "delete": 0.5, "stop": 0.5, "start": 1.0, "edit": 0.2, "preempt": 1.0}
+"""How long each step of a rehearsal cloud takes unless the scenario says otherwise, in world seconds: brisk, yet visible."""
+
+DEFAULT_STOCK = (
+    # The cheapest places for eight spot H100s, so that the first `up` shows what a stockout looks like before it succeeds elsewhere.
+    ("gcp", "europe-north1", "a3-highgpu-8g", ANY, "spot", 0),
+    ("gcp", "europe-west9", "a3-highgpu-8g", ANY, "spot", 0),
+)
+
+FAULTS = {
+    "reply-lost": "the work is done, then the connection closes without an answer",
+    "error-after": "the work is done, then the answer is HTTP `status` (default 503)",
+    "http": "HTTP `status` with `reason`, before any work",
+    "unavailable": "HTTP 503 backendError, before any work",
+    "rate-limit": "HTTP 403 rateLimitExceeded, before any work",
+    "too-many": "HTTP 429 rateLimitExceeded, before any work",
+    "unauthorized": "HTTP 401 authError, before any work",
+    "forbidden": "HTTP 403 forbidden, before any work",
+    "quota": "HTTP 403 quotaExceeded for `metric`, before any work",
+    "html": "HTTP 502 with a web page instead of JSON, before any work",
+    "malformed": "the work is done, then half of the JSON answer arrives",
+    "delay": "the answer comes `seconds` later (of real time)",
+    "slow": "the operation takes `seconds` longer (of world time)",
+    "op-error": "the operation ends with error `code` and changes nothing",
+}
+"""The kinds of fault and what each does; the words in backquotes are its settings."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS stock (
+  provider TEXT NOT NULL, place TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL, capacity TEXT NOT NULL,
+  count INTEGER, since REAL NOT NULL, PRIMARY KEY (provider, place, machine_type, gpu, capacity));
+CREATE TABLE IF NOT EXISTS latency (provider TEXT NOT NULL, step TEXT NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (provider, step));
+CREATE TABLE IF NOT EXISTS quota (
+  provider TEXT NOT NULL, place TEXT NOT NULL, metric TEXT NOT NULL, count REAL NOT NULL, PRIMARY KEY (provider, place, metric));
+CREATE TABLE IF NOT EXISTS fault (
+  id INTEGER PRIMARY KEY, provider TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL, times INTEGER, place TEXT NOT NULL,
+  machine_type TEXT NOT NULL, settings TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS request (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, provider TEXT NOT NULL, verb TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
+  status INTEGER NOT NULL, fault TEXT NOT NULL);
+"""
+
+
+class StockLine(NamedTuple):
+    """One line of the scenario: `count` machines exist in each place it covers (None: no end of them), since the world moment `since`.
+
+    `place` is a zone, a region or empty; `gpu` is the cloud's or the catalog's name; empty fields cover everything.
+    """
+
+    provider: str
+    place: str
+    machine_type: str
+    gpu: str
+    capacity: str
+    count: int | None
+    since: float
+
+
+class Fault(NamedTuple):
+    """A planned failure: of calls whose name matches `method` (with `*`), `times` more times (None: always)."""
+
+    id: int
+    provider: str
+    method: str
+    kind: str
+    times: int | None
+    place: str
+    machine_type: str
+    settings: dict[str, object]
+
+
+class Request(NamedTuple):
+    """One call that a stand-in answered. `status` 0 means that no answer was given. Bodies are never kept: they may hold secrets."""
+
+    at: float
+    provider: str
+    verb: str
+    method: str
+    path: str
+    status: int
+    fault: str
+
+
+class Store:
+    """The shared file. Cheap to open; safe from any thread and process. `clock` is the real time under the world's offset."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
+        import threading
+        import time
+
+        self.path = path
+        self._clock = clock or time.time
+        self._local = threading.local()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        import sqlite3
+        import time
+
+        for attempt in range(200):
+            try:
+                db = self.connection()
+                if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    db.execute("PRAGMA journal_mode=WAL")
+                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'request'").fetchone():
+                    self.tables(_SCHEMA)
+            except sqlite3.OperationalError:
+                # Switching a new file to WAL does not wait for other openers as everything else does.
+                if attempt == 199:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection. Reads may use it directly; writes go through `transaction`."""
+        import sqlite3
+
+        found = getattr(self._local, "db", None)
+        if found is None:
+            found = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
+            found.execute("PRAGMA synchronous=NORMAL")
+            self._local.db = found
+        return found  # type: ignore[no-any-return]
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The only writer until the block ends; kept if it ends well, undone otherwise. Inside another one it is part of that."""
+        db = self.connection()
+        if db.in_transaction:
+            yield db
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+
+    def tables(self, schema: str) -> None:
+        """Makes a stand-in's tables if they are not there: statements of the form `CREATE TABLE IF NOT EXISTS`, ended by `;`."""
+        with self.transaction() as db:
+            for statement in schema.split(";"):
+                if statement.strip():
+                    db.execute(statement)
+
+    def close(self) -> None:
+        """Closes this thread's connection; the next use opens it again."""
+        found = getattr(self._local, "db", None)
+        if found is not None:
+            found.close()
+            del self._local.db
+
+    # The clock
+
+    def offset(self) -> float:
+        """Seconds that the world is ahead of real time."""
+        row = self.connection().execute("SELECT value FROM meta WHERE key = 'clock_offset_s'").fetchone()
+        return float(row[0]) if row else 0.0
+
+    def now(self) -> float:
+        """The world's moment, in seconds since the epoch."""
+        return self._clock() + self.offset()
+
+    def advance(self, seconds: float) -> float:
+        """Moves the world ahead and returns the new moment. It never goes back: rows of the future would make no sense."""
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"the clock moves forward by a number of seconds, not by {seconds}")
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('clock_offset_s', ?)", (repr(self.offset() + seconds),))
+            return self.now()
+
+    # Stock
+
+    def set_stock(self, provider: str, place: str, machine_type: str, capacity: str, count: int | None, gpu: str = ANY) -> None:
+        """Replaces the scenario's line for exactly this: `count` machines in each place it covers, counting those that run (None: unlimited)."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO stock VALUES (?, ?, ?, ?, ?, ?, ?)", (provider, place, machine_type, gpu, capacity, count, self.now()))
+
+    def stock_lines(self, provider: str = ANY) -> tuple[StockLine, ...]:
+        """The scenario's lines, of one provider or of all."""
+        rows = self.connection().execute(
+            "SELECT * FROM stock WHERE ? IN ('', provider) ORDER BY provider, place, machine_type, gpu, capacity", (provider,)
+        )
+        return tuple(StockLine(*row) for row in rows)
+
+    def stock(self, provider: str, region: str, zone: str, machine_type: str, gpus: Sequence[str], capacity: str) -> StockLine:
+        """The line that decides here: the most exact one (place first, then machine type, GPU, capacity kind). Without one, no end."""
+        best, best_rank = StockLine(provider, ANY, ANY, ANY, ANY, None, 0.0), (-1, False, False, False)
+        for line in self.stock_lines(provider):
+            if (
+                line.place in {ANY, region, zone}
+                and line.machine_type in {ANY, machine_type}
+                and (not line.gpu or line.gpu in gpus)
+                and line.capacity in {ANY, capacity}
+            ):
+                rank = (2 if line.place == zone and zone else 1 if line.place else 0, bool(line.machine_type), bool(line.gpu), bool(line.capacity))
+                if rank > best_rank:
+                    best, best_rank = line, rank
+        return best
+
+    # Latencies and quotas
+
+    def set_latency(self, provider: str, step: str, seconds: float) -> None:
+        """Sets how long a step takes, in world seconds. Raises ValueError for an unknown step."""
+        if step not in LATENCIES_S:
+            raise ValueError(f"unknown step {step!r}: one of {', '.join(LATENCIES_S)}")
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO latency VALUES (?, ?, ?)", (provider, step, seconds))
+
+    def latency(self, provider: str, step: str) -> float:
+        """How long a step takes, in world seconds."""
+        row = self.connection().execute("SELECT seconds FROM latency WHERE provider = ? AND step = ?", (provider, step)).fetchone()
+        return float(row[0]) if row else LATENCIES_S[step]
+
+    def latencies(self) -> tuple[tuple[str, str, float], ...]:
+        """What the scenario changed: (provider, step, seconds)."""
+        return tuple(self.connection().execute("SELECT provider, step, seconds FROM latency ORDER BY provider, step"))
+
+    def set_quota(self, provider: str, place: str, metric: str, count: float) -> None:
+        """Sets the account's limit: `place` is a region, or empty for the whole account."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?)", (provider, place, metric, count))
+
+    def quotas(self, provider: str = ANY) -> tuple[tuple[str, str, str, float], ...]:
+        """The limits that the scenario sets: (provider, place, metric, count)."""
+        query = "SELECT provider, place, metric, count FROM quota WHERE ? IN ('', provider) ORDER BY provider, place, metric"
+        return tuple(self.connection().execute(query, (provider,)))
+
+    # Faults
+
+    def add_fault(
+        self,
+        provider: str,
+        method: str,
+        kind: str,
+        times: int | None = 1,
+        *,
+        place: str = ANY,
+        machine_type: str = ANY,
+        **settings: object,
+    ) -> int:
+        """Plans a failure and returns its number. Raises ValueError for an unknown kind."""
+        import json
+
+        if kind not in FAULTS:
+            raise ValueError(f"unknown fault {kind!r}: one of {', '.join(FAULTS)}")
+        with self.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO fault (provider, method, kind, times, place, machine_type, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (provider, method, kind, times, place, machine_type, json.dumps(settings)),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def faults(self, provider: str = ANY) -> tuple[Fault, ...]:
+        """The failures still to come, in the order they were planned."""
+        import json
+
+        rows = self.connection().execute("SELECT * FROM fault WHERE ? IN ('', provider) ORDER BY id", (provider,))
+        return tuple(Fault(*row[:7], settings=json.loads(row[7])) for row in rows)
+
+    def clear_faults(self) -> None:
+        """Drops every planned failure."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM fault")
+
+    def take_fault(self, provider: str, method: str, places: Sequence[str], machine_types: Sequence[str]) -> Fault | None:
+        """The first failure planned for this call, with one of its times used up; None if the call is to go well."""
+        from fnmatch import fnmatchcase
+
+        for fault in self.faults(provider):
+            if (
+                fnmatchcase(method, fault.method)
+                and (not fault.place or fault.place in places)
+                and (not fault.machine_type or fault.machine_type in machine_types)
+            ):
+                with self.transaction() as db:
+                    if fault.times == 1:
+                        db.execute("DELETE FROM fault WHERE id = ?", (fault.id,))
+                    elif fault.times is not None:
+                        db.execute("UPDATE fault SET times = times - 1 WHERE id = ?", (fault.id,))
+                return fault
+        return None
+
+    # The log
+
+    def log(self, provider: str, verb: str, method: str, path: str, status: int, fault: str = "") -> None:
+        """Keeps one answered call: never its body or query."""
+        with self.transaction() as db:
+            db.execute(
+                "INSERT INTO request (at, provider, verb, method, path, status, fault) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (self.now(), provider, verb, method, path, status, fault),
+            )
+
+    def requests(self, method: str = "*") -> tuple[Request, ...]:
+        """Every call so far, oldest first, whose name matches (with `*`)."""
+        from fnmatch import fnmatchcase
+
+        rows = self.connection().execute("SELECT at, provider, verb, method, path, status, fault FROM request ORDER BY id")
+        return tuple(found for found in (Request(*row) for row in rows) if fnmatchcase(found.method, method))
+
+    def mutations(self) -> tuple[Request, ...]:
+        """The calls that may have changed something: every verb but GET, less those that only wait."""
+        return tuple(found for found in self.requests() if found.verb != "GET" and not found.method.endswith(".wait"))
+
+    # Beginning
+
+    def begin(self) -> None:
+        """Writes the default scenario unless this store has one already."""
+        with self.transaction() as db:
+            if not db.execute("SELECT 1 FROM meta WHERE key = 'begun'").fetchone():
+                for provider, place, machine_type, gpu, capacity, count in DEFAULT_STOCK:
+                    self.set_stock(provider, place, machine_type, capacity, count, gpu)
+                db.execute("INSERT INTO meta VALUES ('begun', ?)", (repr(self.now()),))
+
+    def reset(self) -> None:
+        """Forgets everything, machines and log included, and begins again with the default scenario and real time."""
+        with self.transaction() as db:
+            for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
+                db.execute(f'DELETE FROM "{table}"')  # noqa: S608 (a name from the file's own schema)
+            self.begin()
+
+
+def open_store() -> Store:
+    """The store of this user, `home()/rehearsal.db`, with the default scenario on first use."""
+    store = Store(home() / "rehearsal.db")
+    if not store.connection().execute("SELECT 1 FROM meta WHERE key = 'begun'").fetchone():
+        store.begin()
+    return store
