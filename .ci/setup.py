@@ -68,8 +68,8 @@ def check_machine() -> None:
     """Python and git are there, and Python can make environments."""
     if sys.version_info < (3, 11):
         raise SetupError(
-            f"Python 3.11 or newer is needed, this is {platform.python_version()}. Install it (apt install python3.11-venv, brew install python@3.12, "
-            "or python.org), then name it: make PYTHON=python3.11 up"
+            f"Python 3.11 or newer is needed, this is {platform.python_version()}. Install it (apt install python3.11-venv, "
+            "brew install python@3.12, or python.org), then name it: make PYTHON=python3.11 up"
         )
     if shutil.which("git") is None:
         raise SetupError("git is needed and not on PATH. Install it: apt install git, brew install git, or git-scm.com")
@@ -111,7 +111,9 @@ def found_on_path() -> Path | None:
     answer = subprocess.run([cli, "version"], capture_output=True, text=True, check=False, env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"})
     version = re.match(r"v?(\d+)\.(\d+)", answer.stdout.strip())
     if not version or (int(version[1]), int(version[2])) < OLDEST_PULUMI:
-        say(f"the pulumi on PATH ({answer.stdout.strip() or 'no answer'}) is older than {OLDEST_PULUMI[0]}.{OLDEST_PULUMI[1]}: getting {PULUMI_VERSION} beside it")
+        say(
+            f"the pulumi on PATH ({answer.stdout.strip() or 'no answer'}) is older than {OLDEST_PULUMI[0]}.{OLDEST_PULUMI[1]}: getting {PULUMI_VERSION} beside it"
+        )
         return None
     return Path(cli).resolve().parent
 

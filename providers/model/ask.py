@@ -31,11 +31,11 @@ class Capacity(NamedTuple):
 
 
 class GpuText(NamedTuple):
-    """`"H100!:8"`, read. `count` is None where the string names none."""
+    """`"H100!:8"`, read. `gpu_count` is None where the string names none."""
 
     type: str
     exact: bool
-    count: int | None
+    gpu_count: int | None
 
 
 class Entry(NamedTuple):

@@ -13,7 +13,7 @@ def seconds(text: str | float) -> int:
     if isinstance(text, bool):
         raise ValueError(f"{text!r} is no duration")
     if isinstance(text, (int, float)):
-        if text != text or text in (float("inf"), float("-inf")) or text < 0:
+        if not 0 <= text < float("inf"):
             raise ValueError(f"{text!r} is no duration")
         return int(text)
     cleaned = text.strip().lower()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from providers.model.offer import Candidate
+if TYPE_CHECKING:
+    from providers.model.offer import Candidate
 
 PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
 STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = "stopping", "stopped", "preempted", "ended", "failed", "gone"
@@ -81,7 +82,8 @@ class Order(NamedTuple):
 
 class Ticket(NamedTuple):
     """A creating call under way or done. `state`: waiting | queued | done. `native` is what the adapter needs to poll it again,
-    from any process (a flat map of strings). When done, `placed` is the candidate that was had and `handles` are its machines."""
+    from any process (a flat map of strings). When done, `placed` is the candidate that was had and `handles` are its machines.
+    """
 
     order: Order
     state: str

@@ -27,7 +27,9 @@ Duration = str | int | float
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
-_PUBLIC_KEY = re.compile(r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+/=]+( [^\r\n]*)?$")
+_PUBLIC_KEY = re.compile(
+    r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+/=]+( [^\r\n]*)?$"
+)
 
 
 _FOUND_MAX = 80
@@ -55,11 +57,11 @@ class _Strict(BaseModel):
             _inside.reset(token)
         if broken is not None:
             raise SpecError(_problems(broken, data, type(self)))
-        problems = self._semantic() if outermost else []
+        problems = self.semantic() if outermost else []
         if problems:
             raise SpecError(problems)
 
-    def _semantic(self) -> list[Problem]:
+    def semantic(self) -> list[Problem]:
         """What is wrong beyond types, for a model that stands alone; a cluster asks its parts itself, so that paths are whole."""
         return []
 
@@ -93,15 +95,15 @@ class Gpu(_Strict):
             data["type"] = type
         super().__init__(**data)
 
-    def _semantic(self) -> list[Problem]:
+    def semantic(self) -> list[Problem]:
         problems: list[Problem] = []
         if not self.type and self.min_memory_gib is None:
             problems.append(Problem("type", 'a GPU such as "H100", or min_memory_gib', "neither"))
         if self.type:
             try:
                 read = asks.gpu_text(self.type, "type")
-                if read.count is not None and self.count is not None and read.count != self.count:
-                    problems.append(Problem("count", f"{read.count}, as in {self.type!r}", str(self.count), "say the count once"))
+                if read.gpu_count is not None and self.count is not None and read.gpu_count != self.count:
+                    problems.append(Problem("count", f"{read.gpu_count}, as in {self.type!r}", str(self.count), "say the count once"))
             except SpecError as error:
                 problems.extend(error.problems)
         if "fallback" in self.model_fields_set and not self.fallback:
@@ -154,7 +156,7 @@ class Cluster(_Strict):
     run: str | int = ""
     reclaim: str | int = ""
 
-    def _semantic(self) -> list[Problem]:
+    def semantic(self) -> list[Problem]:
         return _semantic(self)
 
     def ask(self) -> Ask:
@@ -259,8 +261,6 @@ def _path(location: tuple[Any, ...]) -> str:
     return text
 
 
-
-
 def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseModel]) -> list[Problem]:
     """Pydantic's errors as problems, one per path; then the semantic ones of whatever did validate."""
     seen: dict[str, list[str]] = {}
@@ -318,7 +318,9 @@ def _semantic(cluster: Cluster) -> list[Problem]:
         problems.append(Problem("ssh_key", 'one public key, as in "ssh-ed25519 AAAA... me"', found, "give the .pub file's content"))
     for key, value in cluster.labels.items():
         if not _LABEL_KEY.match(key) or key.startswith("gpus-"):
-            problems.append(Problem(f"labels.{key}", "a key of lowercase letters, digits, _ and -, at most 63, not starting with gpus-", repr(key)[:_FOUND_MAX]))
+            problems.append(
+                Problem(f"labels.{key}", "a key of lowercase letters, digits, _ and -, at most 63, not starting with gpus-", repr(key)[:_FOUND_MAX])
+            )
         elif not _LABEL_VALUE.match(value):
             problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[:_FOUND_MAX]))
     for field in ("providers", "regions"):
@@ -384,7 +386,13 @@ def _entries(cluster: Cluster) -> tuple[list[Entry], list[Problem]]:
 
 
 def _entry(
-    path: str, item: str | Gpu | Fallback, cluster: Cluster, default: tuple[Capacity, ...], wait_s: int | None, ttl_s: int | None, problems: list[Problem]
+    path: str,
+    item: str | Gpu | Fallback,
+    cluster: Cluster,
+    default: tuple[Capacity, ...],
+    wait_s: int | None,
+    ttl_s: int | None,
+    problems: list[Problem],
 ) -> Entry | None:
     text = item if isinstance(item, str) else item.type if isinstance(item, Gpu) else item.gpu or ""
     memory = None if isinstance(item, str) else item.min_memory_gib
@@ -395,7 +403,7 @@ def _entry(
         elif memory is None:
             raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text))])
         if isinstance(item, Gpu):
-            problems.extend(problem._replace(path=f"{path}.{problem.path}") for problem in item._semantic() if problem.path in {"count", "fallback"})
+            problems.extend(problem._replace(path=f"{path}.{problem.path}") for problem in item.semantic() if problem.path in {"count", "fallback"})
             count = item.count if count is None else count
         kinds = default
         if isinstance(item, Fallback) and (item.spot is not None or item.capacity is not None):
