@@ -30,28 +30,30 @@ class Plan:
 
     def __init__(
         self,
-        ask: Ask,
-        offers: OfferTable,
-        capabilities: Mapping[str, Capabilities],
-        unavailable: Mapping[str, str],
-        blocks: tuple[Block, ...],
-        now: float,
+        terms: rules.Terms,
         candidates: tuple[Candidate, ...],
         kept: frozenset[int],
         refused: Mapping[int, tuple[int, int]],
+        warnings: tuple[str, ...],
     ) -> None:
-        self.ask = ask
-        self.offers = offers
-        self.capabilities = capabilities
-        self.unavailable = unavailable
-        self.blocks = blocks
-        self.now = now
+        self.terms = terms
+        """What the plan was made from."""
         self.candidates = candidates
         self.kept = kept
         """The rows that are candidates."""
         self.refused = refused
-        """Row → (rule, entry), for the rows of the GPUs asked for."""
-        self.warnings: tuple[str, ...] = offers.warnings
+        """Row → (rule, entry), for the other rows of the GPUs asked for."""
+        self.warnings = warnings
+
+    @property
+    def ask(self) -> Ask:
+        """What was asked for."""
+        return self.terms.ask
+
+    @property
+    def offers(self) -> OfferTable:
+        """Everything that was on offer."""
+        return self.terms.table
 
     @property
     def best(self) -> Candidate | None:
@@ -75,12 +77,14 @@ class Plan:
     @cached_property
     def rejections(self) -> tuple[Rejection, ...]:
         """Every refused offer, with the rule and what was wanted and found; by rule, then as the offers are listed."""
-        index = blocklist.by_provider(self.blocks, self.now)
         out: list[Rejection] = []
         for rule, entry, row in self.refusals():
-            wanted, found = rules.explain(rule, self.ask.entries[entry], row, self.ask, self.offers, self.capabilities, self.unavailable, index)
-            out.append(Rejection(self.offers.offer(row), rules.NAMES[rule], wanted, found))
+            out.append(Rejection(self.offers.offer(row), rules.NAMES[rule], *self.explain(rule, entry, row)))
         return tuple(out)
+
+    def explain(self, rule: int, entry: int, row: int) -> tuple[str, str]:
+        """(wanted, found) of one refusal."""
+        return rules.explain(self.terms, rule, self.ask.entries[entry], row)
 
     def refusals(self) -> list[tuple[int, int, int]]:
         """(rule, entry, row) of every refused offer, by rule and row: the cheap form of `rejections`."""
@@ -93,7 +97,7 @@ class Plan:
         """What can never be had as it is declared: unknown names, counts that nobody sells, and the like; with their paths."""
         from providers.planner import check
 
-        return tuple(check.problems(self.ask, self.offers, self.capabilities))
+        return tuple(check.problems(self.ask, self.offers, self.terms.capabilities))
 
     def as_json(self, running: Running | None = None) -> dict[str, Any]:
         """Plain types, for `json.dumps`: candidates, rejections, summary."""
@@ -134,11 +138,9 @@ def make(
     `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
     what to leave alone until when, `now` the moment in seconds since the epoch. Pure; about 1 ms over some thousand offers.
     """
-    missing = unavailable or {}
-    standing = blocklist.standing(blocks, now)
-    sifted = rules.sift(ask, offers, capabilities, missing, standing, now)
-    candidates = _ranked(ask, offers, sifted.kept)
-    return Plan(ask, offers, capabilities, missing, standing, now, candidates, frozenset(item.row for item in sifted.kept), sifted.refused)
+    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now)
+    sifted = rules.sift(terms)
+    return Plan(terms, _ranked(ask, offers, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings)
 
 
 def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candidate, ...]:

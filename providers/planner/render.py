@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.catalog import names
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.offer import Candidate, Offer
-from providers.planner import blocks as blocklist
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -86,7 +85,6 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 def _rejections(plan: Plan) -> list[dict[str, str]]:
     """Every refusal, `offer` as its id. Rows of GPUs that nobody asked for share one text, so that thousands of them cost little."""
-    index = blocklist.by_provider(plan.blocks, plan.now)
     ids = [Offer._make(values).id for values in zip(*plan.offers.columns, strict=True)]
     gpus = plan.offers.column("gpu_type")
     gpu_rule, asked = rules.NAMES[rules.GPU], rules.asked(plan.ask)
@@ -95,7 +93,7 @@ def _rejections(plan: Plan) -> list[dict[str, str]]:
         if rule == rules.GPU:
             out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": str(gpus[row])})
         else:
-            wanted, found = rules.explain(rule, plan.ask.entries[entry], row, plan.ask, plan.offers, plan.capabilities, plan.unavailable, index)
+            wanted, found = plan.explain(rule, entry, row)
             out.append({"offer": ids[row], "rule": rules.NAMES[rule], "wanted": wanted, "found": found})
     return out
 
@@ -134,8 +132,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
     for name, text in facts:
         lines += _wrapped(f"{name:<11} ", text, width)
     pad = max((len(name) for name in refused), default=0)
-    for name, count, example in examples(plan):
-        lines.append(_clip(f"  {name:<{pad}} {count:>6,}  {example}", width))
+    lines += [_clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width) for example in examples(plan)]
     for name, text in (("prices", prices_text(plan)), ("not in them", "; ".join(left_out(plan)))):
         lines += _wrapped(f"{name:<11} ", text, width) if text else []
     for warning in plan.warnings:
@@ -169,18 +166,23 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     lines += [f"- warning: {warning}" for warning in plan.warnings]
     if plan.rejected_by_rule:
         total = sum(plan.rejected_by_rule.values())
-        lines += ["", f"<details><summary>{total:,} offers refused</summary>", "", "| rule | offers | example |", "|---|--:|---|"]
-        lines += [f"| {name} | {count:,} | {_cell(example)} |" for name, count, example in examples(plan)]
+        lines += [
+            "",
+            f"<details><summary>{total:,} offers refused</summary>",
+            "",
+            "| rule | offers | wanted | found, for example |",
+            "|---|--:|---|---|",
+        ]
+        lines += [f"| {example.rule} | {example.offers:,} | {_cell(example.wanted)} | {_cell(example.text)} |" for example in examples(plan)]
         lines += ["", "</details>"]
     return "\n".join(lines)
 
 
 def ask_text(ask: Ask) -> str:
-    """`H100:8 spot or on-demand, else A100-80GB:8 spot; at most $60.00/h`: the whole ask in one line."""
+    """`H100:8, else A100-80GB:8; spot, then on-demand; at most $60.00/h`: the whole ask in one line."""
     same = len({(entry.capacity, entry.nodes) for entry in ask.entries}) == 1
-    first = ask.entries[0]
-    texts = [f"{rules.title(entry)}:{entry.gpu_count}" + ("" if same else _terms(entry)) for entry in ask.entries]
-    parts = [", else ".join(texts) + (_terms(first) if same else "")]
+    texts = [f"{rules.title(entry)}:{entry.gpu_count}" + ("" if same else f" ({_terms(entry)})") for entry in ask.entries]
+    parts = [", else ".join(texts), *([_terms(ask.entries[0])] if same else [])]
     if ask.max_price_micro_usd is not None:
         parts.append(f"at most {per_hour(ask.max_price_micro_usd)}")
     if ask.providers:
@@ -193,8 +195,8 @@ def ask_text(ask: Ask) -> str:
 
 
 def _terms(entry: Entry) -> str:
-    nodes = f" on each of {entry.nodes} nodes" if entry.nodes > 1 else ""
-    return f"{nodes} {', then '.join(map(str, entry.capacity))}"
+    nodes = f"{entry.nodes} nodes, " if entry.nodes > 1 else ""
+    return f"{nodes}{', then '.join(map(str, entry.capacity))}"
 
 
 def meanings(ask: Ask) -> list[str]:
@@ -220,10 +222,9 @@ def best_rows(plan: Plan) -> list[_Row]:
         key = (entry, kinds.index(str(capacities[row])), price)
         if provider not in others or key < others[provider][0]:
             others[provider] = (key, rule, row)
-    index = blocklist.by_provider(plan.blocks, plan.now)
     for provider, ((entry, _, price), rule, row) in sorted(others.items()):
         chosen = plan.ask.entries[entry]
-        _, found = rules.explain(rule, chosen, row, plan.ask, plan.offers, plan.capabilities, plan.unavailable, index)
+        _, found = plan.explain(rule, entry, row)
         rows[provider] = _Row(Candidate(0, entry, plan.offers.offer(row), chosen.nodes, "", price * chosen.nodes), found)
     return list(rows.values())
 
@@ -266,22 +267,36 @@ def per_month(micro: int | None) -> str:
     return f"${month:,.0f}/month" if month >= 1_000 else f"${month:,.2f}/month"
 
 
-def examples(plan: Plan) -> list[tuple[str, int, str]]:
-    """(rule, count, example) of each rule that refused something, in the rules' order."""
+class Example(NamedTuple):
+    """How many offers a rule refused, and one of them in words."""
+
+    rule: str
+    offers: int
+    wanted: str
+    found: str
+    offer: Offer
+
+    @property
+    def text(self) -> str:
+        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of the plan."""
+        offer = self.offer
+        return (
+            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type} {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
+        )
+
+
+def examples(plan: Plan) -> list[Example]:
+    """One for each rule that refused something, in the rules' order."""
     first: dict[int, tuple[int, int]] = {}
     for row, (rule, entry) in plan.refused.items():
         if rule not in first or row < first[rule][1]:
             first[rule] = (entry, row)
     if rules.GPU not in first and rules.NAMES[rules.GPU] in plan.rejected_by_rule:
         first[rules.GPU] = (0, next(row for row in range(len(plan.offers)) if row not in plan.refused and row not in plan.kept))
-    index = blocklist.by_provider(plan.blocks, plan.now)
     out = []
     for name, count in plan.rejected_by_rule.items():
         rule = rules.NAMES.index(name)
-        entry, row = first[rule]
-        offer = plan.offers.offer(row)
-        wanted, found = rules.explain(rule, plan.ask.entries[entry], row, plan.ask, plan.offers, plan.capabilities, plan.unavailable, index)
-        out.append((name, count, f"wanted {wanted}, found {found}: {offer.id}"))
+        out.append(Example(name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])))
     return out
 
 

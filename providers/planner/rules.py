@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.catalog import names
+from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
 from providers.planner import blocks as blocklist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Entry, PriceOverride
@@ -45,6 +46,17 @@ _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
+
+
+class Terms(NamedTuple):
+    """Everything that a plan was made from. `blocks` are the standing ones, by provider."""
+
+    ask: Ask
+    table: OfferTable
+    capabilities: Mapping[str, Capabilities]
+    unavailable: Mapping[str, str]
+    blocks: Mapping[str, Sequence[Block]]
+    now: float
 
 
 class Kept(NamedTuple):
@@ -131,26 +143,19 @@ def gate(provider: str, entry: Entry, ask: Ask, capabilities: Mapping[str, Capab
     return _PASSED
 
 
-def sift(
-    ask: Ask,
-    table: OfferTable,
-    capabilities: Mapping[str, Capabilities],
-    unavailable: Mapping[str, str],
-    blocks: Iterable[Block],
-    now: float,
-) -> Sifted:
+def sift(terms: Terms) -> Sifted:
     """Every row that some entry accepts, and the rule that refused each other row of the GPUs asked for.
 
     A row is kept for the first entry that accepts it, and once more for a later entry only where that is another purchase (another
     count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
     """
+    ask, table, capabilities, unavailable, blocked, _ = terms
     column = cast("Any", table.column)
     providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
     counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
     memories, restrictions = column("gpu_memory_gib"), column("restriction")
     allowed, cap = frozenset(ask.regions), ask.max_price_micro_usd
     overrides = Overrides(ask.price_overrides) if ask.price_overrides else None
-    blocked = blocklist.by_provider(blocks, now)
 
     kept: list[Kept] = []
     bought: dict[int, list[tuple[int, str]]] = {}
@@ -217,25 +222,16 @@ def sift(
     return Sifted(kept, refused)
 
 
-def explain(
-    rule: int,
-    entry: Entry,
-    row: int,
-    ask: Ask,
-    table: OfferTable,
-    capabilities: Mapping[str, Capabilities],
-    unavailable: Mapping[str, str],
-    blocks: Mapping[str, Sequence[Block]],
-) -> tuple[str, str]:
+def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     """(wanted, found) of one refusal, as texts for people."""
-    offer = table.offer(row)
-    able = capabilities.get(offer.provider)
+    ask, offer = terms.ask, terms.table.offer(row)
+    able = terms.capabilities.get(offer.provider)
     if rule == GPU:
         return asked(ask), offer.gpu_type
     if rule == MEMORY:
-        return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:g} GiB reported"
+        return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:.4g} GiB reported"
     if rule == COUNT:
-        return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g}"
+        return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
     if rule == CAPACITY:
         return " or ".join(map(str, entry.capacity)), f"{offer.capacity}{'' if offer.capacity != RESERVATION else ', by its name only'}"
     if rule == SOLD:
@@ -247,23 +243,23 @@ def explain(
     if rule == ADAPTER:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
-        return f"a {ask.kind}", f"{offer.provider} can be a {' or '.join(sorted(able.kinds if able else ()))}"
+        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(able.kinds if able else ()))}"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {able.max_nodes if able else 0} at {offer.provider}"
     if rule == CONFIGURED:
-        return f"credentials for {offer.provider}", unavailable.get(offer.provider, "none")
+        return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:
         what = offer.machine_type if able and not able.orders(offer.machine_type) else offer.capacity
-        return "what the adapter can order", f"{what} is not"
+        return "what the adapter can order", f"{what} cannot be ordered yet"
     if rule == PRICE:
         return "a known price", "no price"
     if rule == CAP:
         own = Overrides(ask.price_overrides).price(offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity)
         node = own if own is not None else known(offer.node_micro_usd)
-        total = None if node is None else node * entry.nodes
-        return f"at most {per_hour(ask.max_price_micro_usd)}", per_hour(total)
-    block = blocklist.covering(blocks.get(offer.provider, ()), offer.region, offer.zone, offer.machine_type, offer.gpu_type, offer.capacity)
-    return "a place that was not refused lately", block.reason if block else "blocked"
+        return f"at most {per_hour(ask.max_price_micro_usd)}", f"{per_hour(None if node is None else node * entry.nodes)}, above the cap"
+    block = blocklist.covering(terms.blocks.get(offer.provider, ()), offer.region, offer.zone, offer.machine_type, offer.gpu_type, offer.capacity)
+    rest = f" (left alone for another {duration.text(max(block.until - terms.now, 1))})" if block and block.until < float("inf") else ""
+    return "a place that was not refused lately", f"{block.reason if block else 'refused'}{rest}"
 
 
 def asked(ask: Ask) -> str:

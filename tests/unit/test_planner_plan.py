@@ -203,7 +203,7 @@ def test_a_block_ends_at_its_moment():
     offers = table([offer(capacity="spot"), offer(), offer(capacity="spot", zone="us-east1-b")])
     wanted = ask(("H100", 8, "gpu", False, None, 1, SPOT_FIRST))
     plan = make(wanted, offers, ABLE, blocks=blocks, now=99.9)
-    assert (plan.rejected_by_rule, plan.rejections[0].found) == ({"blocked": 1}, "ZONE_RESOURCE_POOL_EXHAUSTED")
+    assert (plan.rejected_by_rule, plan.rejections[0].found) == ({"blocked": 1}, "ZONE_RESOURCE_POOL_EXHAUSTED (left alone for another 1s)")
     assert make(wanted, offers, ABLE, blocks=blocks, now=100.0).rejections == ()
 
 
