@@ -49,11 +49,6 @@ Context = Any
 """A grpc.aio.ServicerContext: the library has no types."""
 
 
-def add_to_server(servicer: Servicer, server: grpc.aio.Server) -> None:
-    """Registers the servicer."""
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
-
-
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
     """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none."""
 
@@ -120,6 +115,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             if _type(request.urn) == OWNERSHIP:
                 from providers.plugin import inputs
 
+                _warm_up()
                 values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
             elif _type(request.urn) == CLUSTER:
                 from providers.plugin import inputs
@@ -474,6 +470,19 @@ class _Flight:
     def __init__(self) -> None:
         self.world: World | None = None
         self.abandoned = False
+
+
+def _warm_up() -> None:
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
+    import threading
+
+    def warm() -> None:
+        import providers.model.spec  # noqa: F401
+        from providers.catalog.offers import load
+
+        load()
+
+    threading.Thread(target=warm, daemon=True).start()
 
 
 def _engine() -> Any:
