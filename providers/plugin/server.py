@@ -70,7 +70,7 @@ def lean_protocol() -> None:
         return
     for name in ("pulumi", "pulumi.runtime", "pulumi.runtime.proto"):
         module = types.ModuleType(name)
-        module.__path__ = [os.sep.join([spec.submodule_search_locations[0], *name.split(".")[1:]])]
+        module.__path__ = [spec.submodule_search_locations[0] + name.removeprefix("pulumi").replace(".", os.sep)]
         sys.modules[name] = module
 
 

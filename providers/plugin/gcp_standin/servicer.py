@@ -68,7 +68,7 @@ KINDS = {
 }
 
 
-class StandIn(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
+class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     """One plugin process; the Compute Engine stand-in is started in it when the first call is made."""
 
     def __init__(self) -> None:
