@@ -167,6 +167,7 @@ def sift(terms: Terms) -> Sifted:
         gates: dict[str, int] = {}
         orderable: dict[tuple[str, str, str], bool] = {}
         want, nodes = entry.gpu_count, entry.nodes
+        verdicts = [(rule, number) for rule in range(len(RULES))]
         for gpu_type in types(entry):
             least = least_memory_gib(gpu_type)
             for row in table.by_gpu.get(gpu_type, ()):
@@ -215,8 +216,10 @@ def sift(terms: Terms) -> Sifted:
                         if (nodes, reservation) not in done:
                             done.append((nodes, reservation))
                             kept.append(Kept(row, number, index, reservation, price, price * nodes, overridden))
-                elif row not in refused or refused[row][0] < rule:
-                    refused[row] = (rule, number)
+                else:
+                    before = refused.get(row)
+                    if before is None or before[0] < rule:
+                        refused[row] = verdicts[rule]
     for row in bought:
         refused.pop(row, None)
     return Sifted(kept, refused)
