@@ -16,7 +16,7 @@ from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.client import Client, is_loopback
 from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
-from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, Transient, Unsupported
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, RateLimited, Transient, Unsupported
 from providers.model.ask import FLEX_START, RESERVATION
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
@@ -141,8 +141,8 @@ class Gcp:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
             raise self._explained(error, order) from None
-        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
-        return Ticket(order, "waiting", (("operation", str(operation.get("name", ""))), ("scope", scope)), detail="; ".join(call.notes))
+        place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
+        return Ticket(order, "waiting", place, detail="; ".join(call.notes))
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Asks for the operation; once it is over, looks at the machines themselves and compares them with the order."""
@@ -161,9 +161,15 @@ class Gcp:
 
         Repeating the POST with the same `requestId` would be safe too, but would buy where nothing had been bought.
         """
-        context = self._context(order)
-        call = native.creating_call(order)
-        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
+        try:
+            return self._settled(order, self._context(order))
+        except (OutcomeUnknown, HalfMade, RateLimited, Transient):
+            raise
+        except CloudError as error:
+            raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
+
+    def _settled(self, order: Order, context: Context) -> Ticket | None:
+        scope = native.scope_of(order)
         for look in range(2):
             if look:
                 self._sleep(self._second_look_s)
@@ -174,10 +180,10 @@ class Gcp:
                     raise refused
                 return None
             if operation is not None:
-                return Ticket(order, "waiting", (("operation", str(operation["name"])), ("scope", scope)), detail="; ".join(call.notes))
+                return Ticket(order, "waiting", (("operation", str(operation["name"])), ("scope", scope)))
             made = self._made(order, context, thorough=True)
             if len(made) == len(order.node_names):
-                return Ticket(order, "waiting", (("operation", ""), ("scope", scope)), detail="; ".join(call.notes))
+                return Ticket(order, "waiting", (("operation", ""), ("scope", scope)))
             if made:
                 raise self._half_made("PARTLY_MADE", f"{len(made)} of {len(order.node_names)} machines exist", made, context)
         return None
@@ -254,9 +260,14 @@ class Gcp:
         return found
 
     def _refused(self, operation: Mapping[str, Any], order: Order, context: Context) -> CloudError:
-        """What a failed operation means, after a look at whether it left anything."""
+        """What a failed operation means, after a look at whether it left anything.
+
+        A passing fault ends the operation for good all the same: the same token would only return it, so it is to be settled, not asked again.
+        """
         error = from_operation(operation, context)
         left = self._made(order, context)
+        if not left and isinstance(error, (RateLimited, Transient)):
+            return OutcomeUnknown(f"{error}; the operation is over", provider=PROVIDER, code=error.code, token=order.token)
         if not left:
             return error
         return HalfMade(

@@ -196,10 +196,7 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
     failed_zones = {zone for item in entries if (zone := _metadatas(item).get("zone"))}
     named = [zone.strip() for item in entries for zone in _metadatas(item).get("zonesAvailable", "").split(",")]
     hints = tuple(dict.fromkeys(zone for zone in named if zone and zone not in failed_zones))
-    kind = row.kind
-    if kind is OutcomeUnknown and str(entry.get("code")) not in ("RESOURCE_ALREADY_EXISTS", "alreadyExists"):
-        kind = Transient  # the operation is over: Google itself says that it failed
-    return _error(kind, row, str(entry.get("code") or ""), str(entry.get("message") or ""), context, hints=hints, quota=_quota(entry))
+    return _error(row.kind, row, str(entry.get("code") or ""), str(entry.get("message") or ""), context, hints=hints, quota=_quota(entry))
 
 
 def from_http(status: int, content: bytes | str, context: Context, retry_after: str = "") -> CloudError:
