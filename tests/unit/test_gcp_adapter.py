@@ -283,6 +283,22 @@ def test_b19_quota_stops_what_it_counts(rig):
     assert "iam-admin/quotas?project=rehearsal" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("place", "metric", "scopes"),
+    [
+        ("", "GPUS_ALL_REGIONS", {Scope("gcp")}),
+        ("us-central1", "NVIDIA_L4_GPUS", {Scope("gcp", "us-central1", gpu_type="L4", capacity="on-demand")}),
+    ],
+)
+def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(rig, place, metric, scopes):
+    """HTTP 403 without quotaInfo: the quotas are read, so that the scope is known and no word is matched."""
+    rig.store.set_quota("gcp", place, metric, 0)
+    rig.store.add_fault("gcp", "instances.bulkInsert", "quota", metric="SOMETHING_ELSE")
+    with pytest.raises(QuotaExceeded) as caught:
+        rig.gcp.submit(order(candidate(A, "g2-standard-4")))
+    assert (metric, "0", scopes) == (caught.value.metric, caught.value.limit, set(caught.value.scopes))
+
+
 def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
     """400 "not in this zone" is Unsupported there, after one creating call."""
     with pytest.raises(Unsupported) as caught:

@@ -15,9 +15,9 @@ from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.client import Client, is_loopback
-from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
-from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, RateLimited, Transient, Unsupported
-from providers.model.ask import FLEX_START, RESERVATION
+from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation, quota_exceeded
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported
+from providers.model.ask import FLEX_START, RESERVATION, SPOT
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
 
@@ -141,6 +141,8 @@ class Gcp:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
             raise self._explained(error, order) from None
+        except QuotaExceeded as error:
+            raise self._named(error, order, context) from None
         place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
         return Ticket(order, "waiting", place, detail="; ".join(call.notes))
 
@@ -269,7 +271,7 @@ class Gcp:
         if not left and isinstance(error, (RateLimited, Transient)):
             return OutcomeUnknown(f"{error}; the operation is over", provider=PROVIDER, code=error.code, token=order.token)
         if not left:
-            return error
+            return self._named(error, order, context) if isinstance(error, QuotaExceeded) else error
         return HalfMade(
             f"{error}; {len(left)} of {len(order.node_names)} machines are still there",
             handles=[read.handle(instance) for instance in left],
@@ -336,6 +338,25 @@ class Gcp:
             f"{error}; the machine type is there, so something else that the request names is missing or wrong: image, network, disk, service account"
         )
         return NotConfigured(text, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
+
+    def _named(self, error: QuotaExceeded, order: Order, context: Context) -> CloudError:
+        """A refusal for quota that does not say which limit, by reading the quotas: the one over all regions, then the region's own for this GPU."""
+        if error.metric:
+            return error
+        first, project = order.candidates[0], self._client.project
+        wanted = first.gpu_count * len(order.node_names)
+        preemptible = "PREEMPTIBLE_" if first.capacity in (SPOT, FLEX_START) else ""
+        regional = f"{preemptible}NVIDIA_{first.gpu_type.replace('-', '_')}_GPUS"
+        try:
+            everywhere = self._client.call(lambda service: service.projects().get(project=project), context)
+            there = self._client.call(lambda service: service.regions().get(project=project, region=first.region), context)
+        except CloudError:
+            return error
+        for metric, region, holder in (("GPUS_ALL_REGIONS", "", everywhere), (regional, first.region, there)):
+            for row in holder.get("quotas", ()):
+                if row.get("metric") == metric and float(row.get("usage", 0)) + wanted > float(row.get("limit", 0)):
+                    return quota_exceeded(error.code, metric, float(row.get("limit", 0)), region, context)
+        return error
 
     # Seeing
 

@@ -210,6 +210,11 @@ def from_http(status: int, content: bytes | str, context: Context, retry_after: 
     return _error(kind, row, shown, message, context, quota=quota, retry_after=retry_after)
 
 
+def quota_exceeded(code: str, metric: str, limit: float, region: str, context: Context) -> CloudError:
+    """A refusal for quota whose limit was found by reading the quotas. `region` is empty for a limit that counts everywhere."""
+    return _error(QuotaExceeded, CODES["quotaExceeded"], code, "", context, quota=Quota(metric, "", f"{limit:g}", region))
+
+
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means."""
     for base in type(error).__mro__:
@@ -348,7 +353,8 @@ def _error(
         metric = _metric(quota.metric) if quota else ""
         limit = quota.limit if quota else ""
         where = "" if quota is None or quota.region is None else f" in {quota.region}" if quota.region else " over all regions"
-        named = f"{metric} ({quota.limit_name}) is {limit or 'reached'}{where}" if quota else "the metric is in Google's words"
+        limit_name = f" ({quota.limit_name})" if quota and quota.limit_name else ""
+        named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
         text = f"{context.what}: {code}: {named}{said if quota is None else ''}; {todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=metric, limit=limit, **base)
     text = f"{context.what}: {code}{said}; {todo}"
