@@ -159,6 +159,15 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
     assert Store(path).offset() == 120.0
 
 
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
+    """A file that is no database, or a folder that is not there, is an OSError that names the file."""
+    (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
+    for path in (tmp_path / "r.db", tmp_path / "nowhere" / "r.db"):
+        with pytest.raises(OSError) as caught:
+            Store(path)
+        assert caught.value.filename == str(path) and "move it away" in caught.value.strerror
+
+
 def _rehearse(capsys, *argv):
     from providers.testing.rehearse import run
 

@@ -6,10 +6,12 @@ Started inside the process that needs it; everything it knows is in the store, s
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from providers.adapters.gcp.standin import calls, discovery, fields, place
@@ -59,9 +61,10 @@ class Server:
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def close(self) -> None:
-        """Stops answering. What happened stays in the store."""
+        """Stops answering, on open connections too. What happened stays in the store."""
         self._http.shutdown()
         self._http.server_close()
+        self._http.hang_up()
         self._thread.join()
 
     def answer(self, verb: str, target: str, payload: bytes) -> Answer:
@@ -190,6 +193,7 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, standin: Server) -> None:
         self.standin = standin
+        self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
@@ -198,6 +202,20 @@ class _Http(ThreadingHTTPServer):
 
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Ends the connections that clients keep open."""
+        for request in list(self._open):
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that hangs up is no news."""
@@ -225,6 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _handle  # noqa: N815 (the base class looks these names up)
+
+    def finish(self) -> None:
+        super().finish()
+        # Each connection has its own thread, and so its own connection to the store.
+        self.server.standin.store.close()
 
     def log_message(self, *_: object) -> None:
         """Nothing on the screen: the store has the log."""
