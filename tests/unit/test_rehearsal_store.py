@@ -228,3 +228,38 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
     with pytest.raises(GpusError) as caught:
         run(argv)
     assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
+    """Machines made through the stand-in are shown; only running Spot ones can be preempted; a reset does not lose machines unasked."""
+    from providers.adapters.gcp.standin import start
+    from providers.errors import GpusError
+    from providers.testing.rehearse import run
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    server = start(open_store())
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    for name, model in (("cheap", "SPOT"), ("mine", "STANDARD")):
+        body = {
+            "name": name,
+            "machineType": "zones/us-central1-a/machineTypes/g2-standard-4",
+            "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": model},
+            "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}],
+            "networkInterfaces": [{}],
+        }
+        assert server.answer("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", json.dumps(body).encode()).status == 200
+    server.close()
+    assert "none" not in _rehearse(capsys, "advance", "5s")
+    text = _rehearse(capsys)
+    assert "cheap RUNNING gcp us-central1-a g2-standard-4 nvidia-l4:1 spot" in text
+    for argv, told in ((["preempt", "mine"], "running: cheap"), (["preempt", "nobody"], "nobody"), (["reset"], "--yes")):
+        with pytest.raises(GpusError) as caught:
+            run(argv)
+        assert told in str(caught.value)
+    assert "preempted: cheap" in _rehearse(capsys, "preempt", "all")
+    assert "no Spot machine" in _rehearse(capsys, "preempt", "all")
+    _rehearse(capsys, "advance", "5")
+    machines = json.loads(_rehearse(capsys, "--json"))["machines"]
+    assert [(machine["name"], machine["status"]) for machine in machines] == [("cheap", "TERMINATED"), ("mine", "RUNNING")]
+    _rehearse(capsys, "reset", "--yes")
+    assert "machines  none" in _rehearse(capsys)

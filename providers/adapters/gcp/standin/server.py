@@ -50,7 +50,7 @@ class Server:
         store.tables(SCHEMA)
         self.store = store
         self.faulty: list[str] = []
-        """Answers of its own that broke the schema: always empty unless the stand-in is wrong."""
+        """Calls that it could not answer, or not by the schema: always empty unless the stand-in itself is wrong."""
         self._http = _Http(self)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="gcp-standin", daemon=True)
         self._thread.start()
@@ -115,10 +115,10 @@ class Server:
         except Refusal as refusal:
             db.execute("ROLLBACK TO work")
             return Answer(refusal.status, refusal.body())
-        except ValueError as wrong:
+        except Exception as wrong:
             db.execute("ROLLBACK TO work")
-            self.faulty.append(f"{method.name}: {wrong}")
-            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong}").body())
+            self.faulty.append(f"{method.name}: {wrong!r}")
+            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong!r}").body())
         fault = call.fault
         if fault and fault.kind == "reply-lost":
             return Answer(200, None)
@@ -140,8 +140,15 @@ def _payload(payload: bytes, method: discovery.Method) -> Json:
             raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
         return {}
     discovery.body(method.request, body)
-    # Google reads null as absent.
-    return {key: value for key, value in body.items() if value is not None}
+    out: Json = _without_null(body)
+    return out
+
+
+def _without_null(value: Any) -> Any:
+    """Google reads null as absent, at any depth."""
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value if item is not None] if isinstance(value, list) else value
 
 
 def _refused(fault: Fault | None) -> Answer | None:
