@@ -60,12 +60,13 @@ def body(reason, status=403, message="words", details=()):
 def test_every_row_is_reachable_and_gives_its_class(code):
     """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names, with where and when it was seen."""
     row = CODES[code]
-    refused = from_http(400, body(code, 400), CREATE)
+    status = 401 if code == "required" else 400
+    refused = from_http(status, body(code, status), CREATE)
     assert row.kind is type(refused)
     assert code == refused.code
     assert row.source and row.seen
     assert row.kind is type(from_operation(operation(entry(code)), READ))
-    read = from_http(400, body(code, 400), READ)
+    read = from_http(status, body(code, status), READ)
     assert (row.reading or row.kind) is type(read)
 
 
