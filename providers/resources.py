@@ -341,6 +341,8 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _plain(value: Any) -> Any:
     """Models as mappings of what was set; everything else as it is."""
+    if isinstance(value, pulumi.Output):
+        return value
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, (list, tuple)):

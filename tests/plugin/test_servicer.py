@@ -53,7 +53,16 @@ def struct(values):
 
 
 def call(servicer, method, **fields):
-    request = {"urn": URN, "news": Struct(), "olds": Struct(), "old_inputs": Struct(), "properties": Struct(), "inputs": Struct(), "preview": False, **fields}
+    request = {
+        "urn": URN,
+        "news": Struct(),
+        "olds": Struct(),
+        "old_inputs": Struct(),
+        "properties": Struct(),
+        "inputs": Struct(),
+        "preview": False,
+        **fields,
+    }
     return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
 
 
@@ -268,7 +277,9 @@ def test_diff_replaces_what_was_preempted(servicer):
 
 def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
     """A read that finds more than was declared (another address, a server's own fields) makes no change at the next preview."""
-    stand_in(monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines)))
+    stand_in(
+        monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines))
+    )
     read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
     assert wire.decode(read.properties).values["ssh"] == "ssh gpus@192.0.2.200"
     assert diffed(servicer, INPUTS, read.properties).changes == provider_pb2.DiffResponse.DIFF_NONE
@@ -417,7 +428,9 @@ def test_import_of_an_unmarked_machine(servicer, monkeypatch):
 def test_import_of_what_is_not_there(servicer, monkeypatch):
     """A clear line that says what an id looks like."""
     stand_in(monkeypatch, "adopt_stray", None)
-    with pytest.raises(Aborted, match='wanted a machine such as "projects/P/zones/Z/instances/N", found no machine of that id in the rehearsal world'):
+    with pytest.raises(
+        Aborted, match='wanted a machine such as "projects/P/zones/Z/instances/N", found no machine of that id in the rehearsal world'
+    ):
         call(servicer, "Read", id="projects/p/zones/z/instances/n", inputs=Struct())
 
 
