@@ -1,0 +1,67 @@
+"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Starts the stand-in for a rehearsal; makes no calls."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL, home
+from providers.adapters.clore import options
+from providers.adapters.clore.adapter import CloreAdapter
+from providers.adapters.clore.client import BASE_URL, Client
+from providers.adapters.clore.gate import LIVE_PACE, Gate
+from providers.adapters.clore.memory import Memory
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.adapters.clore.standin.server import Server
+
+KEY_VARIABLE = "CLORE_API_KEY"
+LIVE_SOURCE = "clore.ai marketplace, listed live"
+SETTINGS = ("api_key", "jupyter_token")
+"""Keys of the provider's settings that are no options."""
+
+_servers: dict[str, Server] = {}
+_lock = threading.Lock()
+
+
+def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
+    """See `providers.adapters.clore.connect`."""
+    try:
+        chosen = options.read({key: value for key, value in config.items() if key not in SETTINGS})
+    except SpecError as error:
+        raise SpecError([Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]) from None
+    token = config.get("jupyter_token", "")
+    if world == REHEARSAL:
+        return _rehearsal(chosen, token)
+    key = (config.get("api_key") or os.environ.get(KEY_VARIABLE, "")).strip()
+    missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
+    gate = Gate(home() / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
+    return CloreAdapter(
+        world, Client(key, gate, BASE_URL), Memory(home() / "clore.db"), chosen, time.time, LIVE_SOURCE, not_configured=missing, jupyter_token=token
+    )
+
+
+def _rehearsal(chosen: options.Options, token: str) -> CloreAdapter:
+    from providers.adapters.clore.standin import KEY, PACE, SOURCE
+    from providers.adapters.clore.standin.server import start
+    from providers.adapters.rehearsal import open_store
+
+    store = open_store()
+    with _lock:
+        server = _servers.get(str(store.path))
+        if server is None:
+            server = _servers[str(store.path)] = start(store)
+    gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
+    client = Client(KEY, gate, server.url, trust_environment=False)
+    return CloreAdapter(REHEARSAL, client, Memory(store.path), chosen, store.now, SOURCE, jupyter_token=token)
+
+
+def _short(key: str) -> str:
+    """A name for the key's gate that does not tell the key."""
+    return hashlib.sha256(f"gpus pace {key}".encode()).hexdigest()[:12]
