@@ -111,9 +111,8 @@ def found_on_path() -> Path | None:
     answer = subprocess.run([cli, "version"], capture_output=True, text=True, check=False, env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"})
     version = re.match(r"v?(\d+)\.(\d+)", answer.stdout.strip())
     if not version or (int(version[1]), int(version[2])) < OLDEST_PULUMI:
-        say(
-            f"the pulumi on PATH ({answer.stdout.strip() or 'no answer'}) is older than {OLDEST_PULUMI[0]}.{OLDEST_PULUMI[1]}: getting {PULUMI_VERSION} beside it"
-        )
+        oldest = ".".join(map(str, OLDEST_PULUMI))
+        say(f"the pulumi on PATH ({answer.stdout.strip() or 'no answer'}) is older than {oldest}: getting {PULUMI_VERSION} beside it")
         return None
     return Path(cli).resolve().parent
 

@@ -1,0 +1,147 @@
+"""Plans for a world: the bundled offers under the live ones, what each adapter can do, who is not configured, what was refused lately.
+
+Owns the collecting; the planner decides. Lean: the command line's first answer comes through here, so no asyncio, no SDK in a rehearsal, and
+SQLite only where a journal exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import LIVE, REHEARSAL
+from providers.catalog.table import COLUMNS, OfferTable, table
+from providers.errors import GpusError, NotConfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from providers.engine.world import World
+    from providers.model.ask import Ask
+    from providers.model.capability import Capabilities
+    from providers.model.offer import Offer
+    from providers.model.place import Block
+    from providers.planner.plan import Plan
+
+LOOK_LIMIT_S = 8.0
+"""Seconds that one provider has to connect and list its offers before the plan is made without it."""
+
+
+class Market(NamedTuple):
+    """What is for sale as far as this moment knows. `unavailable` is provider -> why it is not configured."""
+
+    table: OfferTable
+    capabilities: Mapping[str, Capabilities]
+    unavailable: Mapping[str, str]
+
+    def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0) -> Plan:
+        """The plan of an ask over this market. Pure."""
+        from providers.planner.plan import make
+
+        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now)
+
+
+def plan(
+    ask: Ask,
+    *,
+    world: str = REHEARSAL,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+    use_journal: bool = True,
+) -> Plan:
+    """The ranked plan of an ask, now. Buys nothing.
+
+    Calls made: reads of the bundled catalog and of the journal if there is one; live listings of the providers that have them, at once, each
+    within `LOOK_LIMIT_S`; in the live world a local look for each provider's credentials. Whatever of this fails is a line in `warnings`.
+    """
+    from providers.engine.world import open_world
+
+    lines: list[str] = []
+    opened = open_world(world, settings, lambda _severity, text: lines.append(text))
+    try:
+        seen = market(opened, ask, warnings=lines)
+        if not use_journal:
+            return seen.plan(ask)
+        blocks, now, trouble = standing_blocks(opened)
+        return (with_warnings(seen, trouble) if trouble else seen).plan(ask, blocks, now)
+    finally:
+        opened.close()
+
+
+def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = (), only: Collection[str] | None = None) -> Market:
+    """Looks at every provider that the ask allows. Blocking: at most a little over `LOOK_LIMIT_S`.
+
+    `only` narrows the live look to these providers; the others are shown from the catalog.
+    """
+    base = world.offers
+    if base is None:
+        from providers.catalog.offers import load
+
+        base = load()
+    allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
+    live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
+    looked = _look(world, [name for name in allowed if world.name == LIVE or name in live], live)
+    lines = [*warnings]
+    unavailable: dict[str, str] = {}
+    rows: dict[str, Sequence[Offer]] = {}
+    for name, result in looked.items():
+        if isinstance(result, NotConfigured):
+            unavailable[name] = str(result)
+        elif isinstance(result, Exception):
+            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
+        elif result is not None:
+            rows[name] = result
+    capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
+    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable)
+    return with_warnings(seen, lines) if lines else seen
+
+
+def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
+    """The same market with more lines for the user."""
+    old = seen.table
+    return seen._replace(table=OfferTable(old.columns, old.by_gpu, (*old.warnings, *lines)))
+
+
+def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
+    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure."""
+    provider = COLUMNS.index("provider")
+    kept = [row for row in zip(*base.columns, strict=True) if row[provider] not in rows]
+    fresh: list[Sequence[object]] = [offer for name in sorted(rows) for offer in rows[name]]
+    return table([*kept, *fresh], base.warnings)
+
+
+def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:
+    """(blocks, the world's moment, warnings). Reads the journal if its file exists; a broken one is a warning."""
+    from providers.adapters.base import home
+
+    try:
+        if not (home() / "journal.db").exists():
+            return (), 0.0, ()
+        blocks = world.journal.blocks(world.name)
+        # The rehearsal's clock is another file to open; most of the time there is nothing to compare it with.
+        return (blocks, world.clock.now(), ()) if blocks else ((), 0.0, ())
+    except (GpusError, OSError) as error:
+        return (), 0.0, (f"what was refused lately is not known: {error}",)
+
+
+def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str, Any]:
+    """For each provider its live offers, or None, or the exception; all at once, each within its time."""
+    if not names:
+        return {}
+    import threading
+    import time
+
+    results: dict[str, Any] = {}
+
+    def look(name: str) -> None:
+        try:
+            adapter = world.adapter(name)
+            results[name] = adapter.offers() if name in live else None
+        except Exception as error:
+            results[name] = error
+
+    threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
+    deadline = time.monotonic() + LOOK_LIMIT_S
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return {name: results.get(name, TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")) for name in names}

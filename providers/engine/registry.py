@@ -1,0 +1,111 @@
+"""Which adapters there are. Owns the scan of the adapters' folders and of outside packages; keeps no list of names.
+
+Importing a folder must not import its cloud's SDK, and neither does anything here. Outside adapters are found by the entry point group
+`gpus.adapters`; one that cannot be loaded is a line in `problems()`, never the end of everything.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from providers.model.capability import Capabilities
+
+GROUP = "gpus.adapters"
+
+
+class Found(NamedTuple):
+    """Every adapter by provider name, and one line for each that could not be loaded."""
+
+    manifests: Mapping[str, Manifest]
+    problems: tuple[str, ...]
+
+
+def manifests() -> Mapping[str, Manifest]:
+    """Every adapter's manifest by provider name, in the order of names. The first call looks at folders; no network."""
+    return _found().manifests
+
+
+def capabilities() -> Mapping[str, Capabilities]:
+    """What each provider's adapter says it can do."""
+    return {name: manifest.capabilities for name, manifest in manifests().items()}
+
+
+def problems() -> tuple[str, ...]:
+    """One line for each adapter that could not be loaded."""
+    return _found().problems
+
+
+@cache
+def _found() -> Found:
+    import providers.adapters
+
+    return scan(providers.adapters.__path__, outside())
+
+
+def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> Found:
+    """Loads `providers.adapters.<folder>` for each package below `folders`, then the outside ones, given as (name, `module:attribute`).
+
+    A folder of this package wins over an outside adapter of the same name.
+    """
+    from pathlib import Path
+
+    found: dict[str, Manifest] = {}
+    lines: list[str] = []
+    names = sorted({item.parent.name for folder in folders for item in Path(folder).glob("*/__init__.py")})
+    for name, target in [*((name, f"providers.adapters.{name}:MANIFEST") for name in names), *entries]:
+        try:
+            manifest = _load(target)
+        except Exception as error:
+            lines.append(f"the adapter {name} ({target}) could not be loaded and is left out: {type(error).__name__}: {error}")
+            continue
+        if not isinstance(manifest, Manifest):
+            lines.append(f"the adapter {name} is left out: wanted a Manifest at {target}, found {type(manifest).__name__}")
+        elif manifest.name in found:
+            lines.append(f"the adapter {name} ({target}) is left out: there is another one for {manifest.name}")
+        else:
+            found[manifest.name] = manifest
+    return Found(dict(sorted(found.items())), tuple(lines))
+
+
+def outside() -> list[tuple[str, str]]:
+    """(name, target) of the entry points of outside packages.
+
+    importlib.metadata costs some 20 ms to import and reads every package's files. Nearly always there is no such entry point, which a search
+    for the group's name in the few `entry_points.txt` files tells at a tenth of that.
+    """
+    if not any(_mentions(folder) for folder in sys.path):
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted((entry.name, entry.value) for entry in entry_points(group=GROUP))
+
+
+def _mentions(folder: str) -> bool:
+    from pathlib import Path
+
+    wanted = f"[{GROUP}]".encode()
+    try:
+        files = [item / "entry_points.txt" for item in Path(folder or ".").iterdir() if item.name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return False
+    for file in files:
+        try:
+            if wanted in file.read_bytes().replace(b" ", b""):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _load(target: str) -> object:
+    from importlib import import_module
+
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute or "MANIFEST")

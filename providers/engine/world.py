@@ -1,0 +1,192 @@
+"""One world, opened: its adapters, its clock, its journal, and where lines for the user go.
+
+Owns connecting (lazily, once) and the threads that cloud calls run in. Must not import a cloud's SDK, asyncio or sqlite3 until they are needed:
+a plan opens a world too.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from providers.adapters.base import LIVE, REHEARSAL, WORLDS
+from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from providers.adapters.base import Adapter, Manifest
+    from providers.catalog.table import OfferTable
+    from providers.engine.clock import Clock
+    from providers.engine.journal import Journal
+
+T = TypeVar("T")
+
+CALLS_AT_ONCE = 16
+CALL_LIMIT_S = 120.0
+"""Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on its sockets; this is the last resort."""
+
+
+def _quiet(_severity: str, _text: str) -> None:
+    """Where lines go when nobody listens."""
+
+
+class World:
+    """Rehearsal or live. Made by `open_world`; safe from several threads.
+
+    `stop` is the user's orderly Ctrl-C: once set, no further attempt is started, and what is half made is released.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Mapping[str, str]],
+        report: Callable[[str, str], None],
+        manifests: Mapping[str, Manifest],
+        offers: OfferTable | None,
+        clock: Clock | None,
+        call_limit_s: float,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.report = report
+        self.manifests = manifests
+        self.offers = offers
+        """The bundled catalog, unless one was given."""
+        self.stop = threading.Event()
+        self.call_limit_s = call_limit_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._adapters: dict[str, Adapter] = {}
+        self._refusals: dict[str, NotConfigured] = {}
+        self._connecting: dict[str, threading.Lock] = {name: threading.Lock() for name in manifests}
+        self._journal: Journal | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """The real clock, or the rehearsal's: see `providers.engine.clock`."""
+        with self._lock:
+            if self._clock is None:
+                from providers.engine.clock import RealClock, RehearsalClock
+
+                if self.name == REHEARSAL:
+                    from providers.adapters.rehearsal import open_store
+
+                    self._clock = RehearsalClock(open_store())
+                else:
+                    self._clock = RealClock()
+            return self._clock
+
+    @property
+    def journal(self) -> Journal:
+        """The journal of this machine's user. Raises GpusError when it can't be read or written."""
+        with self._lock:
+            if self._journal is None:
+                from providers.adapters.base import home
+                from providers.engine.journal import FILE, Journal
+
+                try:
+                    folder = home()
+                except OSError as error:
+                    raise GpusError(
+                        f"wanted a folder for the journal of purchases, found {error}; set GPUS_HOME to one that can be written"
+                    ) from None
+                self._journal = Journal(folder / FILE)
+            return self._journal
+
+    def adapter(self, provider: str) -> Adapter:
+        """The connected adapter; connects on first use, once, which may take a local look for credentials. Raises NotConfigured.
+
+        A refusal is remembered: credentials that appear later are seen by the next process.
+        """
+        if provider not in self.manifests:
+            known = ", ".join(sorted(self.manifests)) or "none"
+            raise NotConfigured(f"{provider}: there is no adapter for it (there are: {known})", provider=provider)
+        with self._connecting[provider]:
+            if provider in self._refusals:
+                raise self._refusals[provider]
+            if provider not in self._adapters:
+                try:
+                    self._adapters[provider] = self.manifests[provider].connect(self.name, self.settings.get(provider, {}))
+                except NotConfigured as error:
+                    self._refusals[provider] = error
+                    raise
+                except GpusError:
+                    raise
+                except ImportError as error:
+                    raise NotConfigured(f"{provider}: its client library is missing ({error})", provider=provider) from error
+            return self._adapters[provider]
+
+    def begin(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Starts a blocking call in the world's own threads."""
+        with self._lock:
+            if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gpus-cloud")
+            return self._pool.submit(function, *arguments)
+
+    async def call(self, provider: str, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a blocking, reading or repeatable cloud call, run in the world's own threads.
+
+        Every failure is of the error tree: what no adapter classified is Unclassified, a call that never ends is Transient.
+        """
+        return await self.wait_for(provider, self.begin(function, *arguments))
+
+    async def wait_for(self, provider: str, future: Future[T], *, creates: bool = False) -> T:
+        """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown; it is left to end by itself."""
+        import asyncio
+
+        waiting = asyncio.wrap_future(future)
+        # A call that was given up may still fail later; that is nobody's surprise.
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            return await asyncio.wait_for(asyncio.shield(waiting), self.call_limit_s)
+        except TimeoutError as error:
+            message = f"{provider}: no answer within {self.call_limit_s:.0f}s"
+            raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code="no-answer") from error
+        except GpusError:
+            raise
+        except Exception as error:
+            code = type(error).__name__
+            raise Unclassified(f"{provider}: unexpected {code}: {error}", provider=provider, code=code) from error
+
+    def close(self) -> None:
+        """Lets go of threads and files. Calls under way end by themselves."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+                self._pool = None
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+
+
+def open_world(
+    name: str,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+    report: Callable[[str, str], None] | None = None,
+    *,
+    manifests: Mapping[str, Manifest] | None = None,
+    offers: OfferTable | None = None,
+    clock: Clock | None = None,
+    call_limit_s: float = CALL_LIMIT_S,
+) -> World:
+    """Opens a world: nothing is connected, read or written yet. Raises SpecError for an unknown name.
+
+    `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line for the user, severity `info`, `warning` or
+    `error`. The rest replaces what is otherwise found: adapters, catalog, clock.
+    """
+    if name not in WORLDS:
+        raise SpecError([Problem("world", f"{REHEARSAL} or {LIVE}", repr(name))])
+    say = report or _quiet
+    if manifests is None:
+        from providers.engine import registry
+
+        manifests = registry.manifests()
+        for line in registry.problems():
+            say("warning", line)
+    return World(name, MappingProxyType(dict(settings or {})), say, manifests, offers, clock, call_limit_s)

@@ -1,0 +1,192 @@
+"""What can never be had as it is declared, and what a running placement still satisfies. Pure.
+
+Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none exists, too many nodes. Nothing is rounded
+and nothing is bought on a near name: near ones are only said. Must not import the engine or an adapter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from providers.catalog import names
+from providers.errors import Problem
+from providers.model.ask import RESERVATION
+from providers.planner import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from providers.catalog.table import OfferTable
+    from providers.model.ask import Ask, Entry
+    from providers.model.capability import Capabilities
+
+
+class Running(Protocol):
+    """A placement that runs now. `reservation` is empty unless it is bought so."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def gpu_type(self) -> str: ...
+    @property
+    def gpu_count(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def capacity(self) -> str: ...
+    @property
+    def reservation(self) -> str: ...
+
+
+def satisfied(ask: Ask, place: Running) -> int | None:
+    """The index of the first entry that a running placement still satisfies, or None. What it costs does not matter: it is held."""
+    if (ask.providers and place.provider not in ask.providers) or (ask.regions and place.region not in ask.regions):
+        return None
+    for index, entry in enumerate(ask.entries):
+        bought = any(way.kind == place.capacity and way.reservation == (place.reservation or "") for way in entry.capacity)
+        if bought and place.gpu_count == entry.gpu_count and place.nodes == entry.nodes and place.gpu_type in rules.types(entry):
+            return index
+    return None
+
+
+def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
+    """Everything of the ask that no place in the table could ever serve, each with its property path; empty when all is well.
+
+    Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on offer now is no problem.
+    """
+    providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
+    found = _places(ask, offers, providers)
+    moving = any(able.live_offers and (not ask.providers or name in ask.providers) for name, able in capabilities.items())
+    if found:
+        # Which of the other refusals follow from an unknown provider or region is anybody's guess: names first.
+        ask = ask._replace(providers=tuple(name for name in ask.providers if name in providers), regions=())
+    for entry in ask.entries:
+        unknown = bool(entry.gpu) and names.canonical(entry.gpu) is None
+        if unknown:
+            close = names.near(entry.gpu)
+            found.append(Problem(entry.path, "a known GPU", repr(entry.gpu), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+        elif not rules.types(entry):
+            found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
+        elif not moving:
+            found.extend(_sold(entry, ask, offers))
+        if (too_many := _nodes(entry, ask, capabilities)) is not None and too_many not in found:
+            found.append(too_many)
+    for index, override in enumerate(ask.price_overrides):
+        path = f"prices.overrides[{index}]"
+        if override.provider not in providers:
+            found.append(Problem(f"{path}.provider", "a known provider", repr(override.provider), _near(override.provider, providers)))
+        if override.gpu and names.canonical(override.gpu) is None:
+            close = names.near(override.gpu)
+            found.append(Problem(f"{path}.gpu", "a known GPU", repr(override.gpu), f"near: {', '.join(close)}" if close else ""))
+    return found
+
+
+def _places(ask: Ask, offers: OfferTable, providers: set[str]) -> list[Problem]:
+    """Unknown providers and regions."""
+    found = [
+        Problem(f"providers[{index}]", "a known provider", repr(name), _near(name, providers))
+        for index, name in enumerate(ask.providers)
+        if name not in providers
+    ]
+    if not ask.regions:
+        return found
+    column = cast("Any", offers.column)
+    pairs = set(zip(column("provider"), column("region"), strict=True))
+    zones = {zone: region for zone, region in set(zip(column("zone"), column("region"), strict=True)) if zone}
+    regions = {region for provider, region in pairs if region and (not ask.providers or provider in ask.providers)}
+    for index, name in enumerate(ask.regions):
+        if name in regions:
+            continue
+        elsewhere = sorted({provider for provider, region in pairs if region == name})
+        if name in zones:
+            todo = f"that is a zone; its region is {zones[name]}"
+        elif elsewhere:
+            todo = f"that is a region of {', '.join(elsewhere)}"
+        else:
+            todo = _near(name, regions)
+        found.append(Problem(f"regions[{index}]", "a region of an allowed provider", repr(name), todo))
+    return found
+
+
+def _sold(entry: Entry, ask: Ask, offers: OfferTable) -> Iterable[Problem]:
+    """At most one problem: the first thing that no offer has, of GPU, count, kind of capacity and region."""
+    column = cast("Any", offers.column)
+    providers, regions, counts = column("provider"), column("region"), column("gpu_count")
+    capacities, restrictions = column("capacity"), column("restriction")
+    title, allowed = rules.title(entry), ask.providers
+    sellers = f"at {' or '.join(allowed)}" if allowed else "anywhere"
+    everywhere = [row for gpu in rules.types(entry) for row in offers.by_gpu.get(gpu, ())]
+    rows = [row for row in everywhere if not allowed or providers[row] in allowed]
+    if not rows:
+        near = near_hardware(entry, ask, offers)
+        others = sorted({providers[row] for row in everywhere})
+        todo = (
+            [f"{near[0]} is; nothing is swapped unless it is listed as a fallback" + (f" (also near: {', '.join(near[1:])})" if near[1:] else "")]
+            if near
+            else []
+        )
+        todo += [f"{title} is sold at {', '.join(others)}"] if others else []
+        return [Problem(entry.path, f"{title} {sellers}", "not offered", "; ".join(todo))]
+    right = [row for row in rows if counts[row] == entry.gpu_count]
+    if not right:
+        on_offer: dict[str, set[float]] = {}
+        for row in rows:
+            on_offer.setdefault(providers[row], set()).add(counts[row])
+        lists = "; ".join(f"{provider} {_counts(found)}" for provider, found in sorted(on_offer.items()))
+        consent = "ask for one of these: nothing is rounded, since that changes the bill"
+        return [Problem(entry.path, f"{title}:{entry.gpu_count} in one machine", f"counts on offer: {lists}", consent)]
+    kinds = {capacities[row] for row in right if not restrictions[row]}
+    if not any(way.kind in kinds for way in entry.capacity):
+        ways = " or ".join(dict.fromkeys(way.kind for way in entry.capacity))
+        path = f"{entry.path}.capacity" if entry.path.startswith("fallback") else "capacity"
+        sold = ", ".join(sorted(kinds - {RESERVATION})) or "nothing but reservations"
+        return [Problem(path, f"{ways} capacity for {title}:{entry.gpu_count} {sellers}", f"sold as {sold}")]
+    if ask.regions and not any(regions[row] in ask.regions for row in right):
+        where = sorted({regions[row] for row in right if regions[row]})
+        more = f" and {len(where) - 6} more" if len(where) > 6 else ""
+        return [
+            Problem(
+                entry.path, f"{title}:{entry.gpu_count} in {' or '.join(ask.regions)}", "not offered there", f"sold in {', '.join(where[:6])}{more}"
+            )
+        ]
+    return []
+
+
+def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
+    able = {name: skills.max_nodes for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+    if not able or entry.nodes <= max(able.values()):
+        return None
+    own = entry.path.startswith("fallback") and entry.nodes != ask.entries[0].nodes
+    most = ", ".join(f"{name} {count}" for name, count in sorted(able.items()))
+    return Problem(f"{entry.path}.nodes" if own else "nodes", f"{entry.nodes} nodes as one cluster", f"at most: {most}")
+
+
+def near_hardware(entry: Entry, ask: Ask, offers: OfferTable) -> list[str]:
+    """Up to three GPU types that the allowed providers do sell and that come near: siblings of the name first, then those of like memory."""
+    name = names.canonical(entry.gpu) or entry.gpu
+    providers = cast("Any", offers.column("provider"))
+    sold = [gpu for gpu, rows in offers.by_gpu.items() if not ask.providers or any(providers[row] in ask.providers for row in rows)]
+    siblings = [gpu for gpu in names.near(name) if gpu in sold]
+    size = names.nominal_memory_gib(next(iter(rules.types(entry)), name)) or 0.0
+    apart = {gpu: abs((names.nominal_memory_gib(gpu) or 0.0) - size) for gpu in sold if gpu not in siblings and gpu not in rules.types(entry)}
+    return (siblings + sorted((gpu for gpu, gib in apart.items() if gib <= size * _LIKE), key=lambda gpu: (apart[gpu], gpu)))[:3]
+
+
+_LIKE = 0.25
+"""Memory within a quarter is like memory."""
+
+
+def _counts(found: Iterable[float]) -> str:
+    return ", ".join(f"{count:g}" for count in sorted(found))
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    choices = sorted(known)
+    close = get_close_matches(word, choices, n=3, cutoff=0.6)
+    if close:
+        return f"near: {', '.join(close)}"
+    return f"known: {', '.join(choices)}" if len(choices) <= 12 else ""

@@ -1,0 +1,184 @@
+"""The plan: every place that could serve an ask, ranked, and every other one with the rule that refused it.
+
+Owns the order of candidates and the Plan. Pure: offers, capabilities, blocks and the moment are arguments; the same input gives the same
+order, however the rows are arranged. Must not import the engine, an adapter or pydantic. A refusal is (rule, row) until somebody reads it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from providers.model.offer import Candidate, Offer, Rejection
+from providers.planner import blocks as blocklist
+from providers.planner import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from providers.catalog.table import OfferTable
+    from providers.errors import Problem
+    from providers.model.ask import Ask
+    from providers.model.capability import Capabilities
+    from providers.model.place import Block
+    from providers.planner.render import Running
+
+
+class Plan:
+    """What an ask comes to. `candidates` are in the order of the walk; `rejections` are written out when first read."""
+
+    def __init__(
+        self,
+        terms: rules.Terms,
+        candidates: tuple[Candidate, ...],
+        kept: frozenset[int],
+        refused: Mapping[int, tuple[int, int]],
+        warnings: tuple[str, ...],
+    ) -> None:
+        self.terms = terms
+        """What the plan was made from."""
+        self.candidates = candidates
+        self.kept = kept
+        """The rows that are candidates."""
+        self.refused = refused
+        """Row → (rule, entry), for the other rows of the GPUs asked for."""
+        self.warnings = warnings
+
+    @property
+    def ask(self) -> Ask:
+        """What was asked for."""
+        return self.terms.ask
+
+    @property
+    def offers(self) -> OfferTable:
+        """Everything that was on offer."""
+        return self.terms.table
+
+    @property
+    def best(self) -> Candidate | None:
+        """The first of the walk, or None when nothing is acceptable."""
+        return self.candidates[0] if self.candidates else None
+
+    @property
+    def worst_micro_usd(self) -> int | None:
+        """The dearest candidate of any accepted entry, micro-dollars per hour for all nodes: what the walk may end with."""
+        return max((candidate.micro_usd or 0 for candidate in self.candidates), default=None)
+
+    @cached_property
+    def rejected_by_rule(self) -> dict[str, int]:
+        """How many offers each rule refused, in the rules' order; rules that refused none are left out."""
+        counts = [0] * len(rules.RULES)
+        for rule, _ in self.refused.values():
+            counts[rule] += 1
+        counts[rules.GPU] += len(self.offers) - len(self.refused) - len(self.kept)
+        return {name: count for name, count in zip(rules.NAMES, counts, strict=True) if count}
+
+    @cached_property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Every refused offer, with the rule and what was wanted and found; by rule, then as the offers are listed."""
+        out: list[Rejection] = []
+        for rule, entry, row in self.refusals():
+            out.append(Rejection(self.offers.offer(row), rules.NAMES[rule], *self.explain(rule, entry, row)))
+        return tuple(out)
+
+    def explain(self, rule: int, entry: int, row: int) -> tuple[str, str]:
+        """(wanted, found) of one refusal."""
+        return rules.explain(self.terms, rule, self.ask.entries[entry], row)
+
+    def refusals(self) -> list[tuple[int, int, int]]:
+        """(rule, entry, row) of every refused offer, by rule and row: the cheap form of `rejections`."""
+        kept, refused = self.kept, self.refused
+        nothing = (rules.GPU, 0)
+        return sorted((*refused.get(row, nothing), row) for row in range(len(self.offers)) if row not in kept)
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What can never be had as it is declared: unknown names, counts that nobody sells, and the like; with their paths."""
+        from providers.planner import check
+
+        return tuple(check.problems(self.ask, self.offers, self.terms.capabilities))
+
+    def as_json(self, running: Running | None = None) -> dict[str, Any]:
+        """Plain types, for `json.dumps`: candidates, rejections, summary."""
+        from providers.planner import render
+
+        return render.as_json(self, running)
+
+    def as_text(self, width: int = 96, *, title: str = "", running: Running | None = None) -> str:
+        """For a terminal, at most `width` columns."""
+        from providers.planner import render
+
+        return render.as_text(self, width, title=title, running=running)
+
+    def as_markdown(self, *, title: str = "", running: Running | None = None) -> str:
+        """For a pull request."""
+        from providers.planner import render
+
+        return render.as_markdown(self, title=title, running=running)
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        return f"<Plan: {len(self.candidates)} candidates, {sum(self.rejected_by_rule.values())} refused>"
+
+
+def make(
+    ask: Ask,
+    offers: OfferTable,
+    capabilities: Mapping[str, Capabilities],
+    *,
+    unavailable: Mapping[str, str] | None = None,
+    blocks: Iterable[Block] = (),
+    now: float = 0.0,
+) -> Plan:
+    """The plan of an ask over a table of offers.
+
+    `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
+    what to leave alone until when, `now` the moment in seconds since the epoch. Pure; about 1 ms over some thousand offers.
+    """
+    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now)
+    sifted = rules.sift(terms)
+    return Plan(terms, _ranked(ask, offers, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings)
+
+
+def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candidate, ...]:
+    if not kept:
+        return ()
+    numbers = [item.row for item in kept]
+    pick: Callable[[Any], tuple[Any, ...]] = itemgetter(*numbers) if len(numbers) > 1 else lambda column: (column[numbers[0]],)
+    offers = [Offer._make(values) for values in zip(*(pick(column) for column in table.columns), strict=True)]
+    listed = {provider: place for place, provider in enumerate(ask.providers)}
+    speeds = _speeds(offers) if ask.rank == "performance_per_dollar" else {}
+
+    def key(pair: tuple[rules.Kept, Offer]) -> tuple[Any, ...]:
+        item, offer = pair
+        name = (offer.provider, offer.region, offer.zone, offer.machine_type, offer.gpu_type, item.reservation)
+        preference = (item.entry, item.capacity, listed.get(offer.provider, 0))
+        if ask.rank == "price":
+            return (item.micro_usd, *preference, *name)
+        if ask.rank == "performance_per_dollar":
+            return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, *preference, *name)
+        return (*preference, item.micro_usd, *name)
+
+    ranked = sorted(zip(kept, offers, strict=True), key=key)
+    return tuple(
+        Candidate(
+            rank,
+            item.entry,
+            offer._replace(node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of="") if item.overridden else offer,
+            ask.entries[item.entry].nodes,
+            item.reservation,
+            item.micro_usd,
+        )
+        for rank, (item, offer) in enumerate(ranked, 1)
+    )
+
+
+def _speeds(offers: Iterable[Offer]) -> dict[str, float]:
+    """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no source says, so that it ranks last."""
+    from providers.catalog.hardware import achieved_tflops
+
+    types = {offer.gpu_type for offer in offers}
+    return {gpu: next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0) for gpu in types}

@@ -1,0 +1,275 @@
+"""The rules by which an offer is kept or refused, in their order. Owns the rules and their explanations; pure, no I/O.
+
+Must not import the engine or an adapter: what adapters can do arrives as plain records. Works on columns; no Offer is made here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from providers.catalog import names
+from providers.model import duration
+from providers.model.ask import RESERVATION
+from providers.model.money import per_hour
+from providers.planner import blocks as blocklist
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.catalog.table import OfferTable
+    from providers.model.ask import Ask, Entry, PriceOverride
+    from providers.model.capability import Capabilities
+    from providers.model.place import Block
+
+RULES = (
+    ("gpu", "the GPU is one that the entry accepts"),
+    ("gpu-memory", "the memory that the seller reports is that of this GPU model"),
+    ("gpu-count", "one machine has exactly as many GPUs as asked for"),
+    ("capacity", "it is bought in one of the ways asked for"),
+    ("sold", "the cloud sells this kind of capacity on this machine"),
+    ("region", "the region is among those allowed"),
+    ("provider", "the provider is among those allowed"),
+    ("adapter", "this product can order there"),
+    ("kind", "the provider can be this kind of cluster"),
+    ("nodes", "the provider can make so many nodes as one cluster"),
+    ("configured", "credentials are there"),
+    ("orderable", "the adapter orders this machine type and kind of capacity"),
+    ("price-known", "the price is known; an unknown one is never bought automatically"),
+    ("price-cap", "all nodes together cost at most the cap"),
+    ("blocked", "nothing said lately that there is none to be had"),
+)
+"""(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
+
+NAMES = tuple(name for name, _ in RULES)
+GPU, MEMORY, COUNT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+_PASSED = len(RULES)
+
+OVERRIDE_SOURCE = "prices.overrides"
+"""`price_source` of an offer whose price the user gave."""
+
+
+class Terms(NamedTuple):
+    """Everything that a plan was made from. `blocks` are the standing ones, by provider."""
+
+    ask: Ask
+    table: OfferTable
+    capabilities: Mapping[str, Capabilities]
+    unavailable: Mapping[str, str]
+    blocks: Mapping[str, Sequence[Block]]
+    now: float
+
+
+class Kept(NamedTuple):
+    """A row that an entry accepts. `capacity` is the place of its kind in the entry's list, `micro_usd` the price of all nodes."""
+
+    row: int
+    entry: int
+    capacity: int
+    reservation: str
+    node_micro_usd: int
+    micro_usd: int
+    overridden: bool
+
+
+class Sifted(NamedTuple):
+    """What the rules made of a table. A row that is in neither is refused by the rule `gpu`; `refused` maps row to (rule, entry)."""
+
+    kept: list[Kept]
+    refused: dict[int, tuple[int, int]]
+
+
+def types(entry: Entry) -> tuple[str, ...]:
+    """The GPU types that an entry accepts; none for an unknown name."""
+    accepted: tuple[str, ...] | None = None
+    if entry.gpu:
+        name = names.canonical(entry.gpu)
+        accepted = () if name is None else names.accepts(name, exact=entry.exact)
+    if entry.min_memory_gib is not None:
+        large = names.by_memory(entry.min_memory_gib)
+        accepted = large if accepted is None else tuple(gpu for gpu in accepted if gpu in large)
+    return accepted or ()
+
+
+def least_memory_gib(gpu_type: str) -> float:
+    """The least memory per GPU that an offer of this type may report: what reports less is another card. 0 where the size is unknown."""
+    return (names.nominal_memory_gib(gpu_type) or 0.0) * (1 - names.MEMORY_UNDER)
+
+
+class Overrides:
+    """The user's own prices, looked up by row. The first match wins."""
+
+    def __init__(self, overrides: Sequence[PriceOverride]) -> None:
+        self.overrides = [(override, self._types(override.gpu)) for override in overrides]
+
+    @staticmethod
+    def _types(gpu: str) -> tuple[str, ...]:
+        name = names.canonical(gpu) if gpu else None
+        return () if name is None else names.accepts(name)
+
+    def price(self, provider: str, region: str, machine_type: str, gpu_type: str, capacity: str) -> int | None:
+        """Micro-dollars for one node per hour, or None where no override matches."""
+        for override, gpus in self.overrides:
+            if (
+                override.provider == provider
+                and (not override.region or override.region == region)
+                and (not override.machine_type or override.machine_type == machine_type)
+                and (not override.gpu or gpu_type in gpus)
+                and (not override.capacity or override.capacity == capacity)
+            ):
+                return override.micro_usd
+        return None
+
+
+def known(price: object) -> int | None:
+    """A price as whole micro-dollars; None for what is no price: nothing, zero, a negative, NaN, infinity."""
+    if isinstance(price, (int, float)) and 0 < price < float("inf"):
+        return int(price)
+    return None
+
+
+def gate(provider: str, entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities], unavailable: Mapping[str, str]) -> int:
+    """The first rule that a provider breaks as a whole for this entry, or one past the last."""
+    if ask.providers and provider not in ask.providers:
+        return PROVIDER
+    able = capabilities.get(provider)
+    if able is None:
+        return ADAPTER
+    if ask.kind not in able.kinds:
+        return KIND
+    if entry.nodes > able.max_nodes:
+        return NODES
+    if provider in unavailable:
+        return CONFIGURED
+    return _PASSED
+
+
+def sift(terms: Terms) -> Sifted:
+    """Every row that some entry accepts, and the rule that refused each other row of the GPUs asked for.
+
+    A row is kept for the first entry that accepts it, and once more for a later entry only where that is another purchase (another
+    count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
+    """
+    ask, table, capabilities, unavailable, blocked, _ = terms
+    column = cast("Any", table.column)
+    providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
+    counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
+    memories, restrictions = column("gpu_memory_gib"), column("restriction")
+    allowed, cap = frozenset(ask.regions), ask.max_price_micro_usd
+    overrides = Overrides(ask.price_overrides) if ask.price_overrides else None
+
+    kept: list[Kept] = []
+    bought: dict[int, list[tuple[int, str]]] = {}
+    refused: dict[int, tuple[int, int]] = {}
+    for number, entry in enumerate(ask.entries):
+        ways: dict[str, list[tuple[int, str]]] = {}
+        for index, way in enumerate(entry.capacity):
+            ways.setdefault(way.kind, []).append((index, way.reservation))
+        gates: dict[str, int] = {}
+        orderable: dict[tuple[str, str, str], bool] = {}
+        want, nodes = entry.gpu_count, entry.nodes
+        for gpu_type in types(entry):
+            least = least_memory_gib(gpu_type)
+            for row in table.by_gpu.get(gpu_type, ()):
+                price = 0
+                overridden = False
+                capacity = capacities[row]
+                if memories[row] and memories[row] < least:
+                    rule = MEMORY
+                elif counts[row] != want:
+                    rule = COUNT
+                elif capacity not in ways:
+                    rule = CAPACITY
+                elif restrictions[row]:
+                    rule = SOLD
+                elif allowed and regions[row] not in allowed:
+                    rule = REGION
+                else:
+                    provider = providers[row]
+                    rule = gates.get(provider, -1)
+                    if rule < 0:
+                        rule = gates[provider] = gate(provider, entry, ask, capabilities, unavailable)
+                    if rule == _PASSED:
+                        machine = machines[row]
+                        able = orderable.get((provider, machine, capacity))
+                        if able is None:
+                            skills = capabilities[provider]
+                            able = orderable[provider, machine, capacity] = capacity in skills.capacities and skills.orders(machine)
+                        listed = prices[row]
+                        if overrides is not None:
+                            own = overrides.price(provider, regions[row], machine, gpu_type, capacity)
+                            if own is not None:
+                                listed, overridden = own, True
+                        if not able:
+                            rule = ORDERABLE
+                        elif not listed or not 0 < listed < float("inf"):
+                            rule = PRICE
+                        else:
+                            price = int(listed)
+                            if cap is not None and price * nodes > cap:
+                                rule = CAP
+                            elif provider in blocked and blocklist.covering(blocked[provider], regions[row], zones[row], machine, gpu_type, capacity):
+                                rule = BLOCKED
+                if rule == _PASSED:
+                    done = bought.setdefault(row, [])
+                    for index, reservation in ways[capacity]:
+                        if (nodes, reservation) not in done:
+                            done.append((nodes, reservation))
+                            kept.append(Kept(row, number, index, reservation, price, price * nodes, overridden))
+                elif row not in refused or refused[row][0] < rule:
+                    refused[row] = (rule, number)
+    for row in bought:
+        refused.pop(row, None)
+    return Sifted(kept, refused)
+
+
+def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
+    """(wanted, found) of one refusal, as texts for people."""
+    ask, offer = terms.ask, terms.table.offer(row)
+    able = terms.capabilities.get(offer.provider)
+    if rule == GPU:
+        return asked(ask), offer.gpu_type
+    if rule == MEMORY:
+        return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:.4g} GiB reported"
+    if rule == COUNT:
+        return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
+    if rule == CAPACITY:
+        return " or ".join(map(str, entry.capacity)), f"{offer.capacity}{'' if offer.capacity != RESERVATION else ', by its name only'}"
+    if rule == SOLD:
+        return f"{offer.capacity} capacity", offer.restriction
+    if rule == REGION:
+        return " or ".join(ask.regions), offer.region or "no region named"
+    if rule == PROVIDER:
+        return " or ".join(ask.providers), offer.provider
+    if rule == ADAPTER:
+        return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
+    if rule == KIND:
+        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(able.kinds if able else ()))}"
+    if rule == NODES:
+        return f"{entry.nodes} nodes", f"at most {able.max_nodes if able else 0} at {offer.provider}"
+    if rule == CONFIGURED:
+        return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
+    if rule == ORDERABLE:
+        what = offer.machine_type if able and not able.orders(offer.machine_type) else offer.capacity
+        return "what the adapter can order", f"{what} cannot be ordered yet"
+    if rule == PRICE:
+        return "a known price", "no price"
+    if rule == CAP:
+        own = Overrides(ask.price_overrides).price(offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity)
+        node = own if own is not None else known(offer.node_micro_usd)
+        return f"at most {per_hour(ask.max_price_micro_usd)}", f"{per_hour(None if node is None else node * entry.nodes)}, above the cap"
+    block = blocklist.covering(terms.blocks.get(offer.provider, ()), offer.region, offer.zone, offer.machine_type, offer.gpu_type, offer.capacity)
+    rest = f" (left alone for another {duration.text(max(block.until - terms.now, 1))})" if block and block.until < float("inf") else ""
+    return "a place that was not refused lately", f"{block.reason if block else 'refused'}{rest}"
+
+
+def asked(ask: Ask) -> str:
+    """What the entries ask for, without counts."""
+    return " or ".join(dict.fromkeys(title(entry) for entry in ask.entries))
+
+
+def title(entry: Entry) -> str:
+    """What an entry asks for, without the count: `H100`, `H100!`, `any GPU of at least 24 GiB`."""
+    name = (names.canonical(entry.gpu) or entry.gpu) + ("!" if entry.exact else "") if entry.gpu else ""
+    if entry.min_memory_gib is None:
+        return name
+    return f"{name or 'any GPU'} of at least {entry.min_memory_gib:g} GiB"

@@ -1,0 +1,107 @@
+import importlib.util
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def setup(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("project_setup", REPOSITORY / ".ci" / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ENVIRONMENT", tmp_path / ".venv")
+    monkeypatch.setattr(module, "BIN", tmp_path / ".venv" / "bin")
+    module.BIN.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return module
+
+
+def tool(folder: Path, name: str, says: str = "") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_a_recent_pulumi_on_path_is_used(setup, tmp_path, monkeypatch):
+    """What is on PATH and recent enough is taken; nothing is fetched or built."""
+    tool(tmp_path / "other", "pulumi", "v3.300.1")
+    tool(tmp_path / "other", "pulumi-language-python")
+    monkeypatch.setenv("PATH", f"{setup.BIN}{os.pathsep}{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin")
+    assert setup.found_on_path() == tmp_path / "other"
+
+
+def test_an_old_pulumi_on_path_is_not_used(setup, tmp_path, monkeypatch, capsys):
+    """An old CLI is named and passed over."""
+    tool(tmp_path / "other", "pulumi", "v3.90.0")
+    tool(tmp_path / "other", "pulumi-language-python")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin")
+    assert setup.found_on_path() is None
+    assert "v3.90.0" in capsys.readouterr().out
+
+
+def test_the_environment_does_not_find_its_own_tools(setup, monkeypatch):
+    """An activated environment must not take its own links for an installation."""
+    tool(setup.BIN, "pulumi", "v3.300.1")
+    tool(setup.BIN, "pulumi-language-python")
+    monkeypatch.setenv("PATH", f"{setup.BIN}{os.pathsep}/usr/bin:/bin")
+    assert setup.found_on_path() is None
+
+
+def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch):
+    """The second set-up on a machine only makes links."""
+    for name in setup.TOOLS:
+        tool(setup.cache(), name)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(setup, "official_installer", lambda into: pytest.fail("asked for the installer"))
+    setup.get_tools()
+    setup.get_tools()
+    assert sorted(path.name for path in setup.BIN.iterdir()) == sorted(setup.TOOLS)
+
+
+def test_without_installer_and_go_the_message_says_how_to_get_them(setup, monkeypatch):
+    """What is missing is named with how to get it."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(setup.SetupError, match="go.dev"):
+        setup.go_build(setup.cache())
+
+
+def test_an_interrupted_build_leaves_nothing_in_the_cache(setup, tmp_path):
+    """The cache holds a finished tool chain or none."""
+    for name in (*setup.TOOLS, "unrelated"):
+        tool(tmp_path / "built", name)
+    setup.publish(tmp_path / "built", setup.cache())
+    assert sorted(path.name for path in setup.cache().iterdir()) == sorted(setup.TOOLS)
+    assert [path.name for path in setup.cache().parent.iterdir()] == [setup.cache().name]
+
+
+def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch):
+    """Running set-up twice changes nothing; a backend and a passphrase that the user has set stay."""
+    (setup.BIN / "activate").write_text("# python's own\n")
+    setup.activation()
+    once = (setup.BIN / "activate").read_text()
+    setup.activation()
+    assert (setup.BIN / "activate").read_text() == once
+    show = f'. "{setup.BIN / "activate"}"; echo "$PULUMI_BACKEND_URL|${{PULUMI_CONFIG_PASSPHRASE-unset}}|$GPUS_HOME"'
+    bare = {"PATH": "/usr/bin:/bin"}
+    shown = subprocess.run(["sh", "-c", show], env=bare, capture_output=True, text=True, check=True).stdout.strip()
+    assert shown == f"file://{REPOSITORY}/.state||{REPOSITORY}/.state/gpus"
+    own = {**bare, "PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE_FILE": "/x", "GPUS_HOME": "/y"}
+    shown = subprocess.run(["sh", "-c", show], env=own, capture_output=True, text=True, check=True).stdout.strip()
+    assert shown == "s3://mine|unset|/y"
+
+
+def test_a_failing_step_is_one_message_without_traceback(tmp_path):
+    """No traceback for anything a user can cause: here, a Python that cannot make environments."""
+    broken = tmp_path / "ensurepip.py"
+    broken.write_text("raise ImportError\n")
+    done = subprocess.run([sys.executable, str(REPOSITORY / ".ci" / "setup.py")], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("setup: this Python cannot make environments")
+    assert "Traceback" not in done.stderr
