@@ -29,12 +29,12 @@ CAPABILITIES = Capabilities(
 
 
 def connect(world: str, config: Mapping[str, str]) -> Adapter:
-    """The adapter. Config keys: `api_key` (else CLORE_API_KEY), `jupyter_token`, and every host filter of `options.clore`, as text.
+    """The adapter. Config keys: every option of `options.clore`, as text; the key comes from CLORE_API_KEY alone, since settings stand in states.
 
     In a rehearsal the stand-in is started inside this process, once. Live, no key is needed to list offers: `not_configured` of the adapter says when
     one is missing for buying. Raises SpecError for a filter that cannot be read. No calls.
     """
-    from providers.adapters.clore.connect import connect as opened
+    from providers.adapters.clore.worlds import connect as opened
 
     return opened(world, config)
 

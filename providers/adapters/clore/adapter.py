@@ -1,7 +1,7 @@
 """Clore behind the adapter seam: offers, orders, look-ups. Owns when which call is made; money and filters are `market`, codes are `errors`.
 
-An order is sent exactly once and its answer names no order. So an intent is written first, and what became of it is read from `my_orders`: by the server,
-the moment, the orders there were before, and the mark. While that is not certain, nothing else is bought.
+An order is sent exactly once and its answer names no order. So an intent is written first, and what became of it is read from `my_orders`: by the
+server, the moment, the orders there were before, and the mark. While that is not certain, nothing else is bought.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore import bids, mark, market, options, orders
+from providers.adapters.clore import bids, mark, market, orders
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.memory import Intent
+from providers.adapters.clore.options import COINS, IMAGE
+from providers.adapters.clore.options import read as read_options
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -123,7 +125,7 @@ class CloreAdapter:
         return 1
 
     def check(self) -> Sequence[CheckLine]:
-        """The market, the key, the wallets with the hours they last, and orders on the key that nothing here made. Calls: 4, none of which changes anything."""
+        """The market, the key, the wallets with the hours they last, the fees, and orders on the key that nothing here made. Calls: 4, reads only."""
         lines: list[CheckLine] = []
         try:
             found = self.listing()
@@ -176,7 +178,7 @@ class CloreAdapter:
 
     def _balances(self) -> dict[str, Decimal]:
         found = {str(row.get("name") or row.get("currency")): market.number(row.get("balance")) for row in self._client.wallets()}
-        return {coin: balance for coin, balance in found.items() if balance is not None and coin in options.COINS}
+        return {coin: balance for coin, balance in found.items() if balance is not None and coin in COINS}
 
     # Buying
 
@@ -226,11 +228,8 @@ class CloreAdapter:
 
     def _chosen(self, order: Order) -> Options:
         """The order's options over those of the settings."""
-        listed = dict(order.setup.options)
-        own = listed.get(self.name)
-        section = own if isinstance(own, dict) else {} if own is None else dict(own)  # type: ignore[call-overload]
         try:
-            return options.read(section, self._options)
+            return read_options(dict(order.setup.options), self._options)
         except SpecError as error:
             raise Unsupported(f"clore: {error}", provider=self.name, code="options", block_s=0.0) from error
 
@@ -253,8 +252,10 @@ class CloreAdapter:
         if not isinstance(listed, dict) or listed.get("rented") is not False:
             raise gone.offer("no longer listed as free", "not-listed")
         held = market.gpus(listed)
-        if isinstance(held, str) or held.model.name != candidate.gpu_type or held.count != candidate.gpu_count:
-            raise gone.offer(f"wanted {candidate.gpu_type}:{candidate.gpu_count}, found {held if isinstance(held, str) else held.model.name}", "changed")
+        if isinstance(held, str) or held.model.name != candidate.gpu_type or held.gpu_count != candidate.gpu_count:
+            raise gone.offer(
+                f"wanted {candidate.gpu_type}:{candidate.gpu_count}, found {held if isinstance(held, str) else held.model.name}", "changed"
+            )
         self._fits(order, listed, chosen, gone)
         view: Mapping[str, object] = self._client.spot_market(server) if candidate.capacity == SPOT else {}
         terms = market.terms(listed, candidate.capacity, chosen.pay_with, bids.rates(view))
@@ -277,7 +278,7 @@ class CloreAdapter:
         balances = self._balances()
         if terms.coin in balances and balances[terms.coin] < per_day / 24:
             raise InsufficientFunds(
-                f"clore: wanted at least an hour at {per_day.normalize():f} {terms.coin}/day, found {balances[terms.coin].normalize():f} in the wallet;"
+                f"clore: wanted at least an hour at {per_day.normalize():f} {terms.coin}/day, found {balances[terms.coin].normalize():f};"
                 " deposit at clore.ai (Account, Deposit), or pay with another coin: pay_with",
                 provider=self.name,
                 code="wallet",
@@ -310,11 +311,11 @@ class CloreAdapter:
         }
         if chosen.jupyter:
             if not self._jupyter_token:
-                message = "clore: wanted a token for jupyter, found none; set jupyter_token in the provider's settings"
+                message = "clore: wanted a token for jupyter, found none; set CLORE_JUPYTER_TOKEN"
                 raise NotConfigured(message, provider=self.name, code="jupyter-token", scopes=(Scope(self.name),))
             ports[HTTP_PORT] = "http"
             body["jupyter_token"] = self._jupyter_token
-            body["image"] = JUPYTER_IMAGE if chosen.image == options.IMAGE else chosen.image
+            body["image"] = JUPYTER_IMAGE if chosen.image == IMAGE else chosen.image
         body["ports"] = {str(port): kind for port, kind in sorted(ports.items())}
         if order.setup.ssh_public_key:
             body["ssh_key"] = order.setup.ssh_public_key
@@ -332,8 +333,8 @@ class CloreAdapter:
     def poll(self, ticket: Ticket) -> Ticket:
         """Looks the order up; done once its container runs and ssh is mapped. A bid that was beaten meanwhile is raised, up to the cap.
 
-        Calls: my_orders, once more if it is not there; for a bid that waits spot_marketplace and set_spot_price. Raises OutcomeUnknown when an accepted
-        order is not listed in time, HalfMade when it is not as ordered or not up by its deadline, OfferGone when it ended before.
+        Calls: my_orders, once more if it is not there; for a bid that waits spot_marketplace and set_spot_price. Raises OutcomeUnknown when an
+        accepted order is not listed in time, HalfMade when it is not as ordered or not up by its deadline, OfferGone when it ended before.
         """
         order, token = ticket.order, ticket.order.token
         intent = self._memory.intent(token)
@@ -439,8 +440,8 @@ class CloreAdapter:
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
-        An order is known by this machine's memory, by an intent it fits, or by its mark alone. The mark holds no generation: such an order is listed for an
-        owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine.
+        An order is known by this machine's memory, by an intent it fits, or by its mark alone. The mark holds no generation: such an order is listed
+        for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
         if self.not_configured:
@@ -485,7 +486,7 @@ class CloreAdapter:
             region="" if (place := market.region(row)) == "XX" else place,
             machine_type=market.machine_type(server) if server else "",
             gpu_type="" if isinstance(held, str) else held.model.name,
-            gpu_count=0 if isinstance(held, str) else held.count,
+            gpu_count=0 if isinstance(held, str) else held.gpu_count,
             capacity=orders.capacity(row),
             external_ip=orders.host(row),
             created_at=float(market.number(row.get("ct")) or 0),
@@ -533,7 +534,7 @@ class CloreAdapter:
         self._memory.cancelled(number)
 
     def relabel(self, handle: Handle, generation: str) -> None:
-        """Writes the generation into this machine's memory: the market keeps none. No calls. Raises Unsupported for an order that is not known here."""
+        """Writes the generation into this machine's memory: the market keeps none. No calls. Raises Unsupported for an order not known here."""
         if not self._memory.relabel(order_of(handle), generation):
             message = f"clore: {handle.native_id} is not known on this machine; run from where it was made, or cancel it at clore.ai"
             raise Unsupported(message, provider=self.name, code="not-known-here", block_s=0.0)
@@ -546,7 +547,7 @@ class CloreAdapter:
             raise Unsupported(f"clore: {', '.join(others)} cannot be changed on a running order", provider=self.name, code="update", block_s=0.0)
 
 
-_CLAIM = "cancel them at clore.ai, or claim them: options.clore.claimed_orders"
+_CLAIM = "cancel them at clore.ai, or claim them: clore:claimed_orders in the stack's configuration"
 
 
 class _Refuse(NamedTuple):

@@ -23,7 +23,8 @@ _READ_ON = "2026-11-27"
 
 class Row(NamedTuple):
     """One code. `reading` is the class for a call that changes nothing or may be repeated, `creating` that for create_order; `scope` is what the
-    refusal is about and `block_s` for how long (None: as its class says)."""
+    refusal is about and `block_s` for how long (None: as its class says).
+    """
 
     code: str
     reading: type[errors.CloudError]
@@ -39,8 +40,23 @@ class Row(NamedTuple):
 TABLE: tuple[Row, ...] = (
     # A catch-all in practice (low balance, server just taken, required_price missed, `&` in env): the order may exist all the same.
     Row("1", errors.Transient, errors.OutcomeUnknown, SERVER, "database error; the order may exist all the same", source=f"{_API}; {_SEEN}"),
-    Row("2", errors.Unsupported, errors.Unsupported, EVERYTHING, "the request was refused as bad input", "this is a fault of the adapter: report it", 600.0),
-    Row("3", errors.BadCredentials, errors.BadCredentials, EVERYTHING, "the key was refused", "make a new one at clore.ai (Account, API) and set CLORE_API_KEY"),
+    Row(
+        "2",
+        errors.Unsupported,
+        errors.Unsupported,
+        EVERYTHING,
+        "the request was refused as bad input",
+        "this is a fault of the adapter: report it",
+        600.0,
+    ),
+    Row(
+        "3",
+        errors.BadCredentials,
+        errors.BadCredentials,
+        EVERYTHING,
+        "the key was refused",
+        "make a new one at clore.ai (Account, API) and set CLORE_API_KEY",
+    ),
     Row("4", errors.Unsupported, errors.Unsupported, EVERYTHING, "no such endpoint", "the API has changed: report it", 600.0),
     Row("5", errors.RateLimited, errors.RateLimited, EVERYTHING, "more than one call a second, or more than one order in five"),
     Row(

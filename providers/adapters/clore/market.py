@@ -66,7 +66,7 @@ class Gpus(NamedTuple):
     """What a server holds."""
 
     model: names.Model
-    count: int
+    gpu_count: int
     reported_gb: float | None
 
 
@@ -282,7 +282,7 @@ def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: s
         zone="",
         machine_type=machine_type(number_id),
         gpu_type=held.model.name,
-        gpu_count=held.count,
+        gpu_count=held.gpu_count,
         capacity=capacity,
         node_micro_usd=micro,
         price_as_of=as_of,

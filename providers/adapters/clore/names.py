@@ -35,7 +35,21 @@ def _table() -> dict[str, tuple[Model, ...]]:
 
     for memory_gb, gpus in (
         (6, ("GTX-1660-SUPER",)),
-        (8, ("GTX-1070", "GTX-1080", "RTX-2060-SUPER", "RTX-2070", "RTX-2070-SUPER", "RTX-2080", "RTX-3060-TI", "RTX-3070", "RTX-3070-TI", "RTX-4060")),
+        (
+            8,
+            (
+                "GTX-1070",
+                "GTX-1080",
+                "RTX-2060-SUPER",
+                "RTX-2070",
+                "RTX-2070-SUPER",
+                "RTX-2080",
+                "RTX-3060-TI",
+                "RTX-3070",
+                "RTX-3070-TI",
+                "RTX-4060",
+            ),
+        ),
         (11, ("GTX-1080-TI", "RTX-2080-TI")),
         (12, ("RTX-3080-TI", "RTX-4070", "RTX-4070-SUPER", "RTX-4070-TI", "RTX-5070", "TITAN-V")),
         (16, ("RTX-4070-TI-SUPER", "RTX-4080", "RTX-4080-SUPER", "RTX-5070-TI", "RTX-5080")),

@@ -1,7 +1,7 @@
 """Rows of `my_orders` read: which order it is, whether it is up, where it answers. Owns both recorded shapes; pure, no I/O.
 
-The API has no state word: it is derived from `mon_container` (2 is up), the port map, `expired` and whether the row is there at all (recorded by three
-independent public clients, read 2026-11-27).
+The API has no state word: it is derived from `mon_container` (2 is up), the port map, `expired` and whether the row is there at all (recorded by
+three independent public clients, read 2026-11-27).
 """
 
 from __future__ import annotations

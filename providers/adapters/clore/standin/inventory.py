@@ -18,7 +18,7 @@ Server = dict[str, Any]
 class _Line(NamedTuple):
     id: int
     gpu: str
-    count: int
+    gpus: int
     gpuram: float
     country: str
     usd_per_day: float
@@ -95,7 +95,7 @@ def _listed(line: _Line) -> Server:
         "allowed_coins": list(line.coins),
         "rating": {"avg": line.rating, "cnt": line.ratings},
         "cuda_version": line.cuda,
-        "gpu_array": [entry] * line.count,
+        "gpu_array": [entry] * line.gpus,
         "gigaspot": False,
         "partial_gpu_rental": False,
         "price": {
@@ -111,17 +111,17 @@ def _listed(line: _Line) -> Server:
         "specs": {
             "mb": "ROME2D32GM-2T",
             "cpu": "AMD EPYC 7543 32-Core Processor",
-            "cpus": f"{16 * line.count}/{32 * line.count}",
+            "cpus": f"{16 * line.gpus}/{32 * line.gpus}",
             "ram": line.ram - 0.36,
             "disk": f" NVMe {line.disk:.1f}GB",
             "disk_speed": 2600.0,
-            "gpu": f"{line.count}x {line.gpu}",
+            "gpu": f"{line.gpus}x {line.gpu}",
             "gpuram": line.gpuram,
             "net": {"cc": line.country, "down": line.down, "up": line.up},
             "pcie_rev": line.pcie_rev,
             "pcie_width": 16,
             "backend_version": 21,
-            "pl": [350] * line.count,
+            "pl": [350] * line.gpus,
             "stock_pl": 350,
             "stock_oc": "default",
         },

@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     kind: str = "application/json"
 
 
-class Refused(Exception):  # noqa: N818 (an answer, not a fault of this program)
+class Refused(Exception):
     """A non-zero code."""
 
     def __init__(self, code: int, status: int = 200, **more: Any) -> None:
@@ -95,7 +95,7 @@ def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self._respond("POST", self.rfile.read(int(self.headers.get("content-length") or 0)))
 
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 (the base's name)
+        def log_message(self, format: str, *arguments: object) -> None:
             """Says nothing: the store keeps the log."""
 
         def _respond(self, verb: str, content: bytes) -> None:
@@ -207,7 +207,8 @@ class Api:
         number = int(word)
         ours = holders(self.state, number)
         listed = [
-            {"offer_id": made.id, "bid": made.per_day, "active": self.state.beaten_at(made) is None, "my": True, "currency": made.coin} for made in ours
+            {"offer_id": made.id, "bid": made.per_day, "active": self.state.beaten_at(made) is None, "my": True, "currency": made.coin}
+            for made in ours
         ]
         others = self.state.bids(number)
         top = max((per_day * inventory.USD_PER_COIN[coin] for _, coin, per_day, _ in others), default=0.0)

@@ -103,14 +103,24 @@ class State:
     def orders(self) -> list[Made]:
         """Every order so far."""
         rows = self.store.connection().execute("SELECT * FROM clore_order ORDER BY id").fetchall()
-        return [Made(row[0], row[1], bool(row[2]), *row[3:6], json.loads(row[6]), *row[7:]) for row in rows]
+        return [Made._make((*row[:2], bool(row[2]), *row[3:6], json.loads(row[6]), *row[7:])) for row in rows]
 
     def order(self, number: int) -> Made | None:
         """One order."""
         return next((made for made in self.orders() if made.id == number), None)
 
     def make(
-        self, si: int, *, spot: bool, coin: str, per_day: float, image: str, ports: Mapping[str, str], mrl: float, lag_s: float = 0.0, slow_s: float = 0.0
+        self,
+        si: int,
+        *,
+        spot: bool,
+        coin: str,
+        per_day: float,
+        image: str,
+        ports: Mapping[str, str],
+        mrl: float,
+        lag_s: float = 0.0,
+        slow_s: float = 0.0,
     ) -> Made:
         """Takes an order. It is listed a moment later and up a while after that."""
         now = self.store.now()

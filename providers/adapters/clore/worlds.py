@@ -9,22 +9,23 @@ import time
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, home
-from providers.adapters.clore import options
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.adapters.clore.client import BASE_URL, Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
+from providers.adapters.clore.options import read
 from providers.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.adapters.clore.options import Options
     from providers.adapters.clore.standin.server import Server
 
-KEY_VARIABLE = "CLORE_API_KEY"
+KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
+"""Secrets come from the environment alone: settings are kept in a stack's state."""
+
 LIVE_SOURCE = "clore.ai marketplace, listed live"
-SETTINGS = ("api_key", "jupyter_token")
-"""Keys of the provider's settings that are no options."""
 
 _servers: dict[str, Server] = {}
 _lock = threading.Lock()
@@ -33,13 +34,13 @@ _lock = threading.Lock()
 def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     """See `providers.adapters.clore.connect`."""
     try:
-        chosen = options.read({key: value for key, value in config.items() if key not in SETTINGS})
+        chosen = read(config)
     except SpecError as error:
         raise SpecError([Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]) from None
-    token = config.get("jupyter_token", "")
+    token = os.environ.get(JUPYTER_VARIABLE, "").strip()
     if world == REHEARSAL:
         return _rehearsal(chosen, token)
-    key = (config.get("api_key") or os.environ.get(KEY_VARIABLE, "")).strip()
+    key = os.environ.get(KEY_VARIABLE, "").strip()
     missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
     gate = Gate(home() / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
     return CloreAdapter(
@@ -47,7 +48,7 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     )
 
 
-def _rehearsal(chosen: options.Options, token: str) -> CloreAdapter:
+def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
     from providers.adapters.clore.standin import KEY, PACE, SOURCE
     from providers.adapters.clore.standin.server import start
     from providers.adapters.rehearsal import open_store
