@@ -303,4 +303,4 @@ def _parts(found: Terms, capacity: str) -> str:
         return f"{day}; no rate for this coin"
     hour = found.usd_per_day / 24
     word = "listed" if capacity == ON_DEMAND else "lowest bid"
-    return f"{word} {day} = ${hour:.4f}/h + renter's fee {RENTER_FEE[capacity] * 100:.4g} % ${hour * RENTER_FEE[capacity]:.4f}/h"
+    return f"{word} {day} = ${hour:.4f}/h + renter's fee {float(RENTER_FEE[capacity] * 100):g} % ${hour * RENTER_FEE[capacity]:.4f}/h"
