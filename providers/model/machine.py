@@ -56,8 +56,8 @@ class Node(NamedTuple):
 class Setup(NamedTuple):
     """Everything about the machines that is not a choice of place: from the spec, for the adapter.
 
-    `options` is the provider's own section, already checked by the adapter. `network` is `default`, or the wiring of a managed
-    network as the program resolved it (keys named by the adapter).
+    `options` are the sections by provider, already checked by the adapters; in an Order they are the provider's own section alone. `network` is
+    `default`, or the wiring of a managed network as the program resolved it (keys named by the adapter).
     """
 
     disk_gib: int | None = None

@@ -46,4 +46,17 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-MANIFEST = Manifest(name=NAME, capabilities=CAPABILITIES, connect=connect, options=options, environment=("CLORE_API_KEY",))
+SETTINGS = (
+    *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
+    *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
+)
+"""The options that a stack's configuration may set for all its clusters: who is good enough, and how to pay."""
+
+MANIFEST = Manifest(
+    name=NAME,
+    capabilities=CAPABILITIES,
+    connect=connect,
+    options=options,
+    environment=("CLORE_API_KEY",),
+    settings=SETTINGS,
+)

@@ -86,7 +86,11 @@ class Client:
         if self._http is None:
             import httpx
 
-            self._http = httpx.Client(headers={"user-agent": USER_AGENT, "accept": "application/json"}, trust_env=self._trust_environment)
+            self._http = httpx.Client(
+                verify=self.base_url.startswith("https:"),
+                headers={"user-agent": USER_AGENT, "accept": "application/json"},
+                trust_env=self._trust_environment,
+            )
         return self._http
 
     def _call(

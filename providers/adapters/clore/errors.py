@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROVIDER = "clore"
-EVERYTHING, SERVER, BIDS = "provider", "server", "server and capacity"
+EVERYTHING, SERVER, KIND = "provider", "server", "server and capacity"
 _API = "docs.clore.ai for-hosts/api and dev/reference/api-reference"
 _SEEN = "recorded by public clients"
 _READ_ON = "2026-11-27"
@@ -67,12 +67,13 @@ TABLE: tuple[Row, ...] = (
         "the wallet cannot pay",
         "deposit at clore.ai (Account, Deposit), or pay with another coin: pay_with",
     ),
-    Row("6:server-already-rented", errors.OfferGone, errors.OfferGone, SERVER, "the server was rented meanwhile"),
+    # Refused on demand, it may still take a bid.
+    Row("6:server-already-rented", errors.OfferGone, errors.OfferGone, KIND, "the server was rented meanwhile"),
     Row("6:server-offline", errors.OfferGone, errors.OfferGone, SERVER, "the server is offline", block_s=7_200.0),
     Row("6:currency-not-allowed", errors.OfferGone, errors.OfferGone, SERVER, "the server no longer takes this coin"),
-    Row("6:too_low_price", errors.PriceRose, errors.PriceRose, BIDS, "the bid is under what the server takes", block_s=600.0),
-    Row("6:exceeded_max_step", errors.Unsupported, errors.Unsupported, BIDS, "the bid was lowered by more than one step", block_s=0.0),
-    Row("6:can_lower_every_600_seconds", errors.RateLimited, errors.RateLimited, BIDS, "a bid can be lowered once in ten minutes"),
+    Row("6:too_low_price", errors.PriceRose, errors.PriceRose, KIND, "the bid is under what the server takes", block_s=600.0),
+    Row("6:exceeded_max_step", errors.Unsupported, errors.Unsupported, KIND, "the bid was lowered by more than one step", block_s=0.0),
+    Row("6:can_lower_every_600_seconds", errors.RateLimited, errors.RateLimited, KIND, "a bid can be lowered once in ten minutes"),
     Row("http:401", errors.BadCredentials, errors.BadCredentials, EVERYTHING, "the key was refused", "set CLORE_API_KEY anew", source=_SEEN),
     # Seen as text "error code: 1010" from the front: before any work.
     Row(
@@ -136,7 +137,7 @@ def error(
     machine = f"server-{server}" if server else ""
     scopes: tuple[Scope, ...] = (Scope(PROVIDER),)
     if row.scope != EVERYTHING:
-        scopes = (Scope(PROVIDER, machine_type=machine, capacity=capacity if row.scope == BIDS else ""),) if server else ()
+        scopes = (Scope(PROVIDER, machine_type=machine, capacity=capacity if row.scope == KIND else ""),) if server else ()
     told = "".join(f", {key} {(reply or {})[key]}" for key in ("min_price", "max_step", "time_to_lowering") if key in (reply or {}))
     text = f"clore{' ' + doing if doing else ''}{' for ' + machine if machine else ''}: {row.meaning} (code {code}{told})"
     if row.todo:
