@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, home
@@ -14,7 +15,7 @@ from providers.adapters.clore.client import BASE_URL, Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import read
-from providers.errors import Problem, SpecError
+from providers.errors import NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ _lock = threading.Lock()
 
 def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     """See `providers.adapters.clore.connect`."""
+    if find_spec("httpx") is None:
+        raise NotConfigured("clore: wanted the HTTP client httpx, found none; install it: pip install 'gpus[clore]'", provider="clore")
     try:
         chosen = read(config)
     except SpecError as error:
