@@ -39,6 +39,14 @@ _BODY_KEYS = {
     "remember_password",
     "dockerhub_auth",
 }
+ROUTES = frozenset(
+    {
+        *(("GET", name) for name in ("marketplace", "my_orders", "wallets", "renter_fees", "spot_marketplace")),
+        *(("POST", name) for name in ("create_order", "cancel_order", "set_spot_price")),
+    }
+)
+"""Every call that is answered; each is a method of `Api`."""
+
 _BEFORE = {"http", "unavailable", "rate-limit", "too-many", "unauthorized", "forbidden", "quota", "html"}
 _AFTER = {"reply-lost", "error-after", "malformed"}
 _LOWER_S = 600.0
@@ -119,23 +127,12 @@ class Api:
         self.store = store
         self.state = State(store)
         self.pace = pace
-        self._routes: dict[tuple[str, str], Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            ("GET", "marketplace"): self.marketplace,
-            ("GET", "my_orders"): self.my_orders,
-            ("GET", "wallets"): self.wallets,
-            ("GET", "renter_fees"): self.renter_fees,
-            ("GET", "spot_marketplace"): self.spot_marketplace,
-            ("POST", "create_order"): self.create_order,
-            ("POST", "cancel_order"): self.cancel_order,
-            ("POST", "set_spot_price"): self.set_spot_price,
-        }
 
     def answer(self, verb: str, target: str, headers: Mapping[str, str], content: bytes) -> Answer:
         """One request, answered and logged."""
         split = urlsplit(target)
         name = split.path.removeprefix("/v1/")
-        route = self._routes.get((verb, name))
-        if route is None or not split.path.startswith("/v1/"):
+        if (verb, name) not in ROUTES or not split.path.startswith("/v1/"):
             return self._log(verb, name, split.path, _json({"code": 4}, 404))
         arguments: dict[str, Any] = {key: values[-1] for key, values in parse_qs(split.query).items()}
         try:
@@ -155,7 +152,7 @@ class Api:
             if name != "marketplace":
                 self._admit(name, headers)
             arguments = {**arguments, "_fault": fault} if name == "create_order" else arguments
-            good = _json({"code": 0, **route(arguments)})
+            good = _json({"code": 0, **getattr(self, name)(arguments)})
         except Refused as refusal:
             return self._log(verb, name, split.path, _json(refusal.reply, refusal.status), fault.kind if fault else "")
         if fault is not None and fault.kind in _AFTER:

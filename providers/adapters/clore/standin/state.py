@@ -88,8 +88,7 @@ class State:
 
     def _sold_out(self, server: Mapping[str, Any], kind: str) -> bool:
         country = server.get("specs", {}).get("net", {}).get("cc", "")
-        names = sorted({str(entry).strip().replace(" ", "-").upper() for entry in server.get("gpu_array", ())})
-        return self.store.stock(PROVIDER, country, "", f"server-{server['id']}", names, kind).machines == 0
+        return self.store.stock(PROVIDER, country, "", f"server-{server['id']}", gpu_names(server), kind).machines == 0
 
     def change(self, number: int, **content: Any) -> None:
         """Changes a listing: `price={"on_demand": {"USD-Blockchain": 20.0}}`, `rented=True`; inner mappings are merged."""
@@ -213,6 +212,11 @@ class State:
                 return True
             db.execute("INSERT OR REPLACE INTO clore_turn VALUES (?, ?)", (what, now))
             return False
+
+
+def gpu_names(server: Mapping[str, Any]) -> list[str]:
+    """A server's GPUs as a scenario names them: `RTX-4090`."""
+    return sorted({str(entry).strip().replace(" ", "-").upper() for entry in server.get("gpu_array", ())})
 
 
 def rows(state: State, *, completed: bool) -> list[dict[str, Any]]:
