@@ -320,3 +320,10 @@ def test_every_class_is_one_of_the_tree():
     for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
         assert issubclass(row.kind, CloudError) and row.kind is not CloudError
         assert row.scope in (errors.PLACE, errors.ZONE, errors.REGION, errors.QUOTA, errors.ALL, errors.NOTHING)
+
+
+def test_a_missing_field_is_not_a_missing_login():
+    """The reason `required` is a sign-in at 401 and a bad request at 400."""
+    body = json.dumps({"error": {"code": 400, "message": "Required field 'x' not specified", "errors": [{"reason": "required", "domain": "global"}]}})
+    assert isinstance(from_http(401, body, CREATE), BadCredentials)
+    assert isinstance(from_http(400, body, CREATE), Unsupported)
