@@ -42,14 +42,19 @@ class Market:
     def world(self, not_configured="", name="rehearsal"):
         def connect(world, config):
             gate = Gate(self.folder / "pace", LIVE_PACE, self.clock.now, self.sleep)
-            client = Client(KEY, gate, self.server.url, trust_environment=False)
+            client = Client(KEY, gate, lambda: self.server.url, trust_environment=False)
             self.opened.append(client)
             memory = Memory(self.store.path)
             return CloreAdapter(world, client, memory, Options(), self.clock.now, "test", not_configured=not_configured)
 
         manifest = Manifest("clore", CAPABILITIES, connect, MANIFEST.options)
         found = open_world(
-            name, {}, lambda severity, text: self.lines.append(f"{severity}: {text}"), manifests={"clore": manifest}, offers=table(()), clock=self.clock
+            name,
+            {},
+            lambda severity, text: self.lines.append(f"{severity}: {text}"),
+            manifests={"clore": manifest},
+            offers=table(()),
+            clock=self.clock,
         )
         self.opened.append(found)
         return found

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import httpx
 import pytest
 
 from providers import errors
@@ -54,7 +55,7 @@ class Bench:
 
     def opened(self, memory, options=None, key=KEY, not_configured=""):
         gate = Gate(self.folder / "pace", LIVE_PACE, self.clock, self.clock.sleep)
-        client = Client(key, gate, self.server.url, trust_environment=False)
+        client = Client(key, gate, lambda: self.server.url, trust_environment=False)
         return client, CloreAdapter("rehearsal", client, memory, options or Options(), self.clock, "test", not_configured=not_configured)
 
     def another_machine(self):
@@ -281,6 +282,33 @@ def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path):
         bench.opened(bench.memory)[0].create_order({}, token=order.token, server=1, capacity="spot")
     assert "unreachable" == caught.value.code
     bench.client.close()
+
+
+def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
+    """Whatever httpx raises: nothing sent is transient, anything else is unknown for an order and transient for a look."""
+    bench.client.my_orders()
+    kinds = [kind for name in httpx.__all__ if isinstance(kind := getattr(httpx, name), type) and issubclass(kind, Exception)]
+    assert len(kinds) > 15
+    never_sent = {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
+    for kind in kinds:
+
+        def fail(*arguments, kind=kind, **rest):
+            raise kind.__new__(kind)
+
+        monkeypatch.setattr(bench.client._http, "request", fail)
+        with pytest.raises(errors.Transient):
+            bench.client.my_orders()
+        with pytest.raises(errors.Transient if kind.__name__ in never_sent else errors.OutcomeUnknown):
+            bench.client.create_order({}, token="t", server=1, capacity="spot")
+
+
+def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+    """It is told as unreachable, not as a crash."""
+    monkeypatch.setenv("ALL_PROXY", "nonsense://x")
+    gate = Gate(tmp_path / "pace", LIVE_PACE, Clock(), lambda seconds: None)
+    with pytest.raises(errors.Transient) as caught:
+        Client("k", gate, lambda: "http://127.0.0.1:9/v1").my_orders()
+    assert "unreachable" == caught.value.code
 
 
 def test_b13_a_spot_order_says_so_and_bids(bench):

@@ -102,7 +102,9 @@ def test_b04_texts_of_the_market(text, ram, name):
 
 def test_b08_a_report_a_little_under_the_nominal_size_fits():
     """79 GB is an 80 GB card, 40 GB is not."""
-    assert {1} == offered(listing(server(1, "1x NVIDIA A100 SXM4 80GB", [" A100 SXM4"], 79), server(2, "1x NVIDIA A100 SXM4 80GB", None, 40)), "A100-80GB", 1)
+    assert {1} == offered(
+        listing(server(1, "1x NVIDIA A100 SXM4 80GB", [" A100 SXM4"], 79), server(2, "1x NVIDIA A100 SXM4 80GB", None, 40)), "A100-80GB", 1
+    )
 
 
 def test_a_mixed_rig_matches_no_model():

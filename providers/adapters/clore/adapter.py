@@ -7,6 +7,7 @@ server, the moment, the orders there were before, and the mark. While that is no
 from __future__ import annotations
 
 import threading
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +69,10 @@ class Purchase(NamedTuple):
 
 
 class CloreAdapter:
-    """One key in one world. `clock` is the world's; `source` is what offers name as the source of their prices."""
+    """One key in one world. `clock` is the world's; `source` is what offers name as the source of their prices.
+
+    `unopened` lists the market without a call where nothing can have happened to it yet, or answers None: see `worlds`.
+    """
 
     name = market.PROVIDER
 
@@ -83,6 +87,7 @@ class CloreAdapter:
         *,
         not_configured: str = "",
         jupyter_token: str = "",
+        unopened: Callable[[], list[object] | None] | None = None,
     ) -> None:
         self.world = world
         self.not_configured = not_configured
@@ -93,6 +98,7 @@ class CloreAdapter:
         self._clock = clock
         self._source = source
         self._jupyter_token = jupyter_token
+        self._unopened = unopened
         self._lock = threading.Lock()
         self._listed: tuple[float, list[object]] | None = None
 
@@ -104,9 +110,7 @@ class CloreAdapter:
 
     def listing(self) -> market.Listing:
         """The market now, with every refused host. Calls: 1, without a key."""
-        from datetime import UTC, datetime
-
-        as_of = datetime.fromtimestamp(self._clock(), tz=UTC).date().isoformat()
+        as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
         return market.read(self._servers(0.0), self._options, as_of, self._source)
 
     def _servers(self, age_s: float) -> list[object]:
@@ -114,7 +118,9 @@ class CloreAdapter:
             listed = self._listed
         if listed is not None and 0 <= self._clock() - listed[0] < age_s:
             return listed[1]
-        servers = self._client.marketplace()
+        servers = self._unopened() if self._unopened is not None else None
+        if servers is None:
+            servers = self._client.marketplace()
         with self._lock:
             self._listed = (self._clock(), servers)
         return servers

@@ -7,12 +7,13 @@ alone, never in an address, a message or a log.
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.clore import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import httpx
 
@@ -28,13 +29,17 @@ MARKET_TIMEOUT_S = 60.0
 
 
 class Client:
-    """Calls of one key. Safe from several threads. `trust_environment` lets proxy variables count; not for loopback."""
+    """Calls of one key. Safe from several threads. `base` is asked for the API's address when the first call is made.
 
-    def __init__(self, key: str, gate: Gate, base_url: str = BASE_URL, *, trust_environment: bool = True) -> None:
+    `trust_environment` lets proxy variables count; not for loopback.
+    """
+
+    def __init__(self, key: str, gate: Gate, base: Callable[[], str], *, trust_environment: bool = True) -> None:
         self._key = key
         self._gate = gate
-        self.base_url = base_url.rstrip("/")
+        self._base = base
         self._trust_environment = trust_environment
+        self._lock = threading.Lock()
         self._http: httpx.Client | None = None
 
     def marketplace(self) -> list[object]:
@@ -82,16 +87,18 @@ class Client:
         if self._http is not None:
             self._http.close()
 
-    def _connection(self) -> httpx.Client:
-        if self._http is None:
-            import httpx
+    def _connection(self, base: str) -> httpx.Client:
+        with self._lock:
+            if self._http is None:
+                import httpx
 
-            self._http = httpx.Client(
-                verify=self.base_url.startswith("https:"),
-                headers={"user-agent": USER_AGENT, "accept": "application/json"},
-                trust_env=self._trust_environment,
-            )
-        return self._http
+                # Loading the certificates costs 0.5 s; loopback has none.
+                self._http = httpx.Client(
+                    verify=base.startswith("https:"),
+                    headers={"user-agent": USER_AGENT, "accept": "application/json"},
+                    trust_env=self._trust_environment,
+                )
+            return self._http
 
     def _call(
         self,
@@ -108,32 +115,31 @@ class Client:
         timeout_s: float = TIMEOUT_S,
     ) -> dict[str, Any]:
         """One call, once. The JSON of a good answer, else the error of the table."""
-        import httpx
-
-        http = self._connection()
-        if keyed:
-            self._gate.turn(order=creating)
         reply: object = None
 
         def fault(code: str) -> Exception:
             told = reply if isinstance(reply, dict) else None
             return errors.error(code, creating=creating, token=token, server=server, capacity=capacity, reply=told, doing=path)
 
+        base = self._base()
+        try:
+            http = self._connection(base)
+        except Exception as problem:
+            # A proxy variable that cannot be used, or certificates that cannot be read.
+            raise fault("unreachable") from problem
+        if keyed:
+            self._gate.turn(order=creating)
         try:
             answer = http.request(
                 verb,
-                f"{self.base_url}/{path}",
+                f"{base}/{path}",
                 params=dict(params or {}),
                 content=None if body is None else json.dumps(body),
                 headers=({"auth": self._key} if keyed else {}) | ({"content-type": "application/json"} if body is not None else {}),
                 timeout=timeout_s,
             )
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError) as problem:
-            raise fault("unreachable") from problem
-        except httpx.TimeoutException as problem:
-            raise fault("timeout") from problem
-        except (httpx.HTTPError, httpx.InvalidURL) as problem:
-            raise fault("lost") from problem
+        except Exception as problem:
+            raise fault(_code(problem)) from problem
         try:
             reply = answer.json()
         except ValueError:
@@ -142,3 +148,14 @@ class Client:
         if code or not isinstance(reply, dict):
             raise fault(code or "html")
         return reply
+
+
+def _code(problem: Exception) -> str:
+    """What a failed request comes to: nothing sent, no answer in time, or the answer lost."""
+    import httpx
+
+    if isinstance(
+        problem, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL)
+    ):
+        return "unreachable"
+    return "timeout" if isinstance(problem, httpx.TimeoutException) else "lost"
