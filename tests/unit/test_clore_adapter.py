@@ -442,6 +442,9 @@ def test_more_than_one_node_is_refused(bench):
 def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench):
     """It may be a lost purchase of ours: cancel it, or say that it is known."""
     made = bench.state.make(71010, spot=False, coin="USD-Blockchain", per_day=5.9, image="x", ports={"22": "tcp"}, mrl=10)
+    bench.clock.at += 4
+    with pytest.raises(errors.Transient):
+        bench.adapter.submit(bench.order())
     bench.clock.at += 10
     with pytest.raises(errors.NotConfigured) as caught:
         bench.adapter.submit(bench.order())
@@ -524,6 +527,25 @@ def test_an_order_that_ends_before_it_is_up_is_gone(bench):
     with pytest.raises(errors.OfferGone):
         bench.adapter.poll(ticket)
     assert bench.adapter.resume(order) is None
+
+
+def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise():
+    """Whether that list holds standing orders too is not documented: what it says of itself decides, silence is an end."""
+    assert orders.has_ended(orders.from_completed({"id": 1}))
+    assert orders.has_ended(orders.from_completed({"id": 1, "expired": True}))
+    assert not orders.has_ended(orders.from_completed({"id": 1, "expired": False}))
+
+
+def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path):
+    """Without one it is refused; with one the web port is mapped, its address is told, and the token is in no record."""
+    setup = Setup(options=(("jupyter", True),))
+    with pytest.raises(errors.NotConfigured):
+        bench.adapter.submit(bench.order(setup=setup))
+    bench.adapter._jupyter_token = "tok-secret"
+    ticket = bench.up(bench.adapter.submit(bench.order(setup=setup)))
+    assert bench.adapter.observe(ticket.handles)[0].detail.startswith("https://")
+    assert "tok-secret" not in repr(ticket)
+    assert b"tok-secret" not in (tmp_path / "memory.db").read_bytes() + (tmp_path / "rehearsal.db").read_bytes()
 
 
 def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench):

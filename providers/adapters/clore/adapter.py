@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.clore import bids, mark, market, orders
 from providers.adapters.clore import errors as codes
+from providers.adapters.clore.check import CLAIM, lines
+from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
-from providers.adapters.clore.options import COINS, IMAGE
+from providers.adapters.clore.options import IMAGE
 from providers.adapters.clore.options import read as read_options
 from providers.errors import (
     BadCredentials,
@@ -27,6 +29,7 @@ from providers.errors import (
     PriceRose,
     RateLimited,
     SpecError,
+    Transient,
     Unsupported,
 )
 from providers.model.ask import SPOT
@@ -131,60 +134,10 @@ class CloreAdapter:
         return 1
 
     def check(self) -> Sequence[CheckLine]:
-        """The market, the key, the wallets with the hours they last, the fees, and orders on the key that nothing here made. Calls: 4, reads only."""
-        lines: list[CheckLine] = []
-        try:
-            found = self.listing()
-            free = sum(1 for offer in found.offers if not offer.restriction)
-            lines.append(CheckLine(self.name, "market", "ok", f"{free} offers, {len(found.refused)} hosts refused"))
-        except CloudError as error:
-            lines.append(CheckLine(self.name, "market", "unknown", str(error)))
-        if self.not_configured:
-            return [*lines, CheckLine(self.name, "key", "missing", "no API key", self.not_configured)]
-        try:
-            rows = [row for row in self._client.my_orders() if not orders.has_ended(row)]
-            lines.append(CheckLine(self.name, "key", "ok", f"{len(rows)} orders run on it"))
-            unknown = self._unknown(rows, self._options)
-            if unknown:
-                listed = ", ".join(str(number) for number in unknown)
-                lines.append(CheckLine(self.name, "orders", "unknown", f"made by nothing here: {listed}", _CLAIM))
-            lines.append(self._wallet_line(rows))
-            lines.append(self._fee_line())
-        except BadCredentials as error:
-            lines.append(CheckLine(self.name, "key", "refused", str(error), "make a new one at clore.ai and set CLORE_API_KEY"))
-        except CloudError as error:
-            lines.append(CheckLine(self.name, "key", "unknown", str(error), "try again"))
-        return lines
-
-    def _wallet_line(self, rows: Sequence[Mapping[str, object]]) -> CheckLine:
-        balances = self._balances()
-        if not balances:
-            return CheckLine(self.name, "wallet", "unknown", "the service states no balance")
-        burn: dict[str, Decimal] = {}
-        for row in rows:
-            coin, per_day = str(row.get("currency")), market.number(row.get("price"))
-            burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (1 + market.RENTER_FEE[orders.capacity(row) or "on-demand"])
-        parts = []
-        for coin, balance in sorted(balances.items()):
-            spent = burn.get(coin, Decimal(0)) / 24
-            parts.append(f"{balance.normalize():f} {coin}" + (f" ({balance / spent:.1f} h of what runs)" if spent else ""))
-        state = "ok" if any(balance > 0 for balance in balances.values()) else "missing"
-        return CheckLine(self.name, "wallet", state, ", ".join(parts), "" if state == "ok" else "deposit at clore.ai (Account, Deposit)")
-
-    def _fee_line(self) -> CheckLine:
-        """Whether the service still charges what offers reckon with. Its reply's shape is known in part only."""
-        fees = self._client.renter_fees()
-        stated = {kind: market.number(market.section(fees, key).get("base")) for kind, key in (("on-demand", "on_demand"), ("spot", "spot"))}
-        parts = [f"{kind} {rate:f} % in all" for kind, rate in stated.items() if rate is not None]
-        off = [kind for kind, rate in stated.items() if rate is not None and rate / 200 != market.RENTER_FEE[kind]]
-        if not parts:
-            return CheckLine(self.name, "fees", "unknown", "the service states no base fee")
-        todo = f"prices here reckon with another {' and '.join(off)} fee: report it" if off else ""
-        return CheckLine(self.name, "fees", "unknown" if off else "ok", ", ".join(parts), todo)
-
-    def _balances(self) -> dict[str, Decimal]:
-        found = {str(row.get("name") or row.get("currency")): market.number(row.get("balance")) for row in self._client.wallets()}
-        return {coin: balance for coin, balance in found.items() if balance is not None and coin in COINS}
+        """The market, the key, the wallet with the hours it lasts, the fees, and orders that nothing here made. Calls: 4, reads only."""
+        return lines(
+            self._client, self.listing, lambda rows: [orders.order_id(row) for row in self._unknown(rows, self._options)], self.not_configured
+        )
 
     # Buying
 
@@ -201,11 +154,7 @@ class CloreAdapter:
             raise Unsupported("clore: wanted one server, found more; servers of several hosts share no network", provider=self.name, code="nodes")
         chosen = self._chosen(order)
         before = self._client.my_orders()
-        unknown = self._unknown([row for row in before if not orders.has_ended(row)], chosen)
-        if unknown:
-            listed = ", ".join(str(number) for number in unknown)
-            message = f"clore: wanted only known orders on the key, found {listed}; {_CLAIM}"
-            raise NotConfigured(message, provider=self.name, code="unknown-order", scopes=(Scope(self.name),))
+        self._only_known([row for row in before if not orders.has_ended(row)], chosen)
         bought = self._purchase(order, candidate, server, chosen)
         intent = Intent(
             token=order.token,
@@ -239,11 +188,23 @@ class CloreAdapter:
         except SpecError as error:
             raise Unsupported(f"clore: {error}", provider=self.name, code="options", block_s=0.0) from error
 
-    def _unknown(self, rows: Sequence[Mapping[str, object]], chosen: Options) -> list[int]:
+    def _only_known(self, rows: Sequence[Mapping[str, object]], chosen: Options) -> None:
+        """Raises while an order of unknown origin runs on the key: Transient while it may still show a mark, else NotConfigured."""
+        unknown = self._unknown(rows, chosen)
+        listed = ", ".join(str(orders.order_id(row)) for row in unknown)
+        now = self._clock()
+        if any(not orders.ports(row) and now - float(market.number(row.get("ct")) or 0) < chosen.start_deadline_s for row in unknown):
+            message = f"clore: orders {listed} are starting; whose they are shows when they are up"
+            raise Transient(message, provider=self.name, code="unknown-order-starting", scopes=(Scope(self.name),))
+        if unknown:
+            message = f"clore: wanted only known orders on the key, found {listed}; {CLAIM}"
+            raise NotConfigured(message, provider=self.name, code="unknown-order", scopes=(Scope(self.name),))
+
+    def _unknown(self, rows: Sequence[Mapping[str, object]], chosen: Options) -> list[Mapping[str, object]]:
         """Orders that no memory, no intent, no mark and no claim accounts for: a lost purchase of ours may be among them."""
         rentals, intents = self._memory.rentals(), self._memory.intents()
         return [
-            number
+            row
             for row in rows
             if (number := orders.order_id(row)) not in rentals
             and number not in chosen.claimed_orders
@@ -281,7 +242,7 @@ class CloreAdapter:
         # Whole micro-dollars on both sides: a cap of exactly the price is kept.
         if market.hourly_micro_usd(usd_per_day, candidate.capacity) > market.hourly_micro_usd(cap, candidate.capacity):
             raise gone.price(candidate.capacity, usd_per_day, cap)
-        balances = self._balances()
+        balances = wallet(self._client)
         if terms.coin in balances and balances[terms.coin] < per_day / 24:
             raise InsufficientFunds(
                 f"clore: wanted at least an hour at {per_day.normalize():f} {terms.coin}/day, found {balances[terms.coin].normalize():f};"
@@ -427,6 +388,7 @@ class CloreAdapter:
                 found = [row for row in rows if intent is not None and orders.order_id(row) not in known and orders.is_order_of(row, intent)]
             if found:
                 newest = max(found, key=lambda row: float(market.number(row.get("ct")) or 0))
+                newest = orders.from_completed(newest) if completed else newest
                 if rental is None and intent is not None:
                     self._memory.keep(orders.order_id(newest), intent.mark, token)
                 return newest
@@ -439,7 +401,7 @@ class CloreAdapter:
         numbers = [order_of(handle) for handle in handles]
         rows = {orders.order_id(row): row for row in self._client.my_orders()}
         if any(number not in rows for number in numbers):
-            rows = {orders.order_id(row): row for row in self._client.my_orders(completed=True)} | rows
+            rows = {orders.order_id(row): orders.from_completed(row) for row in self._client.my_orders(completed=True)} | rows
         rentals = self._memory.rentals()
         return [self._node(number, rows.get(number), rentals.get(number), None) for number in numbers]
 
@@ -516,7 +478,7 @@ class CloreAdapter:
         if cancelled:
             return STOPPING, ""
         if orders.is_up(row):
-            return RUNNING, "the host is offline" if row.get("online") is False else ""
+            return RUNNING, "the host is offline" if row.get("online") is False else orders.web_address(row)
         if spot and bids.outbid(self._client.spot_market(orders.whole(row, "si"))):
             return PREEMPTED, "outbid"
         return STARTING, "the host is offline" if row.get("online") is False else ""
@@ -551,9 +513,6 @@ class CloreAdapter:
         others = sorted(set(change) - {"labels", "ttl", "ttl_s", "on_ttl"})
         if others:
             raise Unsupported(f"clore: {', '.join(others)} cannot be changed on a running order", provider=self.name, code="update", block_s=0.0)
-
-
-_CLAIM = "cancel them at clore.ai, or claim them: clore:claimed_orders in the stack's configuration"
 
 
 class _Refuse(NamedTuple):

@@ -80,11 +80,11 @@ class Memory:
             db.execute("INSERT OR REPLACE INTO clore_intent VALUES (?, ?)", (intent.token, json.dumps(intent._asdict())))
 
     def intents(self) -> tuple[Intent, ...]:
-        """Every intent that is not settled."""
+        """Every intent that is not settled, the newest first."""
         import json
 
         with self._open() as db:
-            rows = [json.loads(row[0]) for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid")]
+            rows = [json.loads(row[0]) for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid DESC")]
         return tuple(Intent(**(row | {"mark": Mark(*row["mark"]), "before": tuple(row["before"])})) for row in rows)
 
     def intent(self, token: str) -> Intent | None:

@@ -65,6 +65,17 @@ def has_ended(row: Mapping[str, object]) -> bool:
     return row.get("expired") is True
 
 
+def from_completed(row: Mapping[str, object]) -> Mapping[str, object]:
+    """A row that only the list of completed orders had: it ended, unless it says that it did not (an order made since the first list)."""
+    return row if row.get("expired") is False else {**row, "expired": True}
+
+
+def web_address(row: Mapping[str, object]) -> str:
+    """Where its one HTTP port answers; empty without one."""
+    name = row.get("http_pub")
+    return f"https://{name}" if isinstance(name, str) and name else ""
+
+
 def capacity(row: Mapping[str, object]) -> str:
     """How it was bought. Empty when the row does not say."""
     spot = row.get("spot")
