@@ -276,8 +276,6 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
-        if found is None:
-            return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -524,10 +522,6 @@ def _reason(problem: Problem) -> str:
 
 def _line(error: Exception) -> str:
     """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
-    if isinstance(error, AllFailed):
-        told = str(error)
-        more = [str(attempt) for attempt in error.attempts if str(attempt) not in told]
-        return "\n".join([told, *(f"  {line}" for line in more)])
     if isinstance(error, (GpusError, ValueError)):
         return str(error)
     return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
