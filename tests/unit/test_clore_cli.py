@@ -79,3 +79,33 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
     open_store()
     assert cold == connect("rehearsal", {}).offers()
     assert 1 == len(open_store().requests("marketplace"))
+
+
+def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path):
+    """Looking for an owner's machines starts no stand-in where nothing was ever ordered."""
+    from providers.adapters.clore import connect
+
+    assert () == tuple(connect("rehearsal", {}).find("somebody"))
+    assert not (tmp_path / "home" / "rehearsal.db").exists()
+
+
+def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch):
+    """No call is made; the key is named; with one nothing is missing."""
+    from providers.adapters.clore import connect
+
+    monkeypatch.delenv("CLORE_API_KEY", raising=False)
+    assert "CLORE_API_KEY" in connect("live", {}).not_configured
+    monkeypatch.setenv("CLORE_API_KEY", "sk-1")
+    adapter = connect("live", {"reliability": "0.99"})
+    assert "" == adapter.not_configured
+    assert "sk-1" not in repr(vars(adapter))
+
+
+def test_a_setting_that_cannot_be_read_is_told_with_its_path():
+    """Wanted, found, and where it stands."""
+    from providers.adapters.clore import connect
+    from providers.errors import SpecError
+
+    with pytest.raises(SpecError) as caught:
+        connect("rehearsal", {"cuda": "twelve"})
+    assert "settings.clore.cuda" == caught.value.problems[0].path

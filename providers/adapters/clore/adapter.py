@@ -74,7 +74,8 @@ class Purchase(NamedTuple):
 class CloreAdapter:
     """One key in one world. `clock` is the world's; `source` is what offers name as the source of their prices.
 
-    `unopened` lists the market without a call where nothing can have happened to it yet, or answers None: see `worlds`.
+    `unopened` lists the market without a call where nothing can have happened to it yet, or answers None: see `worlds`. `sole` is True where no
+    other machine can have ordered (a rehearsal, whose market is as local as the memory): what is not remembered is then not there.
     """
 
     name = market.PROVIDER
@@ -91,6 +92,7 @@ class CloreAdapter:
         not_configured: str = "",
         jupyter_token: str = "",
         unopened: Callable[[], list[object] | None] | None = None,
+        sole: bool = False,
     ) -> None:
         self.world = world
         self.not_configured = not_configured
@@ -102,6 +104,7 @@ class CloreAdapter:
         self._source = source
         self._jupyter_token = jupyter_token
         self._unopened = unopened
+        self._sole = sole
         self._lock = threading.Lock()
         self._listed: tuple[float, list[object]] | None = None
 
@@ -412,6 +415,8 @@ class CloreAdapter:
         for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
+        if self._sole and not intents and all(rental.cancelled or rental.mark.owner != owner for rental in rentals.values()):
+            return ()
         if self.not_configured:
             held = [rental for rental in rentals.values() if rental.mark.owner == owner and not rental.cancelled]
             if held or any(intent.mark.owner == owner for intent in intents):

@@ -83,6 +83,8 @@ class Memory:
         """Every intent that is not settled, the newest first."""
         import json
 
+        if not self.path.exists():
+            return ()
         with self._open() as db:
             rows = [json.loads(row[0]) for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid DESC")]
         return tuple(Intent(**(row | {"mark": Mark(*row["mark"]), "before": tuple(row["before"])})) for row in rows)
@@ -103,6 +105,8 @@ class Memory:
 
     def rentals(self) -> dict[int, Rental]:
         """Every rental by its order's id, ended ones too."""
+        if not self.path.exists():
+            return {}
         with self._open() as db:
             rows = db.execute("SELECT order_id, owner, cluster, generation, fingerprint, token, cancelled FROM clore_rental").fetchall()
         return {row[0]: Rental(row[0], Mark(*row[1:5]), row[5], bool(row[6])) for row in rows}

@@ -104,7 +104,7 @@ def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
     found = _Rehearsal(home() / "rehearsal.db")
     gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
     client = Client(KEY, gate, found.address, trust_environment=False)
-    return CloreAdapter(REHEARSAL, client, Memory(found.path), chosen, found.now, SOURCE, jupyter_token=token, unopened=found.unopened)
+    return CloreAdapter(REHEARSAL, client, Memory(found.path), chosen, found.now, SOURCE, jupyter_token=token, unopened=found.unopened, sole=True)
 
 
 def _short(key: str) -> str:
