@@ -1,1 +1,66 @@
-"""Declare the GPUs you want, not where."""
+"""Declare the GPUs you want, not where. The public names, and nothing else; each is imported when first used.
+
+import providers as p
+print(p.plan(p.Cluster(name="ft", gpu=p.Gpu("H100", count=8, fallback=["A100-80GB:8"]))))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from providers.api import hardware, offers, plan
+    from providers.catalog.hardware import Hardware
+    from providers.errors import AllFailed, Busy, CloudError, GpusError, NotConfigured, Problem, SpecError
+    from providers.model.offer import Candidate, Offer, Rejection
+    from providers.model.spec import Cluster, Fallback, Gpu
+    from providers.planner.plan import Plan
+    from providers.resources import GpuCluster
+
+_HOMES = {
+    "providers.api": ("hardware", "offers", "plan"),
+    "providers.catalog.hardware": ("Hardware",),
+    "providers.errors": ("AllFailed", "Busy", "CloudError", "GpusError", "NotConfigured", "Problem", "SpecError"),
+    "providers.model.offer": ("Candidate", "Offer", "Rejection"),
+    "providers.model.spec": ("Cluster", "Fallback", "Gpu"),
+    "providers.planner.plan": ("Plan",),
+    "providers.resources": ("GpuCluster",),
+}
+"""Where each public name lives."""
+
+__all__ = [
+    "AllFailed",
+    "Busy",
+    "Candidate",
+    "CloudError",
+    "Cluster",
+    "Fallback",
+    "Gpu",
+    "GpuCluster",
+    "GpusError",
+    "Hardware",
+    "NotConfigured",
+    "Offer",
+    "Plan",
+    "Problem",
+    "Rejection",
+    "SpecError",
+    "hardware",
+    "offers",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for home, names in _HOMES.items():
+        if name in names:
+            found: object = getattr(import_module(home), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,9 +22,9 @@ WORLDS = (REHEARSAL, LIVE)
 
 
 def home() -> Path:
-    """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`. Made, for its owner alone, on first use.
+    """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`.
 
-    Reads the environment and makes at most one folder. Raises OSError where that is not allowed.
+    Made on first use, for its owner alone. Reads the environment and makes at most one folder. Raises OSError where that is not allowed.
     """
     import os
     from pathlib import Path

@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS request (
 
 
 class StockLine(NamedTuple):
-    """One line of the scenario: `count` machines exist in each place it covers (None: no end of them), since the world moment `since`.
+    """One line of the scenario: `machines` exist in each place it covers (None: no end of them), since the world moment `since`.
 
     `place` is a zone, a region or empty; `gpu` is the cloud's or the catalog's name; empty fields cover everything.
     """
@@ -75,7 +75,7 @@ class StockLine(NamedTuple):
     machine_type: str
     gpu: str
     capacity: str
-    count: int | None
+    machines: int | None
     since: float
 
 
@@ -139,12 +139,12 @@ class Store:
         """This thread's connection. Reads may use it directly; writes go through `transaction`."""
         import sqlite3
 
-        found = getattr(self._local, "db", None)
+        found: sqlite3.Connection | None = getattr(self._local, "db", None)
         if found is None:
             found = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             found.execute("PRAGMA synchronous=NORMAL")
             self._local.db = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -281,7 +281,7 @@ class Store:
         import json
 
         rows = self.connection().execute("SELECT * FROM fault WHERE ? IN ('', provider) ORDER BY id", (provider,))
-        return tuple(Fault(*row[:7], settings=json.loads(row[7])) for row in rows)
+        return tuple(Fault._make((*row[:7], json.loads(row[7]))) for row in rows)
 
     def clear_faults(self) -> None:
         """Drops every planned failure."""

@@ -61,7 +61,7 @@ def _models() -> dict[str, _Model]:
         "H200-NVL": m(141),
         "GH200": m(96, ("GH200 480GB", "GH200-96GB", "GH200 96GB HBM3")),
         "GH200-144GB": m(144, ("GH200 144GB HBM3e",)),
-        "B100": m(180, ("B100 SXM",)),
+        "B100": m(192, ("B100 SXM",)),
         "B200": m(180, ("B200-180GB", "B200 SXM", "B200 Blackwell")),
         "B300": m(270, ("B300 SXM", "B300 SXM6 AC", "B300 Blackwell")),
         "GB200": m(186, ("GB200 NVL72",)),
@@ -79,7 +79,7 @@ def _models() -> dict[str, _Model]:
         "RTX-A4500": m(20, ("A4500",)),
         "RTX-A5000": m(24, ("A5000",)),
         "RTX-A6000": m(48, ("A6000",)),
-        "RTX-4000-ADA": m(20, ("RTX 4000 Ada Generation", "RTX 4000 SFF Ada Generation")),
+        "RTX-4000-ADA": m(20, ("RTX 4000 Ada Generation",)),
         "RTX-5000-ADA": m(32, ("RTX 5000 Ada Generation",)),
         "RTX-6000-ADA": m(48, ("RTX 6000 Ada Generation",)),
         # consumer; TITAN cards stand among them

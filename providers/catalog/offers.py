@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.catalog.table import COLUMNS, OfferTable
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
@@ -49,7 +49,7 @@ def catalog(folder: str = _DATA) -> Catalog:
     sources = {source: (as_of, text) for source, as_of, text in lines("sources.csv", folder)}
     sources[""] = ("", "")
     machines = {(fields[0], fields[1]): fields[2:] for fields in lines("machines.csv", folder)}
-    columns: tuple[list[object], ...] = tuple([] for _ in COLUMNS)
+    columns: tuple[list[Any], ...] = tuple([] for _ in COLUMNS)
     by_gpu: dict[str, list[int]] = {}
     dates: dict[str, tuple[str, str]] = {}
     for provider in PROVIDERS:
@@ -99,13 +99,14 @@ def _machine(
     machine: Sequence[str],
     rows: Sequence[Sequence[str]],
     sources: Mapping[str, tuple[str, str]],
-    columns: tuple[list[object], ...],
+    columns: tuple[list[Any], ...],
     by_gpu: dict[str, list[int]],
 ) -> set[str]:
     """Appends every offer of one machine: its rows once for each kind of capacity that is listed. Answers the ids of the price sources used."""
     machine_type, gpu, count, gpu_memory, vcpus, memory, ssd, accelerator, parts, left_out, *restrictions = machine
-    _, regions, zones, on_demand, on_demand_source, on_demand_parts, spot, spot_source, spot_parts = zip(*rows, strict=True)
-    priced = {
+    turned: list[tuple[str, ...]] = list(zip(*rows, strict=True))
+    _, regions, zones, on_demand, on_demand_source, on_demand_parts, spot, spot_source, spot_parts = turned
+    priced: dict[str, tuple[list[int | None], list[str], list[str], list[str]]] = {
         ON_DEMAND: _prices(on_demand, on_demand_source, on_demand_parts, parts, sources),
         SPOT: _prices(spot, spot_source, spot_parts, parts, sources),
         FLEX_START: ([None] * len(rows), [""] * len(rows), [""] * len(rows), [""] * len(rows)),
@@ -121,7 +122,7 @@ def _machine(
         first = len(columns[0])
         by_gpu.setdefault(gpu, []).extend(range(first, first + size))
         prices, dates, names, texts = priced[kind]
-        filled = (
+        filled: tuple[Sequence[object], ...] = (
             [provider] * size,
             regions,
             zones,

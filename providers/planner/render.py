@@ -326,7 +326,7 @@ def left_out(plan: Plan) -> list[str]:
         known = notes.setdefault(offer.provider, [])
         if offer.left_out and offer.left_out not in known:
             known.append(offer.left_out)
-    return [f"{provider}: {', '.join(found)}" for provider, found in notes.items() if found]
+    return [f"{provider}: {', '.join(found).replace('; ', ', ')}" for provider, found in notes.items() if found]
 
 
 def _machine(candidate: Candidate) -> str:

@@ -1,0 +1,55 @@
+"""Google Cloud (Compute Engine). Owns the manifest; imports no SDK: `adapter` and Google's client are imported when a call is about to be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import Manifest
+from providers.model.capability import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.errors import Problem
+
+NAME = "gcp"
+
+CAPABILITIES = Capabilities(
+    provider=NAME,
+    kinds=frozenset({"machine"}),
+    capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}),
+    # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
+    max_nodes=1000,
+    # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
+    in_place=frozenset({"labels", "ssh_key"}),
+    live_offers=False,
+    sold_types=frozenset({"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-highgpu-", "a3-megagpu-", "g2-standard-", "n1-"}),
+)
+
+
+def connect(world: str, config: Mapping[str, str]) -> Adapter:
+    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/compute/v1/`; in a rehearsal on loopback only).
+
+    In a rehearsal the stand-in is started inside this process, once. Live, reads Google's application default credentials (files, environment,
+    or one call to a metadata server). Raises NotConfigured when credentials or the project are missing.
+    """
+    from providers.adapters.gcp.adapter import connect as opened
+
+    return opened(world, config)
+
+
+def options(section: Mapping[str, object]) -> Sequence[Problem]:
+    """Every problem of a spec's `options.gcp`, with paths relative to it. Pure."""
+    from providers.adapters.gcp.options import problems
+
+    return problems(section)
+
+
+MANIFEST = Manifest(
+    name=NAME,
+    capabilities=CAPABILITIES,
+    connect=connect,
+    options=options,
+    environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+)

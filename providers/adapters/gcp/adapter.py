@@ -1,0 +1,480 @@
+"""Compute Engine behind the adapter protocol. Owns the flow of calls: submit, poll, settle, observe, find, delete, edit.
+
+Polls operations on the configured endpoint itself (no helper of a client, which would go to Google's own). Must not retry a creating call. Google's
+packages come in through `client` only.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from providers.adapters.base import LIVE, REHEARSAL
+from providers.adapters.gcp import compile as native
+from providers.adapters.gcp import nodes as read
+from providers.adapters.gcp.client import Client, is_loopback
+from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, Transient, Unsupported
+from providers.model.ask import FLEX_START, RESERVATION
+from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from providers.model.machine import CheckLine, Node, Order
+    from providers.model.offer import Candidate, Offer
+
+REHEARSAL_PROJECT = "rehearsal"
+EDIT_WAIT_S = 60.0
+SECOND_LOOK_S = 3.0
+"""Before "nothing was made" is believed, everything is looked up twice: a request whose answer was lost may still be on its way."""
+PREEMPTED_BLOCK_S = 180.0
+LISTED_FROM = 8
+"""From so many machines in one zone on, they are listed instead of asked for one by one."""
+
+_standins: dict[str, Any] = {}
+
+
+def connect(world: str, config: Mapping[str, str]) -> Gcp:
+    """The adapter; see `providers.adapters.gcp.connect`."""
+    endpoint = config.get("endpoint") or None
+    if world == REHEARSAL:
+        return _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint)
+    return _live(config.get("project") or "", endpoint)
+
+
+def _rehearsal(project: str, endpoint: str | None) -> Gcp:
+    from google.auth.credentials import AnonymousCredentials
+
+    now: Callable[[], float] = time.time
+    if endpoint is None:
+        from providers.adapters.gcp import standin
+        from providers.adapters.rehearsal import open_store
+
+        store = open_store()
+        now = store.now
+        key = str(store.path)
+        if key not in _standins:
+            _standins[key] = standin.start(store)
+        endpoint = f"{_standins[key].url}/compute/v1/"
+    elif not is_loopback(endpoint):
+        raise NotConfigured(f"gcp: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER)
+    return Gcp(REHEARSAL, Client(project, AnonymousCredentials(), endpoint), now=now, second_look_s=0.05)
+
+
+def _live(project: str, endpoint: str | None) -> Gcp:
+    import os
+
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    from providers.adapters.gcp.client import SCOPES
+
+    todo = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
+    try:
+        credentials, found = google.auth.default(scopes=list(SCOPES))
+    except (GoogleAuthError, OSError, ValueError) as error:
+        raise NotConfigured(
+            f"gcp: wanted application default credentials, found none ({clean(str(error), 120)}); {todo}", provider=PROVIDER
+        ) from None
+    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or found or ""
+    if not project:
+        raise NotConfigured(
+            "gcp: wanted a project, found none; set GOOGLE_CLOUD_PROJECT, or `project` in gcp's settings (`gcloud projects list` names yours)",
+            provider=PROVIDER,
+        )
+    return Gcp(LIVE, Client(project, credentials, endpoint))
+
+
+class Gcp:
+    """Compute Engine in one world and project. Safe from several threads."""
+
+    def __init__(
+        self,
+        world: str,
+        client: Client,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        second_look_s: float = SECOND_LOOK_S,
+    ) -> None:
+        self._world = world
+        self._client = client
+        self._now = now
+        self._sleep = sleep
+        self._second_look_s = second_look_s
+        self._zones: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        return PROVIDER
+
+    @property
+    def world(self) -> str:
+        return self._world
+
+    def offers(self) -> Sequence[Offer] | None:
+        """None: Google has no price list that is open without an account; the dated catalog is the best there is."""
+        return None
+
+    def check(self) -> Sequence[CheckLine]:
+        from providers.adapters.gcp.check import lines
+
+        return lines(self._client, self._world)
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        return native.group(candidates)
+
+    # Creating
+
+    def submit(self, order: Order) -> Ticket:
+        """One POST (and, before a region's first one, a GET of its zones). `requestId` is the order's token, so that Google does the work once."""
+        first = order.candidates[0]
+        context = self._context(order)
+        call = native.creating_call(order)
+        if call.method == native.REGIONAL and first.zone:
+            call = native.creating_call(order, self._region_zones(first.region))
+        try:
+            operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
+        except Unsupported as error:
+            raise self._explained(error, order) from None
+        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
+        return Ticket(order, "waiting", (("operation", str(operation.get("name", ""))), ("scope", scope)), detail="; ".join(call.notes))
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        """Asks for the operation; once it is over, looks at the machines themselves and compares them with the order."""
+        order, known = ticket.order, dict(ticket.native)
+        context = self._context(order)
+        operation = self._operation(known.get("scope", ""), known.get("operation", ""), context)
+        if operation is not None and operation.get("status") != "DONE":
+            queued = order.candidates[0].capacity == FLEX_START and any(item.get("status") == "PENDING" for item in self._made(order, context))
+            return ticket._replace(state="queued" if queued else "waiting")
+        if operation is not None and operation.get("error"):
+            raise self._refused(operation, order, context)
+        return self._delivered(ticket, self._made(order, context, thorough=True), context)
+
+    def resume(self, order: Order) -> Ticket | None:
+        """Looks for the operation by its `clientOperationId`, then for the machines by name and generation; twice, a moment apart.
+
+        Repeating the POST with the same `requestId` would be safe too, but would buy where nothing had been bought.
+        """
+        context = self._context(order)
+        call = native.creating_call(order)
+        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
+        for look in range(2):
+            if look:
+                self._sleep(self._second_look_s)
+            operation = self._operation_of(order.token, scope, context)
+            if operation is not None and operation.get("status") == "DONE" and operation.get("error"):
+                refused = self._refused(operation, order, context)
+                if isinstance(refused, HalfMade):
+                    raise refused
+                return None
+            if operation is not None:
+                return Ticket(order, "waiting", (("operation", str(operation["name"])), ("scope", scope)), detail="; ".join(call.notes))
+            made = self._made(order, context, thorough=True)
+            if len(made) == len(order.node_names):
+                return Ticket(order, "waiting", (("operation", ""), ("scope", scope)), detail="; ".join(call.notes))
+            if made:
+                raise self._half_made("PARTLY_MADE", f"{len(made)} of {len(order.node_names)} machines exist", made, context)
+        return None
+
+    def _request(self, service: Any, call: native.Call, token: str) -> Any:
+        project = self._client.project
+        if call.method == native.REGIONAL:
+            return service.regionInstances().bulkInsert(project=project, region=call.region, requestId=token, body=call.body)
+        if call.method == native.ZONAL:
+            return service.instances().bulkInsert(project=project, zone=call.zone, requestId=token, body=call.body)
+        return service.instances().insert(project=project, zone=call.zone, requestId=token, body=call.body)
+
+    def _region_zones(self, region: str) -> tuple[str, ...]:
+        if region not in self._zones:
+            context = Context(f"gcp {region}", self._client.project)
+            found = self._client.call(lambda service: service.regions().get(project=self._client.project, region=region), context)
+            self._zones[region] = tuple(read.tail(zone) for zone in found.get("zones", ()))
+        return self._zones[region]
+
+    def _context(self, order: Order) -> Context:
+        first = order.candidates[0]
+        zones = dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
+        types = dict.fromkeys(candidate.machine_type for candidate in order.candidates)
+        return Context(
+            f"gcp {','.join(zones) or first.region} {','.join(types)} {first.capacity}",
+            project=self._client.project,
+            token=order.token,
+            candidates=order.candidates,
+        )
+
+    def _operation(self, scope: str, name: str, context: Context) -> dict[str, Any] | None:
+        """The operation, or None where Google no longer knows it (it forgets old ones)."""
+        if not name:
+            return None
+        kind, _, place = scope.partition("/")
+        project = self._client.project
+        if kind == "zones":
+            return self._client.get(lambda service: service.zoneOperations().get(project=project, zone=place, operation=name), context)
+        return self._client.get(lambda service: service.regionOperations().get(project=project, region=place, operation=name), context)
+
+    def _operation_of(self, token: str, scope: str, context: Context) -> dict[str, Any] | None:
+        kind, _, place = scope.partition("/")
+        project, wanted = self._client.project, f'clientOperationId="{token}"'
+
+        def listing(service: Any, page: str | None) -> Any:
+            if kind == "zones":
+                return service.zoneOperations().list(project=project, zone=place, filter=wanted, pageToken=page)
+            return service.regionOperations().list(project=project, region=place, filter=wanted, pageToken=page)
+
+        for page in self._client.pages(listing, context):
+            for operation in page.get("items", ()):
+                if operation.get("clientOperationId") == token:
+                    found: dict[str, Any] = operation
+                    return found
+        return None
+
+    def _made(self, order: Order, context: Context, *, thorough: bool = False) -> list[dict[str, Any]]:
+        """The order's machines that exist. Names are the order's own; the generation tells them from others' machines.
+
+        `thorough`: an empty list is not believed before each zone was asked for the first name too (a cluster is made whole or not at all).
+        """
+        names = set(order.node_names)
+        wanted = f'labels.{native.GENERATION}="{order.mark.generation}"'
+        zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
+        lists = self._listed_in(zones[0], wanted, context) if len(zones) == 1 else self._listed(wanted, context)
+        found = [instance for instance in lists if instance.get("name") in names]
+        if found or not thorough:
+            return found
+        project, first = self._client.project, order.node_names[0]
+        for zone in zones:
+            instance = self._client.get(lambda s, z=zone: s.instances().get(project=project, zone=z, instance=first), context)  # type: ignore[misc]
+            if instance is not None and (instance.get("labels") or {}).get(native.GENERATION) == order.mark.generation:
+                found.append(instance)
+        return found
+
+    def _refused(self, operation: Mapping[str, Any], order: Order, context: Context) -> CloudError:
+        """What a failed operation means, after a look at whether it left anything."""
+        error = from_operation(operation, context)
+        left = self._made(order, context)
+        if not left:
+            return error
+        return HalfMade(
+            f"{error}; {len(left)} of {len(order.node_names)} machines are still there",
+            handles=[read.handle(instance) for instance in left],
+            provider=PROVIDER,
+            code=error.code,
+            scopes=error.scopes,
+            hints=error.hints,
+            block_s=error.block_s,
+        )
+
+    def _half_made(self, code: str, found: str, instances: Iterable[Mapping[str, Any]], context: Context, scopes: Sequence[Scope] = ()) -> HalfMade:
+        handles = [read.handle(instance) for instance in instances]
+        text = f"{context.what}: wanted what was ordered, found that {found}; they are deleted before anything else is bought"
+        return HalfMade(text, handles=handles, provider=PROVIDER, code=code, scopes=scopes, block_s=PREEMPTED_BLOCK_S if scopes else None)
+
+    def _delivered(self, ticket: Ticket, made: list[dict[str, Any]], context: Context) -> Ticket:
+        """Compares the machines with the order; the finished ticket once all of them run."""
+        order = ticket.order
+        places = tuple(
+            Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=candidate.capacity) for candidate in order.candidates
+        )
+        if not made:
+            raise NoCapacity(
+                f"{context.what}: made, and gone again before it ran",
+                provider=PROVIDER,
+                code="GONE_AFTER_CREATE",
+                scopes=places,
+                block_s=PREEMPTED_BLOCK_S,
+            )
+        if len(made) != len(order.node_names):
+            raise self._half_made("WRONG_COUNT", f"{len(made)} machines exist instead of {len(order.node_names)}", made, context)
+        placed = read.placed(order, made)
+        if placed is None:
+            what = "; ".join(sorted({read.describe(instance) for instance in made}))
+            raise self._half_made("NOT_AS_ORDERED", f"Google made {what}", made, context)
+        states = {str(instance.get("status")) for instance in made}
+        if states & read.LEAVING:
+            raise self._half_made("TAKEN_WHILE_STARTING", f"a machine is already {', '.join(sorted(states & read.LEAVING))}", made, context, places)
+        if states == {"RUNNING"}:
+            by_name = {str(instance["name"]): read.handle(instance) for instance in made}
+            return ticket._replace(state="done", placed=placed, handles=tuple(by_name[name] for name in order.node_names))
+        return ticket._replace(state="queued" if "PENDING" in states else "waiting")
+
+    def _explained(self, error: Unsupported, order: Order) -> CloudError:
+        """A 400 or 404 on a creating call: the zone lacks the machine type, or something else that the request names is missing everywhere."""
+        first = order.candidates[0]
+        if first.capacity == RESERVATION:
+            scopes = [scope._replace(capacity=RESERVATION) for scope in error.scopes]
+            return Unsupported(
+                f"{error}; is the reservation in that zone, and for that machine type?", provider=PROVIDER, code=error.code, scopes=scopes
+            )
+        if first.offer.accelerator or not first.zone:
+            return error
+        context = Context(f"gcp {first.region}", self._client.project)
+        project = self._client.project
+        try:
+            for candidate in order.candidates:
+                zone, machine_type = candidate.zone, candidate.machine_type
+                if self._client.get(lambda s, z=zone, t=machine_type: s.machineTypes().get(project=project, zone=z, machineType=t), context) is None:  # type: ignore[misc]
+                    return error
+        except CloudError:
+            return error
+        text = (
+            f"{error}; the machine type is there, so something else that the request names is missing or wrong: image, network, disk, service account"
+        )
+        return NotConfigured(text, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
+
+    # Seeing
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        """One GET a machine, or one list a zone where there are many; for a machine that is not running, the zone's operations say why."""
+        seen: dict[str, dict[str, Any] | None] = {}
+        by_zone: dict[tuple[str, str], list[str]] = {}
+        for handle in handles:
+            project, zone, _ = read.parse(handle)
+            by_zone.setdefault((project, zone), []).append(handle.native_id)
+        for (project, zone), ids in by_zone.items():
+            seen.update(self._seen(project, zone, ids))
+        reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        return [self._node(handle, seen[handle.native_id], reasons) for handle in handles]
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        """Every zone of the project, page by page, by labels. Raises Transient when Google could not reach a zone: absence would be a guess."""
+        parts = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
+        wanted = " AND ".join(f'(labels.{key}="{value}")' for key, value in parts if value)
+        context = Context("gcp: looking for machines", self._client.project)
+        reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        return [self._node(read.handle(instance), instance, reasons) for instance in self._listed(wanted, context)]
+
+    def _seen(self, project: str, zone: str, ids: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+        context = Context(f"gcp {zone}: looking at a machine", self._client.project)
+        out: dict[str, dict[str, Any] | None] = {}
+        if len(ids) >= LISTED_FROM:
+            out = {read.handle(instance).native_id: instance for instance in self._listed_in(zone, "", context, project)}
+            out = {native_id: out[native_id] for native_id in ids if native_id in out}
+        for native_id in ids:
+            if native_id not in out:
+                name = native_id.rsplit("/", 1)[-1]
+                out[native_id] = self._client.get(lambda s, n=name: s.instances().get(project=project, zone=zone, instance=n), context)  # type: ignore[misc]
+        return out
+
+    def _node(self, handle: Handle, instance: dict[str, Any] | None, reasons: dict[tuple[str, str], list[dict[str, Any]]]) -> Node:
+        if instance is not None and instance.get("status") not in read.LEAVING:
+            return read.node(handle, instance)
+        project, zone, name = read.parse(handle)
+        if (project, zone) not in reasons:
+            reasons[project, zone] = self._endings(project, zone)
+        why = read.why(reasons[project, zone], name, instance)
+        if instance is None:
+            detail = {PREEMPTED: "preempted and deleted", ENDED: "ended by its run limit and deleted"}.get(why, "deleted")
+            return read.gone(handle, GONE, detail)
+        return read.node(handle, instance, why)
+
+    def _endings(self, project: str, zone: str) -> list[dict[str, Any]]:
+        """The zone's operations that end machines, newest first. Best effort: without them the machine's own fields must do."""
+        wanted = " OR ".join(f'(operationType="{kind}")' for kind in read.ENDINGS)
+        context = Context(f"gcp {zone}: looking at operations", project)
+        found: list[dict[str, Any]] = []
+        try:
+            for page in self._client.pages(
+                lambda s, token: s.zoneOperations().list(project=project, zone=zone, filter=wanted, pageToken=token), context
+            ):
+                found.extend(page.get("items", ()))
+        except CloudError:
+            return []
+        return sorted(found, key=lambda operation: read.moment(str(operation.get("insertTime", ""))), reverse=True)
+
+    def _listed_in(self, zone: str, wanted: str, context: Context, project: str = "") -> Iterable[dict[str, Any]]:
+        def listing(service: Any, page: str | None) -> Any:
+            return service.instances().list(project=project or self._client.project, zone=zone, filter=wanted or None, maxResults=500, pageToken=page)
+
+        for page in self._client.pages(listing, context):
+            yield from page.get("items", ())
+
+    def _listed(self, wanted: str, context: Context) -> Iterable[dict[str, Any]]:
+        def listing(service: Any, page: str | None) -> Any:
+            return service.instances().aggregatedList(project=self._client.project, filter=wanted, maxResults=500, pageToken=page)
+
+        for page in self._client.pages(listing, context):
+            unreached = [str(place) for place in page.get("unreachables", ())]
+            for place, items in page.get("items", {}).items():
+                if (items.get("warning") or {}).get("code") == "UNREACHABLE":
+                    unreached.append(str(place))
+                yield from items.get("instances", ())
+            if unreached:
+                raise Transient(
+                    f"{context.what}: Google could not reach {', '.join(unreached)}; it is asked again", provider=PROVIDER, code="UNREACHABLE"
+                )
+
+    # Changing
+
+    def delete(self, handle: Handle) -> None:
+        """Starts it; the boot and scratch disks go with the machine (`autoDelete`)."""
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: deleting {name}", self._client.project)
+        request = str(uuid.uuid4())
+        self._client.get(lambda service: service.instances().delete(project=project, zone=zone, instance=name, requestId=request), context)
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        self._edit_labels(handle, lambda labels: {**labels, native.GENERATION: generation})
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus)."""
+        if "labels" in change:
+            given = change["labels"]
+            labels = {str(key): str(value) for key, value in dict(given).items()}  # type: ignore[call-overload]
+            self._edit_labels(handle, lambda old: {**labels, **{key: value for key, value in old.items() if key.startswith("gpus-")}})
+        if "ssh_key" in change:
+            self._edit_key(handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or ""))
+
+    def _edit_labels(self, handle: Handle, edit: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: labelling {name}", self._client.project)
+
+        def request(service: Any, instance: dict[str, Any]) -> Any:
+            body = {"labels": edit(dict(instance.get("labels", {}))), "labelFingerprint": instance.get("labelFingerprint", "")}
+            return service.instances().setLabels(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
+
+        self._edit(project, zone, name, context, request)
+
+    def _edit_key(self, handle: Handle, user: str, public_key: str) -> None:
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: setting the ssh key of {name}", self._client.project)
+
+        def request(service: Any, instance: dict[str, Any]) -> Any:
+            metadata = instance.get("metadata", {})
+            items = [item for item in metadata.get("items", ()) if item.get("key") != "ssh-keys"]
+            if public_key:
+                items.append({"key": "ssh-keys", "value": native.ssh_keys(user, public_key)})
+            body = {"fingerprint": metadata.get("fingerprint", ""), "items": items}
+            return service.instances().setMetadata(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
+
+        self._edit(project, zone, name, context, request)
+
+    def _edit(self, project: str, zone: str, name: str, context: Context, request: Callable[[Any, dict[str, Any]], Any]) -> None:
+        """Reads the machine, edits it under its fingerprint, and waits until the edit is done. Once more when somebody else was faster."""
+        for last in (False, True):
+            instance = self._client.call(lambda service: service.instances().get(project=project, zone=zone, instance=name), context)
+            try:
+                operation = self._client.call(lambda service, seen=instance: request(service, seen), context)  # type: ignore[misc]
+            except Transient as error:
+                if last or error.code != "conditionNotMet":
+                    raise
+            else:
+                self._finish(operation, f"zones/{zone}", context)
+                return
+
+    def _finish(self, operation: Mapping[str, Any], scope: str, context: Context) -> None:
+        waited, pause = 0.0, 0.1
+        while operation.get("status") != "DONE":
+            if waited >= EDIT_WAIT_S:
+                raise Transient(f"{context.what}: not done after {EDIT_WAIT_S:.0f} s; it is asked again", provider=PROVIDER, code="TIMEOUT")
+            self._sleep(pause)
+            waited, pause = waited + pause, min(pause * 1.6, 2.0)
+            found = self._operation(scope, str(operation.get("name", "")), context)
+            if found is None:
+                return
+            operation = found
+        if operation.get("error"):
+            raise from_operation(operation, context)

@@ -1,0 +1,159 @@
+"""Google's own client (googleapiclient), pointed at one endpoint. Owns sending: one call, one request on the wire, one classified error.
+
+Imports Google's packages (about 0.4 s with the discovery document): only `adapter` imports this module, when a call is about to be made. Must not
+know orders or machines.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httplib2
+from google.auth.credentials import AnonymousCredentials
+from googleapiclient.discovery import build
+from googleapiclient.errors import HttpError
+
+from providers.adapters.gcp.errors import Context, from_exception, from_http
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TIMEOUT_S = 60.0
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+
+
+def is_loopback(endpoint: str) -> bool:
+    """True for an address on this machine."""
+    return urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+class Client:
+    """Compute Engine v1 at one endpoint (Google's own when None). Safe from several threads: each call has its own connection."""
+
+    def __init__(self, project: str, credentials: Any, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.project = project
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._built: Any = None
+        self._endpoint = endpoint
+
+    @property
+    def service(self) -> Any:
+        """The API's resources; built from the discovery document that comes with the client, no network."""
+        with self._lock:
+            if self._built is None:
+                options = {"api_endpoint": self._endpoint} if self._endpoint else None
+                # A connection is given to each call; this one is never used.
+                self._built = build("compute", "v1", http=httplib2.Http(), client_options=options, static_discovery=True, cache_discovery=False)
+            return self._built
+
+    def call(self, make: Callable[[Any], Any], context: Context) -> dict[str, Any]:
+        """The answer to one request, sent once (`make` picks the method). Raises CloudError, classified by `context`."""
+        answer = self._send(make, context, absent=False)
+        assert answer is not None
+        return answer
+
+    def get(self, make: Callable[[Any], Any], context: Context) -> dict[str, Any] | None:
+        """As `call`, but None for HTTP 404: Google says that it does not exist."""
+        return self._send(make, context, absent=True)
+
+    def pages(self, make: Callable[[Any, str | None], Any], context: Context) -> Iterator[dict[str, Any]]:
+        """Every page of a list; `make(service, page_token)`. Raises as `call` does."""
+        token: str | None = None
+        while True:
+            page = self.call(lambda service, token=token: make(service, token), context)  # type: ignore[misc]
+            yield page
+            token = page.get("nextPageToken")
+            if not token:
+                return
+
+    def _send(self, make: Callable[[Any], Any], context: Context, *, absent: bool) -> dict[str, Any] | None:
+        try:
+            request = make(self.service)
+            answer = request.execute(http=self._connection(), num_retries=0)
+        except GpusError:
+            raise
+        except HttpError as error:
+            status = int(error.resp.status)
+            if absent and status == 404:
+                return None
+            raise from_http(status, error.content, context, str(error.resp.get("retry-after", ""))) from None
+        except Exception as error:
+            # The cause is not chained: its text may hold what `clean` takes out.
+            raise from_exception(error, context) from None
+        if not isinstance(answer, dict):
+            raise from_exception(ValueError("an answer that is no JSON object"), context)
+        return answer
+
+    def _connection(self) -> Any:
+        # A rehearsal's server is this process: no proxy may come between.
+        proxy = {"proxy_info": None} if self._endpoint and is_loopback(self._endpoint) else {}
+        http = httplib2.Http(timeout=self._timeout_s, **proxy)
+        http.redirect_codes = http.redirect_codes - {308}
+        once = _Once(http)
+        if isinstance(self._credentials, AnonymousCredentials):
+            return once
+        from google_auth_httplib2 import AuthorizedHttp
+
+        return AuthorizedHttp(self._credentials, http=once)
+
+
+class _Once:
+    """Sends each request once: httplib2 sends again by itself when a connection closes without an answer (httplib2 0.32.1, `_conn_request`)."""
+
+    def __init__(self, http: Any) -> None:
+        self._http = http
+
+    def request(
+        self, uri: str, method: str = "GET", body: Any = None, headers: Any = None, redirections: int = 5, connection_type: Any = None, **rest: Any
+    ) -> Any:
+        del connection_type
+        kind = _OnceTls if uri.startswith("https:") else _OncePlain
+        return self._http.request(uri, method, body=body, headers=headers, redirections=redirections, connection_type=kind, **rest)
+
+    def close(self) -> None:
+        self._http.close()
+
+
+class NotSent(OSError):
+    """No connection could be made: the request never left."""
+
+
+def _once(base: Any) -> Any:
+    """A connection class (the client takes connections by class only) that does not come back once a request was sent and not answered."""
+
+    class Connection(base):  # type: ignore[misc]
+        unanswered = False
+
+        def connect(self) -> None:
+            if self.unanswered:
+                raise ConnectionResetError("the connection closed before an answer came")
+            try:
+                super().connect()
+            except (socket.gaierror, ssl.SSLCertVerificationError):
+                raise  # the client and the table know them
+            except OSError as error:
+                raise NotSent(str(error)) from None
+
+        def request(self, *args: Any, **rest: Any) -> None:
+            if self.sock is None:
+                self.connect()
+            self.unanswered = True
+            super().request(*args, **rest)
+
+        def getresponse(self) -> Any:
+            answer = super().getresponse()
+            self.unanswered = False
+            return answer
+
+    return Connection
+
+
+_OncePlain = _once(httplib2.HTTPConnectionWithTimeout)
+_OnceTls = _once(httplib2.HTTPSConnectionWithTimeout)

@@ -1,0 +1,228 @@
+"""The stand-in's HTTP side: one small server on loopback, its checks, the planned faults, the log. Owns Server.
+
+Started inside the process that needs it; everything it knows is in the store, so any number of them answer as one cloud.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from providers.adapters.gcp.standin import calls, discovery, place
+from providers.adapters.gcp.standin.state import PROVIDER, SCHEMA, Rows
+from providers.adapters.gcp.standin.wire import Json, Refusal
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Fault, Store
+
+WAIT_S = 20.0
+"""How long operations.wait holds an answer back, in real seconds; Google's own limit is two minutes, and it may answer sooner."""
+_POLL_S = 0.05
+
+_BEFORE = {
+    "unavailable": (503, "backendError", "Backend Error", "global"),
+    "rate-limit": (403, "rateLimitExceeded", "Quota exceeded for quota group 'default' and limit 'Queries per 100 seconds'.", "usageLimits"),
+    "too-many": (429, "rateLimitExceeded", "Rate Limit Exceeded", "usageLimits"),
+    "unauthorized": (401, "authError", "Invalid Credentials", "global"),
+    "forbidden": (403, "forbidden", "Required 'compute.instances.create' permission for the project", "global"),
+}
+
+
+class Answer(NamedTuple):
+    """What goes back. `body` None: the connection closes without a word. `cut`: only half of it is sent."""
+
+    status: int
+    body: Json | None
+    html: str = ""
+    cut: bool = False
+
+
+class Server:
+    """A running stand-in. `url` has no trailing slash; clients use `url + "/compute/v1/"`."""
+
+    def __init__(self, store: Store) -> None:
+        store.tables(SCHEMA)
+        self.store = store
+        self.faulty: list[str] = []
+        """Answers of its own that broke the schema: always empty unless the stand-in is wrong."""
+        self._http = _Http(self)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="gcp-standin", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:PORT`."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        """Stops answering. What happened stays in the store."""
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def answer(self, verb: str, target: str, payload: bytes) -> Answer:
+        """The answer to one request, its work done and logged. `target` is the path with its query."""
+        parts = urlsplit(target)
+        name = "unknown"
+        try:
+            method, path = discovery.match(verb, parts.path)
+            name = method.name
+            query = discovery.query(method, parse_qs(parts.query, keep_blank_values=True))
+            body = _payload(payload, method)
+            body = body if method.request else {}
+        except Refusal as refusal:
+            self.store.log(PROVIDER, verb, name, parts.path, refusal.status)
+            return Answer(refusal.status, refusal.body())
+        out = self._serve(method, verb, parts.path, path, query, body)
+        if name.endswith("Operations.wait"):
+            until = time.monotonic() + WAIT_S
+            while out.status == 200 and out.body and out.body["status"] != "DONE" and time.monotonic() < until:
+                time.sleep(_POLL_S)
+                out = self._serve(method, verb, parts.path, path, query, body, quiet=True)
+        return out
+
+    def _serve(
+        self, method: discovery.Method, verb: str, where: str, path: dict[str, str], query: Json, body: Json, *, quiet: bool = False
+    ) -> Answer:
+        with self.store.transaction() as db:
+            rows = Rows(self.store, db, self.store.now())
+            place.settle(rows)
+            fault = None if quiet else self.store.take_fault(PROVIDER, method.name, _places(path, body), _machine_types(rows, path, body))
+            out = _refused(fault) or self._work(calls.Call(method.name, rows, path.get("project", ""), path, query, body, fault), method)
+            if not quiet:
+                self.store.log(
+                    PROVIDER, verb, method.name, where, 0 if out.body is None and not out.html else out.status, fault.kind if fault else ""
+                )
+        if fault and fault.kind == "delay":
+            time.sleep(float(str(fault.settings.get("seconds", 1))))
+        return out
+
+    def _work(self, call: calls.Call, method: discovery.Method) -> Answer:
+        db = call.rows.db
+        db.execute("SAVEPOINT work")
+        try:
+            body = calls.again(call) or calls.HANDLERS[method.name](call)
+            discovery.answer(method.response, body)
+        except Refusal as refusal:
+            db.execute("ROLLBACK TO work")
+            return Answer(refusal.status, refusal.body())
+        except ValueError as wrong:
+            db.execute("ROLLBACK TO work")
+            self.faulty.append(f"{method.name}: {wrong}")
+            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong}").body())
+        fault = call.fault
+        if fault and fault.kind == "reply-lost":
+            return Answer(200, None)
+        if fault and fault.kind == "error-after":
+            status = int(str(fault.settings.get("status", 503)))
+            return Answer(status, Refusal(status, str(fault.settings.get("reason", "backendError")), "Backend Error").body())
+        return Answer(200, body, cut=bool(fault and fault.kind == "malformed"))
+
+
+def _payload(payload: bytes, method: discovery.Method) -> Json:
+    if not payload.strip():
+        return {}
+    try:
+        body = json.loads(payload)
+    except ValueError:
+        raise Refusal(400, "parseError", "Parse Error") from None
+    if not method.request:
+        if body:
+            raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
+        return {}
+    discovery.body(method.request, body)
+    # Google reads null as absent.
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _refused(fault: Fault | None) -> Answer | None:
+    """The answer of a fault that comes before any work."""
+    if fault is None:
+        return None
+    given = fault.settings
+    if fault.kind == "html":
+        return Answer(502, None, html="<!DOCTYPE html><html><title>Error 502 (Server Error)!!1</title><p>That's an error.</html>")
+    if fault.kind == "quota":
+        metric, region = str(given.get("metric", "GPUS_ALL_REGIONS")), str(given.get("region", ""))
+        where = f"in region {region}" if region else "globally"
+        text = f"Quota '{metric}' exceeded.  Limit: {float(str(given.get('limit', 0))):.1f} {where}."
+        return Answer(403, Refusal(403, "quotaExceeded", text, domain="usageLimits").body())
+    if fault.kind == "http":
+        status, reason = int(str(given.get("status", 500))), str(given.get("reason", "backendError"))
+        return Answer(status, Refusal(status, reason, str(given.get("message", "planned by the scenario"))).body())
+    if fault.kind in _BEFORE:
+        code, reason, text, domain = _BEFORE[fault.kind]
+        return Answer(code, Refusal(code, reason, text, domain=domain).body())
+    return None
+
+
+def _places(path: dict[str, str], body: Json) -> list[str]:
+    """The zones and regions that a call is about."""
+    from providers.adapters.gcp.standin.machines import region_of
+
+    named = list(((body.get("locationPolicy") or {}).get("locations") or {}).keys()) if isinstance(body.get("locationPolicy"), dict) else []
+    zones = [key.rsplit("/", 1)[-1] for key in named]
+    if "zone" in path:
+        zones.append(path["zone"])
+    return [*zones, *{region_of(zone) for zone in zones}, *([path["region"]] if "region" in path else [])]
+
+
+def _machine_types(rows: Rows, path: dict[str, str], body: Json) -> list[str]:
+    """The machine types that a call is about."""
+    if "instance" in path and "zone" in path:
+        return [vm.machine_type for vm in rows.vms("zone = ? AND name = ?", (path["zone"], path["instance"]))]
+    properties = body.get("instanceProperties") or body
+    selections = (body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}
+    named = [str(properties.get("machineType") or ""), *(kind for item in selections.values() for kind in item.get("machineTypes") or [])]
+    return [kind.rsplit("/", 1)[-1] for kind in named if kind]
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    # A burst of parallel calls must not be refused at the door.
+    request_queue_size = 64
+
+    def __init__(self, standin: Server) -> None:
+        self.standin = standin
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def server_bind(self) -> None:
+        # The base class looks its own name up, which may take seconds without a network.
+        import socketserver
+
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: _Http
+
+    def _handle(self) -> None:
+        payload = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        answer = self.server.standin.answer(self.command, self.path, payload)
+        if answer.body is None and not answer.html:
+            self.close_connection = True
+            return
+        data = answer.html.encode() if answer.html else json.dumps(answer.body).encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "text/html; charset=UTF-8" if answer.html else "application/json; charset=UTF-8")
+        sent = data[: len(data) // 2] if answer.cut else data
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+        self.wfile.flush()
+
+    do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _handle  # noqa: N815 (the base class looks these names up)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the screen: the store has the log."""

@@ -1,0 +1,360 @@
+"""`gpus`: the command line. Owns arguments, exit codes and how answers look on a terminal; asks the public functions for everything else.
+
+Exit codes: 0 answered; 1 nothing acceptable, or a provider is not usable; 2 the question is wrong; 130 interrupted. What a user can cause never
+ends in a traceback. Must not import pydantic, asyncio or a cloud's SDK on the way to a plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import REHEARSAL, WORLDS
+from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from providers.model.ask import Ask
+    from providers.model.machine import CheckLine
+    from providers.model.offer import Offer
+
+OK, NOTHING, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+
+class Stack(NamedTuple):
+    """What a stack file says: `clusters` by name as declared, `settings` by provider."""
+
+    name: str
+    world: str
+    clusters: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, str]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit code. Messages go to stderr, answers to stdout."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments[:1] == ["rehearse"]:
+            from providers.testing import rehearse
+
+            code: int = rehearse.run(arguments[1:])
+        else:
+            options = _parser().parse_args(arguments)
+            code = options.run(options)
+        sys.stdout.flush()
+    except GpusError as error:
+        return _complain(str(error), NOTHING if isinstance(error, AllFailed) else WRONG)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read the answer has seen enough. The interpreter flushes stdout once more at its end: let that find somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        return _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", WRONG)
+    return code
+
+
+def _complain(text: str, code: int) -> int:
+    try:
+        for line in text.splitlines() or [text]:
+            print(f"gpus: {line}", file=sys.stderr)
+    except BrokenPipeError:
+        pass
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpus", description="Who sells the GPUs you want, where, for how much, and which would be taken.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    offers = commands.add_parser("offers", help="who sells it, where, for how much, as of when", description="Who sells a GPU. Buys nothing.")
+    offers.add_argument("gpu", help='"H100:8", or "H100" for any count in a machine')
+    offers.add_argument("--spot", action="store_true", help="spot capacity only")
+    _places(offers)
+    _world(offers)
+    offers.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    offers.set_defaults(run=_offers)
+
+    plan = commands.add_parser("plan", help="every place that could serve it, ranked", description="What an up would try, in order. Buys nothing.")
+    plan.add_argument("gpu", nargs="?", help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
+    plan.add_argument("--fallback", action="append", default=[], metavar="GPU", help="another acceptable choice; may be repeated")
+    plan.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
+    plan.add_argument("--spot", choices=("never", "prefer", "only"), help="whether spot capacity will do")
+    plan.add_argument(
+        "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
+    )
+    plan.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
+    plan.add_argument("--rank", choices=("preference", "price", "performance_per_dollar"), help="what comes first (default: preference)")
+    plan.add_argument("-s", "--stack", help="plan what this stack's file declares")
+    plan.add_argument("--cluster", metavar="NAME", help="one cluster of the stack")
+    _places(plan)
+    _world(plan)
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="candidates and rejections as one JSON object")
+    form.add_argument("--markdown", action="store_true", help="for a pull request")
+    plan.set_defaults(run=_plan)
+
+    hardware = commands.add_parser("hardware", help="what a GPU is", description="Hardware facts, each set with its source and date.")
+    hardware.add_argument("names", nargs="*", metavar="NAME", help="H100 MI300X ...; all that are known, if none is named")
+    hardware.add_argument("--dtype", default="bf16", help="for the speed column (default: bf16)")
+    hardware.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    hardware.set_defaults(run=_hardware)
+
+    check = commands.add_parser(
+        "check", help="what is there and what is missing to use a provider", description="Credentials, APIs, rights and quota."
+    )
+    check.add_argument("provider", nargs="?", help="one provider; all that can be ordered from, if none is named")
+    check.add_argument("-s", "--stack", help="with the world and settings of this stack")
+    _world(check)
+    check.add_argument("--json", action="store_true", help="a JSON list instead of lines")
+    check.set_defaults(run=_check)
+
+    commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
+    return parser
+
+
+def _places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--provider", action="append", default=[], metavar="P", help="allowed provider, in this order; may be repeated")
+    parser.add_argument("--region", action="append", default=[], metavar="R", help="allowed region; may be repeated")
+
+
+def _world(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--world", choices=WORLDS, help="rehearsal (default) or live")
+
+
+def _offers(options: argparse.Namespace) -> int:
+    from providers import api
+
+    table = api.market(options.world or REHEARSAL, {}, options.provider)
+    found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
+    if options.json:
+        _print_json([_offer(offer) for offer in found])
+    else:
+        print("\n".join(_offer_lines(found)))
+    for warning in table.warnings:
+        print(f"gpus: warning: {warning}", file=sys.stderr)
+    return OK
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    from providers.model.money import usd
+    from providers.planner.rules import known
+
+    price = known(offer.node_micro_usd)
+    fields = offer._asdict()
+    del fields["node_micro_usd"]
+    return {**fields, "price_usd_per_hour": None if price is None else usd(price)}
+
+
+def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
+    """A table; zones of a region that sell the same at the same price share a line."""
+    from providers.model.money import per_hour
+    from providers.planner.rules import known
+
+    groups: dict[tuple[object, ...], tuple[Offer, list[str]]] = {}
+    for offer in offers:
+        key = offer._replace(zone="", parts="")
+        groups.setdefault(key, (offer, []))[1].append(offer.zone)
+    rows = [("provider", "place", "machine", "GPU", "capacity", "$/h", "per GPU", "as of")]
+    notes: dict[str, int] = {}
+    marks = []
+    for offer, zones in groups.values():
+        price = known(offer.node_micro_usd)
+        note = offer.restriction
+        marks.append(f" [{notes.setdefault(note, len(notes) + 1)}]" if note else "")
+        rows.append(
+            (
+                offer.provider,
+                _zones(offer.region, [zone for zone in zones if zone]),
+                offer.machine_type,
+                f"{offer.gpu_type}:{offer.gpu_count:g}",
+                offer.capacity,
+                "no price" if price is None else f"{price / 1e6:,.4f}",
+                "" if price is None else per_hour(int(price / offer.gpu_count)).removesuffix("/h"),
+                offer.price_as_of,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    right = {5, 6}
+    for row, mark in zip(rows, ["", *marks], strict=True):
+        cells = (f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        yield ("  ".join(cells) + mark).rstrip()
+    yield from (f"[{number}] {note}" for note, number in notes.items())
+    left_out = {offer.provider: offer.left_out for offer in offers if offer.left_out}
+    yield f"all-in for one node per hour; not in it: {'; '.join(f'{name}: {text}' for name, text in left_out.items()) or 'nothing named'}"
+
+
+def _zones(region: str, zones: list[str]) -> str:
+    """`us-central1-a,b,c` for zones that are the region and a letter; else the zones, or the region alone."""
+    letters = [zone.removeprefix(f"{region}-") for zone in zones]
+    if zones and all(letter != zone and len(letter) <= 3 for letter, zone in zip(letters, zones, strict=True)):
+        return f"{region}-{','.join(sorted(letters))}"
+    return f"{region} {','.join(zones)}" if zones else region
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from providers import api
+
+    worst = OK
+    for title, ask, world, settings in _asked(options):
+        made = api.plan(ask, world=world, settings=settings)
+        if options.json:
+            _print_json(made.as_json() if options.cluster or not options.stack else {"cluster": title, **made.as_json()})
+        elif options.markdown:
+            print(made.as_markdown(title=title), end="\n\n")
+        else:
+            print(made.as_text(title=title), end="\n\n" if options.stack else "\n")
+        if made.best is None:
+            refusals = ", ".join(f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items()) or "there are no offers at all"
+            worst = _complain(f"{f'{title}: ' if title else ''}nothing acceptable; refused: {refusals}", NOTHING)
+    return worst
+
+
+def _asked(options: argparse.Namespace) -> list[tuple[str, Ask, str, Mapping[str, Mapping[str, str]]]]:
+    """(title, ask, world, settings) of each plan to make: the one of the arguments, or those of a stack's file."""
+    from providers import api
+
+    if not options.stack:
+        if options.cluster:
+            raise SpecError([Problem("--cluster", "a stack that has it", "none", "add -s STACK")])
+        if not options.gpu:
+            raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK', "neither")])
+        ask = api.compiled(
+            options.gpu,
+            fallback=options.fallback,
+            nodes=1 if options.nodes is None else options.nodes,
+            spot=options.spot,
+            capacity=options.capacity,
+            providers=options.provider,
+            regions=options.region,
+            rank=options.rank or "preference",
+            max_price_per_hour=options.max_price,
+        )
+        return [("", ask, options.world or REHEARSAL, {})]
+    given = [name for name in ("gpu", "fallback", "nodes", "spot", "capacity", "max_price", "rank", "provider", "region") if getattr(options, name)]
+    if given:
+        raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
+    from providers.model.spec import read_cluster
+
+    stack = read_stack(options.stack)
+    if options.cluster and options.cluster not in stack.clusters:
+        raise SpecError([Problem("--cluster", f"a cluster of {stack.name}", repr(options.cluster), f"there are: {', '.join(stack.clusters)}")])
+    asks = []
+    problems: list[Problem] = []
+    for name, raw in stack.clusters.items():
+        if options.cluster in (None, name):
+            try:
+                asks.append((name, read_cluster(name, raw).ask(), options.world or stack.world, stack.settings))
+            except SpecError as error:
+                problems.extend(problem._replace(path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems)
+    if problems:
+        raise SpecError(problems)
+    return asks
+
+
+def read_stack(name: str) -> Stack:
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+    from pathlib import Path
+
+    import yaml
+
+    def read(path: Path) -> dict[str, Any]:
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f" at line {mark.line + 1}" if mark else ""
+            raise SpecError([Problem(str(path), "YAML", f"something else{where}", str(getattr(error, "problem", "") or ""))]) from None
+        if not isinstance(content, dict):
+            raise SpecError([Problem(str(path), "a mapping", type(content).__name__)])
+        return content
+
+    here = Path.cwd()
+    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
+    if project is None:
+        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    declared = read(project / "Pulumi.yaml")
+    folder = project / str(declared.get("stackConfigDir") or ".")
+    file = folder / f"Pulumi.{name}.yaml"
+    if not file.is_file():
+        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
+        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(known) or 'none'}")])
+    config = read(file).get("config")
+    config = config if isinstance(config, dict) else {}
+    clusters = config.get("gpus:clusters")
+    if not isinstance(clusters, dict) or not clusters:
+        raise SpecError(
+            [Problem(f"{file.name} gpus:clusters", 'a map such as {train: {gpu: "H100:8"}}', "nothing" if not clusters else type(clusters).__name__)]
+        )
+    world = config.get("gpus:world")
+    if world not in WORLDS:
+        raise SpecError([Problem(f"{file.name} gpus:world", " or ".join(WORLDS), repr(world))])
+    settings = config.get("gpus:settings") or {}
+    if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
+        raise SpecError([Problem(f"{file.name} gpus:settings", "a map such as {gcp: {project: my-project}}", repr(settings))])
+    texts = {str(provider): {str(key): str(value) for key, value in section.items()} for provider, section in settings.items()}
+    return Stack(name, world, clusters, texts)
+
+
+def _hardware(options: argparse.Namespace) -> int:
+    from providers import api
+    from providers.catalog import hardware as facts
+
+    found = api.hardware(*options.names)
+    if options.json:
+        _print_json([facts.as_json(item) for item in found])
+        return OK
+    print("\n".join(facts.as_lines(found, options.dtype)))
+    return OK
+
+
+def _check(options: argparse.Namespace) -> int:
+    from providers.engine import registry
+    from providers.engine.world import open_world
+    from providers.model.machine import CheckLine
+
+    manifests = registry.manifests()
+    if options.provider and options.provider not in manifests:
+        raise SpecError([Problem("provider", f"one of {', '.join(manifests) or 'none yet'}", repr(options.provider))])
+    stack = read_stack(options.stack) if options.stack else Stack("", REHEARSAL, {}, {})
+    world = open_world(options.world or stack.world, stack.settings)
+    lines: list[CheckLine] = []
+    usable: dict[str, bool] = {}
+    try:
+        for name in [options.provider] if options.provider else manifests:
+            try:
+                found = list(world.adapter(name).check())
+            except NotConfigured as error:
+                found = [CheckLine(name, "credentials", "missing", str(error))]
+            except GpusError as error:
+                found = [CheckLine(name, "answer", "unknown", f"{type(error).__name__}: {error}")]
+            usable[name] = all(line.state == "ok" for line in found if line.state in {"ok", "missing", "refused"}) and any(
+                line.state == "ok" for line in found
+            )
+            lines += found
+    finally:
+        world.close()
+    if options.json:
+        _print_json([line._asdict() for line in lines])
+    else:
+        for line in lines:
+            print(f"{line.provider:<8} {line.state:<8} {line.topic:<16} {line.found}")
+            if line.todo:
+                print(f"{'':<17} {line.todo}")
+        lines or print("there is no provider to check: no adapter is installed")
+    return OK if (usable[options.provider] if options.provider else any(usable.values())) else NOTHING
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

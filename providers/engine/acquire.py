@@ -1,0 +1,544 @@
+"""The walk: one creating call after another, in the plan's order, until machines are there. Owns attempts, waits and what a refusal blocks.
+
+What each error class means for the walk is written at `_Walk._attempt`. A call is never sent before its intent is on the disk, and nothing is
+sent while something of an earlier call may exist.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine import journal as journals
+from providers.engine.lines import WAITED, all_failed, line, said, trimmed
+from providers.engine.planning import overlay
+from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    GpusError,
+    HalfMade,
+    InsufficientFunds,
+    NoCapacity,
+    NotConfigured,
+    OfferGone,
+    OutcomeUnknown,
+    PriceRose,
+    RateLimited,
+    Transient,
+    Unclassified,
+)
+from providers.model import duration
+from providers.model.machine import PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.planning import Market
+    from providers.engine.records import Wanted
+    from providers.engine.world import World
+    from providers.model.offer import Candidate
+    from providers.planner.plan import Plan
+
+ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
+HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
+"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
+
+
+class Outcome(NamedTuple):
+    """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
+
+    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted.
+    """
+
+    state: str
+    order: Order
+    placed: Candidate
+    attempts: tuple[Attempt, ...]
+    handles: tuple[Handle, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    leftovers: tuple[Handle, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class _Unsure(Exception):
+    """Not a fault of the program: it is not known what an order made, and the walk ends here."""
+
+    def __init__(self, error: CloudError) -> None:
+        self.error = error
+
+
+class _Late(Exception):
+    """The wait ran out, or the brake came on."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+
+
+async def acquire(
+    world: World,
+    plan: Plan,
+    wanted: Wanted,
+    generation: str,
+    *,
+    brake: Brake | None = None,
+    market: Market | None = None,
+    keep: Collection[Handle] = (),
+    accept: Callable[[Candidate], bool] | None = None,
+    before: Sequence[Attempt] = (),
+) -> Outcome:
+    """Gets the first candidate of the plan that can be had, and says how.
+
+    `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that exist already and stay. `accept` narrows the candidates. `before` are earlier attempts of the
+    same purchase, which the numbering goes on from. Raises AllFailed when nothing could be had and nothing is left; NotConfigured,
+    BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when stopped, or when the journal can't be written.
+    """
+    return await _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before).run()
+
+
+async def resumed(
+    world: World, wanted: Wanted, entry: journals.Entry, *, brake: Brake | None = None, keep: Collection[Handle] = ()
+) -> Outcome | CloudError | None:
+    """Goes on with an order of the journal: waits for it within its time and looks at what was made.
+
+    None: nothing was made. A CloudError: it ended with that refusal, nothing is left. The journal is brought up to date.
+    """
+    walk = _Walk(world, None, wanted, entry.order.mark.generation, brake or Brake(world), frozenset(keep))
+    return await walk.resume(entry)
+
+
+class _Walk:
+    def __init__(
+        self,
+        world: World,
+        plan: Plan | None,
+        wanted: Wanted,
+        generation: str,
+        brake: Brake,
+        keep: frozenset[Handle],
+        market: Market | None = None,
+        accept: Callable[[Candidate], bool] | None = None,
+        before: Sequence[Attempt] = (),
+    ) -> None:
+        self.world, self.plan, self.wanted, self.brake, self.keep, self.market = world, plan, wanted, brake, keep, market
+        self.accept = accept or (lambda _candidate: True)
+        self.mark = Mark(wanted.owner, wanted.cluster, generation, wanted.fingerprint)
+        self.pending = [candidate for candidate in plan.candidates if self.accept(candidate)] if plan is not None else []
+        self.attempts: list[Attempt] = list(before)
+        self.blocked: list[tuple[Scope, str]] = []
+        self.skipped: Counter[str] = Counter()
+        self.tried: set[tuple[object, ...]] = set()
+        self.refreshed: set[str] = set()
+
+    @property
+    def now(self) -> float:
+        return self.world.clock.now()
+
+    async def run(self) -> Outcome:
+        while True:
+            if self.brake.on:
+                raise GpusError(f"{self.wanted.cluster}: {self.brake.why}; nothing is left running")
+            self._drop()
+            if not self.pending:
+                refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
+                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()])
+            provider = self.pending[0].provider
+            try:
+                adapter = await self.world.call(provider, self.world.adapter, provider)
+            except CloudError as error:
+                self._refused((self.pending[0],), error, self.now)
+                self._block((self.pending[0],), error, wide=True)
+                self._pinned(error)
+                continue
+            order = self._order(adapter)
+            self.world.journal.intend(self.world.name, order, self.now)
+            if (outcome := await self._attempt(adapter, order)) is not None:
+                return outcome
+
+    def _order(self, adapter: Adapter) -> Order:
+        """The next order: as many of the leading candidates as the cloud can choose among by itself, all of one provider and one set of terms."""
+        head = self.pending[0]
+        terms = self._terms(head)
+        run: list[Candidate] = []
+        for candidate in self.pending:
+            if candidate.provider != head.provider or self._terms(candidate) != terms:
+                break
+            run.append(candidate)
+        size = min(max(1, adapter.group(tuple(run))), len(run))
+        chosen, self.pending = tuple(run[:size]), self.pending[size:]
+        self.tried.update(map(_key, chosen))
+        token = str(uuid.uuid4())
+        entry = self.wanted.ask.entries[head.entry]
+        setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
+        names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
+        return Order(self.mark, token, chosen, names, setup, entry.wait_s)
+
+    def _terms(self, candidate: Candidate) -> tuple[object, ...]:
+        entry = self.wanted.ask.entries[candidate.entry]
+        return (entry.wait_s, entry.ttl_s, candidate.nodes, candidate.gpu_count)
+
+    async def _attempt(self, adapter: Adapter, order: Order) -> Outcome | None:
+        """One creating call, to its end. None: it came to nothing, nothing of it is left, and what it blocks is noted.
+
+        RateLimited, Transient: tried again by the order's token. OutcomeUnknown, Unclassified: found by it; unsettled ends the walk. HalfMade:
+        deleted and confirmed, else the walk ends. Everything else is a refusal: it blocks its scopes and the walk goes on.
+        """
+        started = self.now
+        deadline = started + order.wait_s
+        self.world.report("info", f"{self._line(order)}: asking")
+        ticket: Ticket | None = None
+        try:
+            ticket = await self._submit(adapter, order, deadline)
+            return await self._finish(adapter, ticket, started, deadline)
+        except _Late as late:
+            return await self._late(adapter, order, late.ticket, started)
+        except _Unsure as unsure:
+            return self._unsettled(order, unsure.error, started)
+        except HalfMade as error:
+            return await self._half_made(adapter, order, error, started)
+        except CloudError as error:
+            if ticket is not None:
+                # The cloud took the order and then refused it. Some report a failure and create anyway: look before going on.
+                left = await release(self.world, adapter, *self.mark[:3], keep=self.keep)
+                if not left.clean:
+                    return self._stuck(order, error, left, started)
+            await self._refusal(adapter, order, error, started)
+            return None
+        except GpusError as error:
+            # The journal broke after the call: nothing is kept that cannot be remembered.
+            left = await abandon(self.world, adapter, order, ticket, self.keep)
+            end = "nothing is left running" if left.clean else f"{left.why}; {bill(left.handles, self._price(order))}"
+            raise GpusError(f"{error}; {end}") from error
+
+    async def resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
+        """See `resumed`."""
+        order, started = entry.order, self.now
+        adapter = await self.world.call(entry.provider, self.world.adapter, entry.provider)
+        ticket = entry.ticket
+        try:
+            if ticket is None:
+                ticket = await self._certain(adapter, order)
+            if ticket is None:
+                self.world.journal.settled(order.token, journals.FAILED, self.now, "nothing was made")
+                return None
+            return await self._finish(adapter, ticket, started, started + order.wait_s)
+        except _Late as late:
+            if late.ticket.state == QUEUED:
+                return self._queued(late.ticket)
+            left = await abandon(self.world, adapter, order, late.ticket, self.keep)
+            error: CloudError = NoCapacity(f"not ready within {duration.text(order.wait_s)}", provider=adapter.name, code=WAITED)
+        except _Unsure as unsure:
+            return self._unsettled(order, unsure.error, started)
+        except HalfMade as half:
+            left, error = await release(self.world, adapter, *order.mark[:3], handles=half.handles, keep=self.keep), half
+        except CloudError as refusal:
+            left, error = await release(self.world, adapter, *order.mark[:3], keep=self.keep), refusal
+        if not left.clean:
+            return self._stuck(order, error, left, started)
+        self._refused(order.candidates, error, started)
+        self._block(order.candidates, error)
+        self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+        return error
+
+    # One order
+
+    async def _submit(self, adapter: Adapter, order: Order, deadline: float) -> Ticket:
+        """The order's ticket. Sends it once; again only after the cloud said by its token that nothing was made."""
+        for delay in (*DELAYS_S, None):
+            call = self.world.begin(adapter.submit, order)
+            try:
+                ticket = await self.world.wait_for(adapter.name, call, creates=True)
+            except (RateLimited, Transient) as error:
+                patience = max(delay or 0.0, getattr(error, "retry_after_s", 0.0))
+                found = await self._certain(adapter, order)
+                if found is None:
+                    if delay is None or self.brake.on or self.now + patience > deadline:
+                        raise
+                    await pause(self.world, patience, self.brake)
+                    continue
+                ticket = found
+            except HalfMade:
+                raise
+            except OutcomeUnknown as error:
+                if isinstance(error, Unclassified):
+                    self.world.report("warning", f"{self._line(order)}: unknown code {error.code or '(none)'}: {trimmed(error)}")
+                found = await self._certain(adapter, order, call)
+                if found is None:
+                    raise
+                ticket = found
+            self.world.journal.note(ticket, self.now)
+            return ticket
+        raise AssertionError("the last try either returns or raises")
+
+    async def _certain(self, adapter: Adapter, order: Order, call: object = None) -> Ticket | None:
+        try:
+            return await certain(self.world, adapter, order, call)  # type: ignore[arg-type]
+        except HalfMade:
+            raise
+        except OutcomeUnknown as error:
+            raise _Unsure(error) from error
+
+    async def _finish(self, adapter: Adapter, ticket: Ticket, started: float, deadline: float) -> Outcome:
+        """Waits until the order's machines are made, compares them with what was ordered, and says what was had."""
+        ticket = await self._wait(adapter, ticket, deadline)
+        order = ticket.order
+        self.world.journal.note(ticket, self.now)
+        try:
+            nodes: tuple[Node, ...] = tuple(await repeated(self.world, adapter.name, adapter.observe, ticket.handles))
+            marked = await repeated(self.world, adapter.name, adapter.find, *order.mark[:3])
+        except CloudError as error:
+            reason = f"made, but not looked at yet: {trimmed(error)}; {bill(ticket.handles, self._price(order))}"
+            self.world.report("warning", f"{self._line(order)}: {reason}")
+            self.world.journal.made(ticket, self.now)
+            return Outcome(UNCONFIRMED, order, ticket.placed or order.candidates[0], tuple(self.attempts), ticket.handles, (), (), (reason,))
+        placed = delivered(ticket, nodes)
+        extra = [node.handle for node in marked if node.handle not in ticket.handles and node.handle not in self.keep and node.status != "gone"]
+        left = Left()
+        if extra:
+            self.world.report("warning", f"{self._line(order)}: {len(extra)} machines more than ordered; deleting them")
+            left = await release(self.world, adapter, *order.mark[:3], handles=extra, keep={*ticket.handles, *self.keep})
+        self.world.journal.made(ticket._replace(placed=placed), self.now)
+        self.world.journal.clear(self.world.name, placed)
+        self._record((placed,), "acquired", "", "", started)
+        self.world.report("info", f"{self._line(order, placed, len(self.attempts))}: acquired, {', '.join(node.name for node in nodes)}")
+        reasons = (
+            () if left.clean else (f"half-made: more machines than ordered, and they could not be deleted: {left.why}; {bill(left.handles, None)}",)
+        )
+        return Outcome(ACQUIRED, order, placed, tuple(self.attempts), ticket.handles, nodes, left.handles, reasons)
+
+    async def _wait(self, adapter: Adapter, ticket: Ticket, deadline: float) -> Ticket:
+        """Polls until it is done. Raises the refusal, `_Late` when the time is over or the brake is on, `_Unsure`, or HalfMade."""
+        interval, told = POLL_FIRST_S, False
+        while ticket.state != "done":
+            if ticket.state == QUEUED and not told:
+                told = True
+                self.world.report("info", f"{self._line(ticket.order)}: in the cloud's queue {ticket.detail}".rstrip())
+            await pause(self.world, min(interval, max(0.0, deadline - self.now)), self.brake)
+            interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+            try:
+                seen = await self.world.call(adapter.name, adapter.poll, ticket)
+            except (RateLimited, Transient) as error:
+                interval = max(interval, getattr(error, "retry_after_s", 0.0))
+            except HalfMade:
+                raise
+            except (OutcomeUnknown, NotConfigured, BadCredentials) as error:
+                # Credentials that are refused here say nothing about the order, which the cloud took before.
+                if isinstance(error, Unclassified):
+                    self.world.report("warning", f"{self._line(ticket.order)}: unknown code {error.code or '(none)'}: {trimmed(error)}")
+                found = await self._certain(adapter, ticket.order)
+                if found is None:
+                    raise
+                ticket = found
+            else:
+                if seen != ticket:
+                    self.world.journal.note(seen, self.now)
+                ticket = seen
+            if ticket.state != "done" and (self.brake.on or self.now >= deadline):
+                raise _Late(ticket)
+        return ticket
+
+    # How an order can end, other than well
+
+    async def _late(self, adapter: Adapter, order: Order, ticket: Ticket, started: float) -> Outcome | None:
+        """The one time-out: what still waits is given up, unless a queue is the last hope there is."""
+        self._drop()
+        if not self.brake.on and ticket.state == QUEUED and not self.pending:
+            return self._queued(ticket)
+        left = await abandon(self.world, adapter, order, ticket, self.keep)
+        if self.brake.on and left.clean:
+            self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
+            raise GpusError(f"{self.wanted.cluster}: {self.brake.why}; nothing is left running")
+        why = self.brake.why if self.brake.on else f"not ready within {duration.text(order.wait_s)}"
+        error = NoCapacity(why, provider=adapter.name, code=WAITED)
+        if not left.clean:
+            return self._stuck(order, error, left, started)
+        await self._refusal(adapter, order, error, started)
+        return None
+
+    async def _half_made(self, adapter: Adapter, order: Order, error: HalfMade, started: float) -> Outcome | None:
+        self.world.report("warning", f"{self._line(order)}: {trimmed(error)}; deleting it")
+        left = await release(self.world, adapter, *self.mark[:3], handles=error.handles, keep=self.keep)
+        if not left.clean:
+            return self._stuck(order, error, left, started)
+        self._refused(order.candidates, error, started)
+        self._block(order.candidates, error)
+        self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
+        return None
+
+    async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:
+        self._refused(order.candidates, error, started)
+        self._block(order.candidates, error)
+        self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+        self._pinned(error)
+        if isinstance(error, (OfferGone, PriceRose)):
+            await self._refresh(adapter)
+        self._hint({candidate.region for candidate in order.candidates}, error.hints)
+
+    def _stuck(self, order: Order, error: CloudError, left: Left, started: float) -> Outcome:
+        """Something of the order exists or may, and could not be deleted: the end of this walk."""
+        self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
+        reason = f"half-made: {trimmed(error)}; it could not be deleted: {left.why}; {bill(left.handles, self._price(order))}"
+        self.world.report("error", f"{self._line(order)}: {reason}")
+        self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, left.handles)
+        return Outcome(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), left.handles, (reason,))
+
+    def _unsettled(self, order: Order, error: CloudError, started: float) -> Outcome:
+        self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
+        reason = f"unsettled: {trimmed(error)}; nothing else is bought until that is known; {bill((), self._price(order))}"
+        self.world.report("error", f"{self._line(order)}: {reason}")
+        self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason)
+        return Outcome(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), (), (reason,))
+
+    def _queued(self, ticket: Ticket) -> Outcome:
+        order = ticket.order
+        placed = ticket.placed or order.candidates[0]
+        detail = f" ({ticket.detail})" if ticket.detail else ""
+        reason = f"queued: {placed.provider} has the order in its queue{detail}; the next `up` waits on, `destroy` ends it"
+        return Outcome(WAITING_ON, order, placed, tuple(self.attempts), ticket.handles, (), (), (reason,))
+
+    # What a refusal means for the rest of the walk
+
+    def _drop(self) -> None:
+        """Takes out what was refused meanwhile, and what is above the cap."""
+        cap = self.wanted.ask.max_price_micro_usd
+        kept: list[Candidate] = []
+        for candidate in self.pending:
+            reason = next((reason for scope, reason in self.blocked if scope.covers(candidate)), "")
+            if cap is not None and (candidate.micro_usd is None or candidate.micro_usd > cap):
+                reason = "price cap"
+            if reason:
+                self.skipped[reason] += 1
+            else:
+                kept.append(candidate)
+        self.pending = kept
+
+    def _block(self, candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False) -> None:
+        """Leaves the refused scopes alone for the rest of this run, and in the journal for as long as the error says."""
+        provider = candidates[0].provider
+        scopes = error.scopes
+        if not scopes and (wide or isinstance(error, (*PROVIDER_WIDE, RateLimited))):
+            scopes = (Scope(provider),)
+        if not scopes and isinstance(error, Transient):
+            scopes = tuple(dict.fromkeys(Scope(provider, candidate.region) for candidate in candidates))
+        if not scopes and not isinstance(error, PriceRose):
+            # A reservation is one pool among several at its place: the place itself is not refused.
+            scopes = tuple(
+                dict.fromkeys(Scope(provider, c.region, c.zone, c.machine_type, c.gpu_type, c.capacity) for c in candidates if not c.reservation)
+            )
+        reason = f"{said(error)}{f' ({error.code})' if error.code and error.code != WAITED else ''}"
+        for scope in scopes:
+            self.blocked.append((scope, f"{scope}: {reason}"))
+            if error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
+                self.world.journal.block(self.world.name, scope, error.block_s, reason, self.now)
+
+    def _pinned(self, error: CloudError) -> None:
+        if isinstance(error, PROVIDER_WIDE) and len(self.wanted.ask.providers) == 1:
+            raise error
+
+    async def _refresh(self, adapter: Adapter) -> None:
+        """The market moved: lists this provider's offers again, once a run, and ranks what is left by them."""
+        if adapter.name in self.refreshed or self.market is None:
+            return
+        self.refreshed.add(adapter.name)
+        try:
+            rows = await repeated(self.world, adapter.name, adapter.offers)
+        except CloudError as error:
+            self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {trimmed(error)}")
+            return
+        if rows is None:
+            return
+        self.market = self.market._replace(table=overlay(self.market.table, {adapter.name: rows}))
+        self.plan = self.market.plan(self.wanted.ask, self.world.journal.blocks(self.world.name), self.now)
+        self.pending = [candidate for candidate in self.plan.candidates if _key(candidate) not in self.tried and self.accept(candidate)]
+
+    def _hint(self, regions: Collection[str], zones: Collection[str]) -> None:
+        """The cloud named zones that have some: they go first among equals of that region. The plan's order is never changed otherwise."""
+        if not zones:
+            return
+        places: dict[tuple[object, ...], list[int]] = {}
+        for index, candidate in enumerate(self.pending):
+            if candidate.region in regions:
+                key = (candidate.provider, candidate.region, candidate.entry, candidate.capacity, candidate.reservation, candidate.micro_usd)
+                places.setdefault(key, []).append(index)
+        for indexes in places.values():
+            ordered = sorted((self.pending[index] for index in indexes), key=lambda candidate: candidate.zone not in zones)
+            for index, candidate in zip(indexes, ordered, strict=True):
+                self.pending[index] = candidate
+
+    # What is told
+
+    def _price(self, order: Order) -> int | None:
+        return max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None)
+
+    def _line(self, order: Order, placed: Candidate | None = None, number: int = 0) -> str:
+        return line(number or len(self.attempts) + 1, (placed,) if placed is not None else order.candidates)
+
+    def _refused(self, candidates: Sequence[Candidate], error: CloudError, started: float) -> None:
+        code = f" ({error.code})" if error.code and error.code != WAITED else ""
+        text = f"{line(len(self.attempts) + 1, candidates)}: {said(error)}{code}"
+        self.world.report("info", text if isinstance(error, (NoCapacity, OfferGone)) else f"{text}: {trimmed(error)}")
+        self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
+
+    def _record(self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float) -> None:
+        first = candidates[0]
+        self.attempts.append(
+            Attempt(
+                number=len(self.attempts) + 1,
+                provider=first.provider,
+                region=first.region,
+                zones=tuple(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone)),
+                machine_types=tuple(dict.fromkeys(candidate.machine_type for candidate in candidates)),
+                gpu=f"{first.gpu_type}:{first.gpu_count}",
+                capacity=first.capacity,
+                micro_usd=first.micro_usd,
+                outcome=outcome,
+                code=code,
+                message=message,
+                started_at=started,
+                seconds=round(self.now - started, 3),
+            )
+        )
+
+
+def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
+    """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
+    candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
+    found = ""
+    for placed in candidates:
+        found = _differs(placed, nodes)
+        if not found:
+            return placed
+    first = candidates[0]
+    wanted = f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in {first.zone or first.region}"
+    raise HalfMade(f"wanted {wanted}, found {found}", provider=first.provider, handles=[*ticket.handles])
+
+
+def _differs(placed: Candidate, nodes: Sequence[Node]) -> str:
+    """What is not as ordered, or nothing. What a cloud does not tell about a machine is not held against it."""
+    if len(nodes) != placed.nodes:
+        return f"{len(nodes)} machines"
+    zones = {node.zone for node in nodes if node.zone}
+    if len(zones) > 1:
+        return f"machines in {', '.join(sorted(zones))}"
+    for node in nodes:
+        if node.status not in HEALTHY:
+            return f"{node.name} {node.status}"
+        pairs = (
+            (placed.machine_type, node.machine_type),
+            (placed.gpu_type, node.gpu_type),
+            (placed.gpu_count, node.gpu_count),
+            (placed.region, node.region),
+            (placed.zone, node.zone),
+        )
+        for wanted, found in pairs:
+            if wanted and found and wanted != found:
+                return f"{node.name} with {found} instead of {wanted}"
+    return ""
+
+
+def _key(candidate: Candidate) -> tuple[object, ...]:
+    return (candidate.offer.id, candidate.entry, candidate.reservation, candidate.micro_usd)

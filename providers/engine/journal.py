@@ -1,0 +1,374 @@
+"""The journal: what was about to be bought, what became of it, what was refused lately, and who is at work. One SQLite file for all worlds.
+
+Owns durability: an order is on the disk (fsync) before the call that may create a machine, and buying refuses to go on without that. It backs up
+the marks on the machines everywhere and is the only memory where a cloud has none. Imported only when a journal exists or is about to.
+
+Blocks grow: a scope that is refused again within `MEMORY_S` is left alone twice as long as the last time, up to an hour (or its own time if that is
+longer); a success there clears it, since stockouts last hours but end without notice.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.engine import lease as leases
+from providers.engine.records import order_in, order_out, ticket_in, ticket_out
+from providers.errors import Busy, GpusError
+from providers.model.machine import Handle, Order, Ticket
+from providers.model.place import Block, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from providers.engine.records import Held
+    from providers.model.offer import Candidate
+    from providers.model.place import Placed
+
+FILE = "journal.db"
+INTENT, MADE, FAILED, RELEASED, UNSETTLED = "intent", "made", "failed", "released", "unsettled"
+PENDING = (INTENT, UNSETTLED)
+"""Orders of which it is not known, or not yet, what they made."""
+OPEN = (INTENT, UNSETTLED, MADE)
+"""Orders of which something may exist."""
+
+GROWN_MAX_S = 3_600.0
+MEMORY_S = 6 * 3_600.0
+_BUSY_S = 10.0
+_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS orders (
+  token TEXT PRIMARY KEY, world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, generation TEXT NOT NULL, fingerprint TEXT NOT NULL,
+  provider TEXT NOT NULL, names TEXT NOT NULL, native_ids TEXT NOT NULL, state TEXT NOT NULL, micro_usd INTEGER, intent TEXT NOT NULL,
+  ticket TEXT NOT NULL, detail TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS orders_of ON orders (world, owner, cluster);
+CREATE TABLE IF NOT EXISTS blocks (
+  world TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, machine_type TEXT NOT NULL, gpu_type TEXT NOT NULL,
+  capacity TEXT NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (world, provider, region, zone, machine_type, gpu_type, capacity));
+CREATE TABLE IF NOT EXISTS leases (
+  world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, holder TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL,
+  boot TEXT NOT NULL, since REAL NOT NULL, PRIMARY KEY (world, owner, cluster));
+CREATE TABLE IF NOT EXISTS launches (
+  world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, generation TEXT NOT NULL, provider TEXT NOT NULL, native_ids TEXT NOT NULL,
+  micro_usd INTEGER, price_as_of TEXT NOT NULL, price_source TEXT NOT NULL, launched_at REAL NOT NULL, ended_at REAL, record TEXT NOT NULL,
+  PRIMARY KEY (world, owner, cluster, generation));
+"""
+
+
+class Entry(NamedTuple):
+    """One order as the journal has it. `state` is intent, made, failed, released or unsettled."""
+
+    order: Order
+    provider: str
+    state: str
+    ticket: Ticket | None
+    handles: tuple[Handle, ...]
+    micro_usd: int | None
+    detail: str
+    created_at: float
+
+
+class Launch(NamedTuple):
+    """One placement that was had, with its price then. `ended_at` is None while it runs, as far as is known here."""
+
+    owner: str
+    cluster: str
+    generation: str
+    provider: str
+    native_ids: tuple[str, ...]
+    micro_usd: int | None
+    price_as_of: str
+    price_source: str
+    launched_at: float
+    ended_at: float | None
+    record: dict[str, Any]
+
+
+class Journal:
+    """One open journal. Safe from several threads and processes; every change is on the disk when the method returns.
+
+    Raises GpusError, never sqlite3's own errors. Moments are on the clock of the world they belong to, in seconds since the epoch.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Closes the file; the next use opens it again."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    # Orders
+
+    def intend(self, world: str, order: Order, now: float) -> None:
+        """Writes an order down before its call is made. When this returns it is on the disk; when it raises, nothing may be bought."""
+        first = order.candidates[0]
+        values = (
+            order.token,
+            world,
+            *order.mark,
+            first.provider,
+            json.dumps(order.node_names),
+            "[]",
+            INTENT,
+            max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None),
+            json.dumps(order_out(order), default=str),
+            "",
+            "",
+            now,
+            now,
+        )
+        with self._change() as db:
+            db.execute(f"INSERT INTO orders VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+
+    def note(self, ticket: Ticket, now: float) -> None:
+        """Keeps where a pending order stands, so that any later process can go on with it."""
+        self._set(ticket.order.token, now, ticket=json.dumps(ticket_out(ticket)), native_ids=_ids(ticket.handles))
+
+    def made(self, ticket: Ticket, now: float) -> None:
+        """The order's machines exist."""
+        price = ticket.placed.micro_usd if ticket.placed is not None else None
+        self._set(ticket.order.token, now, state=MADE, ticket=json.dumps(ticket_out(ticket)), native_ids=_ids(ticket.handles), micro_usd=price)
+
+    def settled(self, token: str, state: str, now: float, detail: str = "", handles: Sequence[Handle] | None = None) -> None:
+        """The order ended (`failed`: nothing of it is left; `released`: deleted, confirmed), or is `unsettled`, with what is known of it."""
+        more: dict[str, Any] = {} if handles is None else {"native_ids": _ids(handles)}
+        self._set(token, now, state=state, detail=detail, **more)
+
+    def release(self, world: str, owner: str, cluster: str, generation: str, now: float) -> None:
+        """Everything of this generation is gone, confirmed: closes its orders and its launch."""
+        which = (world, owner, cluster, generation)
+        with self._change() as db:
+            db.execute(
+                f"UPDATE orders SET state = 'released', updated_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                (now, *which),
+            )
+            db.execute(
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL", (now, *which)
+            )
+
+    def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
+        """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
+        ids = {handle.native_id for handle in handles}
+        with self._change() as db:
+            for token, known in db.execute(
+                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster) = (?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                (world, owner, cluster),
+            ).fetchall():
+                if ids & {native for _, native in json.loads(known)}:
+                    db.execute("UPDATE orders SET generation = ?, state = 'made', updated_at = ? WHERE token = ?", (generation, now, token))
+            db.execute(
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster) = (?, ?, ?) AND generation != ? AND ended_at IS NULL",
+                (now, world, owner, cluster, generation),
+            )
+
+    def orders(
+        self, world: str, owner: str, cluster: str | None = None, generation: str | None = None, states: Sequence[str] = OPEN
+    ) -> tuple[Entry, ...]:
+        """The orders in these states, oldest first."""
+        query = (
+            "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at, generation FROM orders "
+            "WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?) AND (? IS NULL OR generation = ?) ORDER BY created_at, token"
+        )
+        with self._read() as db:
+            rows = db.execute(query, (world, owner, cluster, cluster, generation, generation)).fetchall()
+            return tuple(_entry(row) for row in rows if row[2] in states)
+
+    # Launches
+
+    def launched(self, held: Held) -> None:
+        """Keeps the full record of a placement, with its price."""
+        values = (
+            held.world,
+            held.owner,
+            held.cluster,
+            held.generation,
+            held.provider,
+            _ids(held.handles),
+            held.micro_usd,
+            held.price_as_of,
+            held.price_source,
+            held.launched_at,
+            None,
+            json.dumps(held.to_dict()),
+        )
+        with self._change() as db:
+            db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+
+    def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
+        """Every placement of a world, oldest first; narrowed by owner and cluster."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT owner, cluster, generation, provider, native_ids, micro_usd, price_as_of, price_source, launched_at, ended_at, record "
+                "FROM launches WHERE world = ? AND ? IN ('', owner) AND ? IN ('', cluster) ORDER BY launched_at",
+                (world, owner, cluster),
+            ).fetchall()
+            return tuple(Launch._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows)
+
+    # Blocks
+
+    def blocks(self, world: str) -> tuple[Block, ...]:
+        """Every block of a world, expired ones too: the planner compares with the world's moment."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT provider, region, zone, machine_type, gpu_type, capacity, until, reason FROM blocks WHERE world = ? "
+                "ORDER BY provider, region, zone, machine_type, gpu_type, capacity",
+                (world,),
+            ).fetchall()
+        return tuple(Block(Scope(*row[:6]), row[6], row[7]) for row in rows)
+
+    def block(self, world: str, scope: Scope, seconds: float, reason: str, now: float) -> Block:
+        """Leaves a scope alone for that long, longer when it was refused before; returns the block."""
+        where = (world, *scope)
+        match = "(world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)"
+        with self._change() as db:
+            row = db.execute(f"SELECT times, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
+            times = row[0] + 1 if row is not None and now - row[1] <= MEMORY_S else 1
+            until = now + min(seconds * 2 ** min(times - 1, 16), max(seconds, GROWN_MAX_S))
+            if row is not None:
+                until = max(until, row[2])
+            db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*where, until, reason, times, now))
+            db.execute("DELETE FROM blocks WHERE world = ? AND until < ?", (world, now - MEMORY_S))
+        return Block(scope, until, reason)
+
+    def clear(self, world: str, place: Placed | Candidate) -> None:
+        """Success at a place: whatever was blocked there is open again."""
+        for block in self.blocks(world):
+            if block.scope.covers(place):
+                self._unblock(world, block.scope)
+
+    def unblock(self, world: str, provider: str = "") -> int:
+        """Forgets every block of a world, or of one provider there, and returns how many."""
+        with self._change() as db:
+            return int(db.execute("DELETE FROM blocks WHERE world = ? AND ? IN ('', provider)", (world, provider)).rowcount)
+
+    def _unblock(self, world: str, scope: Scope) -> None:
+        with self._change() as db:
+            db.execute(
+                "DELETE FROM blocks WHERE (world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)", (world, *scope)
+            )
+
+    # Leases
+
+    def take(self, world: str, owner: str, cluster: str, holder: str, now: float) -> None:
+        """Takes the lease of a cluster, or raises Busy. `holder` is the taker's own token: only with the same one may it be taken twice.
+
+        A lease whose process has ended is taken over.
+        """
+        key, me = (world, owner, cluster), leases.current()
+        with self._change() as db:
+            row = db.execute("SELECT holder, pid, started, boot, since FROM leases WHERE (world, owner, cluster) = (?, ?, ?)", key).fetchone()
+            if row is not None and row[0] != holder and leases.alive(leases.Process(*row[1:4])):
+                minutes = max(0.0, now - row[4]) / 60
+                who = "this process" if row[1] == me.pid else f"process {row[1]}"
+                raise Busy(
+                    f"{cluster}: {who} has been at work on it for {minutes:.0f} min; wait for it to end, or stop it"
+                    + ("" if row[1] == me.pid else f" (kill {row[1]})")
+                )
+            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, holder, *me, now))
+
+    def drop(self, world: str, owner: str, cluster: str, holder: str) -> None:
+        """Gives the lease back, if it is still this holder's."""
+        with self._change() as db:
+            db.execute("DELETE FROM leases WHERE (world, owner, cluster, holder) = (?, ?, ?, ?)", (world, owner, cluster, holder))
+
+    def leased(self, world: str, owner: str) -> tuple[str, ...]:
+        """The clusters of an owner that some process has the lease of."""
+        with self._read() as db:
+            return tuple(row[0] for row in db.execute("SELECT cluster FROM leases WHERE (world, owner) = (?, ?)", (world, owner)))
+
+    # The file
+
+    def _set(self, token: str, now: float, **values: Any) -> None:
+        names = ", ".join(f"{name} = ?" for name in values)
+        with self._change() as db:
+            db.execute(f"UPDATE orders SET {names}, updated_at = ? WHERE token = ?", (*values.values(), now, token))  # noqa: S608 - own names
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            new = not self.path.exists()
+            db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            try:
+                if new:
+                    self.path.chmod(0o600)
+                # FULL: a commit is on the disk before it returns, in WAL mode too (sqlite.org/pragma.html#pragma_synchronous).
+                db.execute("PRAGMA synchronous=FULL")
+                _in_wal(db)
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+                if version > _VERSION:
+                    raise GpusError(f"{self.path}: wanted a journal of version {_VERSION}, found {version}; use the newer gpus that wrote it")
+                if version < _VERSION:
+                    db.execute("BEGIN IMMEDIATE")
+                    for statement in _SCHEMA.split(";"):
+                        if statement.strip():
+                            db.execute(statement)
+                    db.execute(f"PRAGMA user_version={_VERSION}")
+                    db.execute("COMMIT")
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+        return self._db
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._open()
+            except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
+                raise GpusError(f"{self.path}: wanted the journal of purchases, found {error}; restore it, or move it away") from error
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                db = self._open()
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+            except (sqlite3.Error, OSError) as error:
+                self.close()
+                raise GpusError(
+                    f"{self.path}: wanted to write the journal of purchases, found {error}; nothing is bought without it: "
+                    "make the folder writable, or move a broken file away"
+                ) from error
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    intent, provider, state, ticket, ids, price, detail, created, generation = row
+    order = order_in(json.loads(intent))
+    order = order._replace(mark=order.mark._replace(generation=generation))
+    handles = tuple(Handle(*pair) for pair in json.loads(ids))
+    return Entry(order, provider, state, ticket_in(json.loads(ticket), order) if ticket else None, handles, price, detail, created)
+
+
+def _in_wal(db: sqlite3.Connection) -> None:
+    """Switching a new file to WAL does not wait for other openers as everything else does."""
+    import time
+
+    for attempt in range(100):
+        try:
+            if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal" or db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
+                return
+        except sqlite3.OperationalError as error:
+            if attempt == 99 or error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                raise
+        time.sleep(0.02)
+
+
+def _ids(handles: Sequence[Handle]) -> str:
+    return json.dumps([list(handle) for handle in handles])

@@ -1,0 +1,75 @@
+"""How attempts read: one line each, in the field's words. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.errors import AllFailed, CloudError, QuotaExceeded
+from providers.model.money import per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from providers.model.ask import Ask
+    from providers.model.machine import Attempt
+    from providers.model.offer import Candidate
+
+MESSAGE_MAX = 200
+WAITED = "waited"
+"""The engine's own code for a call that was given up when its wait ran out."""
+
+SAID = {
+    "NoCapacity": "sold out",
+    "QuotaExceeded": "over the account's quota",
+    "Unsupported": "not possible there",
+    "NotConfigured": "not configured",
+    "BadCredentials": "credentials refused",
+    "InsufficientFunds": "not enough funds",
+    "OfferGone": "the offer is gone",
+    "PriceRose": "the price rose",
+    "RateLimited": "asked too often",
+    "Transient": "failed for now",
+    "OutcomeUnknown": "answer lost; nothing was made",
+    "HalfMade": "not as ordered; released",
+    "Unclassified": "failed with an unknown code; nothing was made",
+}
+
+
+def said(error: CloudError) -> str:
+    """What happened, in a few words, without the code."""
+    if error.code == WAITED:
+        return trimmed(error)
+    text = SAID.get(type(error).__name__, type(error).__name__)
+    if isinstance(error, QuotaExceeded) and (error.metric or error.limit):
+        text += f" {' '.join(part for part in (error.metric, error.limit) if part)}"
+    return text
+
+
+def line(number: int, candidates: Sequence[Candidate]) -> str:
+    """`#1 gcp europe-north1 (3 zones) H100:8 spot $10.21/h`: what is asked for, where, and the first one's price for all nodes."""
+    first = candidates[0]
+    zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
+    regions = list(dict.fromkeys(candidate.region for candidate in candidates))
+    where = zones[0] if len(zones) == 1 else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
+    nodes = f"{first.nodes} x " if first.nodes > 1 else ""
+    price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
+    return f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count} {first.capacity}{price}"
+
+
+def trimmed(error: Exception) -> str:
+    """The message on one line, at most `MESSAGE_MAX` characters."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 3]}..."
+
+
+def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]]) -> AllFailed:
+    """The end of a walk: one line per attempt, and how many places were not tried by which rule."""
+    refusals = list(refusals)
+    asked = ", else ".join(f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries)
+    tried = f"{len(attempts)} tries" if attempts else "no place is left to try"
+    lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
+    lines += [f"{attempt}{f': {attempt.message}' if attempt.message else ''}" for attempt in attempts]
+    if refusals:
+        lines.append("not tried: " + ", ".join(f"{rule} {count}" for rule, count in refusals))
+    lines.append("allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later")
+    return AllFailed("\n".join(lines), attempts, refusals)

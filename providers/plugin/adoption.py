@@ -1,0 +1,79 @@
+"""`pulumi import`: finds a machine that the state does not know and makes it a cluster of it.
+
+Owns the reading of the id that a user types: `[WORLD/][PROVIDER:]NATIVE_ID`, as in `projects/P/zones/Z/instances/N`, or a cluster's own id. The
+machine is adopted by the engine; the inputs say what it is, so that the program that declares it shows no change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.adapters.base import REHEARSAL, WORLDS
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    from providers.engine.records import Held
+    from providers.engine.world import World
+
+
+def world_of(text: str) -> str:
+    """The world that an id names; rehearsal when it names none, since a live machine is never meant by accident."""
+    first = text.partition("/")[0]
+    return first if first in WORLDS else REHEARSAL
+
+
+def native_id(text: str) -> str:
+    """The rest of the id."""
+    first, _, rest = text.partition("/")
+    return rest if first in WORLDS else text
+
+
+async def find(world: World, text: str) -> Held:
+    """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it."""
+    from providers.engine import cluster
+
+    if text.count("/") == 2:
+        held = from_journal(world, *text.split("/"))
+        if held is not None:
+            return held
+    head, colon, tail = text.partition(":")
+    named = colon and head in world.manifests
+    refusals: list[str] = []
+    for provider in (head,) if named else tuple(world.manifests):
+        try:
+            found = await cluster.adopt_stray(world, provider, tail if named else text)
+        except GpusError as error:
+            refusals.append(f"{provider}: {error}")
+            continue
+        if found is not None:
+            return found
+    said = "; ".join(refusals) or f"no machine of that id in the {world.name} world"
+    other = "" if world.name != REHEARSAL else '; put "live/" before the id for a live machine'
+    raise GpusError(f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}')
+
+
+def from_journal(world: World, owner: str, name: str, generation: str) -> Held | None:
+    """A cluster by its own id, as the journal of this machine has it."""
+    for launch in world.journal.launches(world.name, owner, name):
+        if launch.generation == generation and launch.ended_at is None:
+            from providers.engine.records import Held
+
+            return Held.from_dict(launch.record)
+    return None
+
+
+def inputs_of(held: Held) -> dict[str, Any]:
+    """Inputs that declare exactly this."""
+    values: dict[str, Any] = {
+        "world": held.world,
+        "owner": held.owner,
+        "cluster": held.cluster,
+        "gpu": f"{held.gpu_type}:{held.gpu_count}",
+        "providers": [held.provider],
+        "regions": [held.region],
+    }
+    if held.nodes > 1:
+        values["nodes"] = held.nodes
+    if held.capacity != "on-demand":
+        values["capacity"] = [f"reservation({held.reservation})" if held.reservation else held.capacity]
+    return values

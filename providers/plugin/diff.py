@@ -1,0 +1,152 @@
+"""The edit table: what a changed declaration does to what runs. Pure.
+
+Owns which edit replaces, which updates, and which touches nothing; and the property paths that a preview shows. Prices and addresses are
+outputs and are never compared, so whatever moves at the provider changes nothing. Must not import the engine or grpc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.plugin.wire import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+PLACEMENT = frozenset({"gpu", "nodes", "regions", "providers", "spot", "capacity"})
+"""Edits that replace only if what runs no longer satisfies the declaration."""
+POLICY = frozenset({"fallback", "rank", "max_price_per_hour", "prices", "wait", "labels", "settings", "ports", "expose"})
+"""Edits that decide about the next purchase, or that something else serves (the managed firewall opens the ports): never a replacement.
+
+`settings` too: a machine is found by its full native id, so another default project moves nothing that runs.
+"""
+IN_PLACE = {"ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
+"""Edits that an adapter may carry out on a running machine, by the capability that says so."""
+IDENTITY = frozenset({"world", "owner", "cluster", "kind", "run"})
+"""Edits that always mean another machine."""
+
+
+class Change(NamedTuple):
+    """One line of a detailed diff: `kind` is add | delete | update; `is_input` is False for what was observed."""
+
+    path: str
+    kind: str
+    replaces: bool
+    is_input: bool = True
+
+
+class Verdict(NamedTuple):
+    """What an edit comes to. `reason` is a line for the user, empty unless something is replaced."""
+
+    changes: tuple[Change, ...] = ()
+    reason: str = ""
+
+    @property
+    def replaces(self) -> bool:
+        """True when the old one goes before a new one comes."""
+        return any(change.replaces for change in self.changes)
+
+
+def ownership(old: Mapping[str, Any], new: Mapping[str, Any]) -> Verdict:
+    """The verdict for an Ownership: only another world makes a new one."""
+    changed = _changed(old, new)
+    changes = [line for key in changed for line in _lines(key, old, new, replaces=key == "world")]
+    return Verdict(tuple(changes), "another world: what was made in the old one is released there first" if "world" in changed else "")
+
+
+def cluster(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    satisfied: Callable[[], bool],
+    in_place: Collection[str],
+) -> Verdict:
+    """The verdict for a Cluster.
+
+    `old` and `new` are inputs in canonical form (UNKNOWN inside `new` where not known yet), `outputs` what the state holds. `satisfied` says
+    whether what runs still satisfies the new declaration; it is asked at most once, and only if that decides. `in_place` names what the
+    provider it runs at can edit.
+    """
+    changed = _changed(old, new)
+    reasons: dict[str, str] = {}
+    for key in changed:
+        if key in IDENTITY:
+            reasons[key] = f"{key} changed"
+    placed = bool(outputs.get("provider"))
+    open_questions = {key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))}
+    if placed and open_questions and not satisfied():
+        reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
+    if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(old.get("disk_gib"), new.get("disk_gib")):
+        reasons["disk_gib"] = "a larger disk needs a new machine"
+    if "network" in changed:
+        reasons["network"] = "another network needs a new machine"
+    if "network_links" in changed and _moved(old, new, outputs):
+        reasons["network_links"] = "another network needs a new machine"
+    if "options" in changed and placed:
+        provider = str(outputs["provider"])
+        if _section(old, provider) != _section(new, provider):
+            reasons["options"] = f"another setting of {provider} needs a new machine"
+    for key in changed:
+        if key in IN_PLACE and placed and IN_PLACE[key] not in in_place:
+            reasons[key] = f"{outputs['provider']} cannot edit {key} on a running machine"
+    changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
+    why = list(dict.fromkeys(reasons.values()))
+    if outputs.get("status") == "preempted":
+        changes.append(Change("status", "update", replaces=True, is_input=False))
+        why.append("the cloud took it back")
+    return Verdict(tuple(changes), "; ".join(why))
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+
+
+def _larger(old: Any, new: Any) -> bool:
+    return new is not None and (old is None or new > old)
+
+
+def _section(inputs: Mapping[str, Any], provider: str) -> Any:
+    options = inputs.get("options")
+    return options if options is UNKNOWN else (options or {}).get(provider)
+
+
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any], outputs: Mapping[str, Any]) -> bool:
+    """True when the links that the placement uses differ; those of other regions do not matter. A link that is not known yet is another one."""
+    before, after = old.get("network_links") or {}, new.get("network_links")
+    if after is UNKNOWN:
+        return True
+    after = after or {}
+    used = [key for key in {*before, *after} if "." not in key or key.endswith(f".{outputs.get('region')}")]
+    return any(before.get(key) != after.get(key) for key in used)
+
+
+def has_unknown(value: Any) -> bool:
+    """True when something inside is not known yet."""
+    if isinstance(value, dict):
+        return any(map(has_unknown, value.values()))
+    if isinstance(value, list):
+        return any(map(has_unknown, value))
+    return value is UNKNOWN
+
+
+def _lines(path: str, old: Any, new: Any, *, replaces: bool) -> list[Change]:
+    """The deepest paths that differ. `old` and `new` hold the last step of `path`."""
+    key: Any = path
+    return _deeper(path, old.get(key), new.get(key), replaces=replaces)
+
+
+def _deeper(path: str, old: Any, new: Any, *, replaces: bool) -> list[Change]:
+    if old == new:
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            line
+            for key in sorted({*old, *new})
+            for line in _deeper(f'{path}["{key}"]' if "." in key or "[" in key else f"{path}.{key}", old.get(key), new.get(key), replaces=replaces)
+        ]
+    if isinstance(old, list) and isinstance(new, list):
+        longest = max(len(old), len(new))
+        pairs = [(old[i] if i < len(old) else None, new[i] if i < len(new) else None) for i in range(longest)]
+        return [line for index, pair in enumerate(pairs) for line in _deeper(f"{path}[{index}]", *pair, replaces=replaces)]
+    kind = "add" if old is None else "delete" if new is None else "update"
+    return [Change(path, kind, replaces)]

@@ -1,0 +1,204 @@
+"""A cluster's inputs, as the engine hands them over: checked, brought into canonical form, and read for the engine.
+
+Owns the canonical form (what a default says is left out, GPU names in their one spelling), so that an edit that means the same is no edit.
+pydantic is imported here on first use. Must not import grpc or the engine's loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import WORLDS
+from providers.errors import Problem, SpecError
+from providers.plugin.wire import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.engine.records import Wanted
+    from providers.model.ask import Ask
+    from providers.model.machine import Setup
+    from providers.model.spec import Cluster
+    from providers.plugin.wire import Properties
+
+OWN = ("world", "owner", "cluster", "settings", "network_links")
+"""The inputs that are the plugin's, besides the spec's fields."""
+_STAND_IN_GPU = "H100:1"
+
+
+class Checked(NamedTuple):
+    """`values` are the canonical inputs; `spec` is None while the GPU is not known yet, or when there are problems."""
+
+    values: dict[str, Any]
+    problems: tuple[Problem, ...]
+    spec: Cluster | None = None
+
+
+def check(properties: Properties) -> Checked:
+    """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
+    from providers.model.spec import asked_names, read_cluster
+
+    known = properties.known()
+    problems = own_problems(known, properties.unknown, ("world", "owner", "cluster"))
+    name = known.get("cluster")
+    raw = {key: value for key, value in known.items() if key not in OWN}
+    waiting = {key: value for key, value in properties.values.items() if key in properties.unknown}
+    gpu_known = "gpu" not in waiting
+    if not gpu_known:
+        raw["gpu"] = _STAND_IN_GPU
+    spec: Cluster | None = None
+    try:
+        spec = read_cluster(str(name) if isinstance(name, str) and name else "x", raw)
+    except SpecError as error:
+        found = [problem._replace(path="cluster") if problem.path == "name" else problem for problem in error.problems]
+        problems.extend(problem for problem in found if not (problem.path == "expose" and "network" in waiting))
+        problems.extend(_names(asked_names(raw), problems))
+    values = {key: known[key] for key in OWN if key in known}
+    if spec is not None:
+        dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
+        values.update({key: _spelled(key, value) for key, value in dumped.items()})
+        spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        problems.extend(_options(spec))
+        if gpu_known:
+            problems.extend(_planned(spec))
+        else:
+            values.pop("gpu", None)
+    else:
+        values.update({key: value for key, value in raw.items() if key != "gpu" or gpu_known})
+    values.update(waiting)
+    hidden = [
+        problem._replace(found="a secret value") if problem.path.partition(".")[0].partition("[")[0] in properties.secret else problem
+        for problem in problems
+    ]
+    return Checked(values, tuple(dict.fromkeys(hidden)), spec if gpu_known and not problems else None)
+
+
+def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tuple[str, ...]) -> list[Problem]:
+    """What is wrong with the inputs that are not of the spec."""
+    problems = []
+    for key in required:
+        value = known.get(key)
+        if key in unknown:
+            continue
+        if key == "world" and value not in WORLDS:
+            problems.append(
+                Problem(
+                    "world", " or ".join(WORLDS), repr(value) if value is not None else "nothing", "a world is set, never inferred from credentials"
+                )
+            )
+        elif key != "world" and not (isinstance(value, str) and value):
+            problems.append(Problem(key, "a text", repr(value) if value is not None else "nothing"))
+    settings = known.get("settings", {})
+    if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
+        problems.append(Problem("settings", "a mapping such as {gcp: {project: my-project}}", repr(settings)))
+    else:
+        for provider, section in settings.items():
+            problems.extend(
+                Problem(f"settings.{provider}.{key}", "a text", repr(value)) for key, value in section.items() if not isinstance(value, str)
+            )
+    return problems
+
+
+def spec_of(values: Mapping[str, Any]) -> Cluster:
+    """The spec of canonical inputs. Raises SpecError."""
+    from providers.model.spec import read_cluster
+
+    return read_cluster(str(values.get("cluster") or "cluster"), {key: value for key, value in values.items() if key not in OWN})
+
+
+def wanted(values: Mapping[str, Any]) -> Wanted:
+    """What the engine is to get, of canonical inputs that are all known."""
+    from providers.engine.records import Wanted
+
+    spec = spec_of(values)
+    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint())
+
+
+def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
+    """Everything about the machines that is no choice of place."""
+    from providers.model.machine import Setup
+
+    ask = spec.ask()
+    links = values.get("network_links") or {}
+    return Setup(
+        disk_gib=spec.disk_gib,
+        ttl_s=ask.entries[0].ttl_s,
+        on_ttl=spec.on_ttl,
+        ssh_public_key=(spec.ssh_key or "").strip(),
+        labels=tuple(sorted(spec.labels.items())),
+        options=tuple(sorted((provider, dict(section)) for provider, section in spec.options.items())),
+        network=tuple(sorted((str(key), str(value)) for key, value in links.items())),
+        ports=tuple(spec.ports),
+    )
+
+
+def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The settings among a resource's inputs; empty where they are missing or not known yet."""
+    found = values.get("settings")
+    if not isinstance(found, dict):
+        return {}
+    return {
+        str(name): {str(key): str(value) for key, value in section.items() if value is not UNKNOWN}
+        for name, section in found.items()
+        if isinstance(section, dict)
+    }
+
+
+def _spelled(key: str, value: Any) -> Any:
+    """The value with every GPU name in its one spelling. Unknown names stay: the planner names them."""
+    if key == "gpu" and isinstance(value, str):
+        return _gpu_text(value)
+    if key in ("gpu", "fallback") and isinstance(value, list):
+        return [_spelled("gpu", item) for item in value]
+    if key in ("gpu", "fallback") and isinstance(value, dict):
+        renamed = {inner: _gpu_text(item) if inner in ("gpu", "type") and isinstance(item, str) else item for inner, item in value.items()}
+        return {inner: _spelled("fallback", item) if inner == "fallback" else item for inner, item in renamed.items()}
+    return value
+
+
+def _gpu_text(text: str) -> str:
+    from providers.catalog.names import canonical
+    from providers.model.ask import gpu_text
+
+    try:
+        name, exact, count = gpu_text(text)
+    except SpecError:
+        return text
+    spelled = canonical(name) or name
+    return f"{spelled}{'!' if exact else ''}" + (f":{count}" if count is not None else "")
+
+
+def _planned(spec: Cluster) -> list[Problem]:
+    from providers.catalog.offers import load
+    from providers.engine import registry
+    from providers.planner import check as planner_check
+
+    ask: Ask = spec.ask()
+    return list(planner_check.problems(ask, load(), registry.capabilities()))
+
+
+def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Problem]:
+    """Unknown GPU names of a spec that is broken elsewhere, so that both are told at once."""
+    from providers.catalog.names import canonical, near
+
+    told = {problem.path for problem in problems}
+    out = []
+    for path, name in asked:
+        if canonical(name) is None and path not in told:
+            close = near(name)
+            out.append(Problem(path, "a known GPU", repr(name), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+    return out
+
+
+def _options(spec: Cluster) -> list[Problem]:
+    from providers.engine import registry
+
+    manifests = registry.manifests()
+    problems: list[Problem] = []
+    for provider, section in spec.options.items():
+        manifest = manifests.get(provider)
+        if manifest is None:
+            problems.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
+            continue
+        problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+    return problems

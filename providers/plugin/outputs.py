@@ -1,0 +1,186 @@
+"""A cluster's outputs: what the state keeps and users read, made from what the engine holds, and read back. Pure.
+
+Owns the fixed names (documented in `schema`), `schema: 1`, and the bound of 2 KB a cluster: the state is rewritten at each step. The journal
+keeps the full record. Must not import the engine's loop.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+from typing import TYPE_CHECKING, Any
+
+from providers.model.machine import Handle
+from providers.model.money import usd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.engine.records import Held
+    from providers.model.machine import Setup
+
+SCHEMA = 1
+MAX_BYTES = 2_048
+PLACED = (
+    "status",
+    "provider",
+    "region",
+    "zone",
+    "machine_type",
+    "gpu_type",
+    "gpu_count",
+    "nodes",
+    "capacity",
+    "price_usd_per_hour",
+    "price_as_of",
+    "price_source",
+    "attempts",
+    "ssh",
+    "endpoints",
+    "handles",
+    "launched_at",
+    "ends_at",
+    "generation",
+)
+"""What nobody knows before the purchase."""
+_PLAIN = ("status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "nodes", "capacity", "price_as_of", "price_source")
+_TEXT_MAX = 110
+_LISTED_MAX = 8
+
+
+def resource_id(held: Held) -> str:
+    """The logical id: constant for as long as it is the same generation."""
+    return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
+
+
+def write(held: Held, setup: Setup | None = None) -> dict[str, Any]:
+    """The outputs. `setup` tells the user name and the ports; without it the ssh line is for the default user."""
+    out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
+    if held.micro_usd is not None:
+        out["price_usd_per_hour"] = usd(held.micro_usd)
+    out["attempts"] = _attempts(held)
+    out["ssh"] = _ssh(held, setup)
+    out["endpoints"] = _endpoints(held, setup)
+    out["handles"] = _packed([handle.native_id for handle in held.handles])
+    out["launched_at"] = _moment(held.launched_at)
+    out["ends_at"] = _moment(held.ends_at)
+    out["generation"] = held.generation
+    record: dict[str, Any] = {"fingerprint": held.fingerprint}
+    if held.reservation:
+        record["reservation"] = held.reservation
+    if held.entry:
+        record["entry"] = held.entry
+    if held.reasons:
+        record["reasons"] = [_clip(reason) for reason in held.reasons[:_LISTED_MAX]]
+    if held.leftovers:
+        record["leftovers"] = [list(pair) for pair in held.leftovers]
+    if held.applied:
+        record["applied"] = dict(held.applied)
+    out["record"] = record
+    for field in ("attempts", "endpoints"):
+        # Only what the journal keeps as well is ever shortened.
+        while len(out[field]) > 2 and size(out) > MAX_BYTES:
+            out[field] = [out[field][0], *out[field][2:]]
+    return out
+
+
+def read(resource: str, outputs: Mapping[str, Any]) -> Held:
+    """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
+    from providers.engine.records import Held
+
+    world, owner, cluster, generation = parse_id(resource)
+    record = outputs.get("record") or {}
+    price = outputs.get("price_usd_per_hour")
+    provider = str(outputs.get("provider", ""))
+    plain = {name: outputs[name] for name in _PLAIN if name in outputs}
+    plain.setdefault("status", "pending")
+    return Held(
+        world=world,
+        owner=owner,
+        cluster=cluster,
+        generation=generation,
+        fingerprint=str(record.get("fingerprint", "")),
+        reservation=str(record.get("reservation", "")),
+        micro_usd=None if price is None else round(price * 1_000_000),
+        handles=tuple(Handle(provider, native_id) for native_id in _unpacked(outputs.get("handles") or ())),
+        launched_at=_seconds(str(outputs.get("launched_at", ""))),
+        ends_at=_seconds(str(outputs.get("ends_at", ""))),
+        entry=int(record.get("entry", 0)),
+        reasons=tuple(record.get("reasons") or ()),
+        leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
+        applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
+        **plain,
+    )
+
+
+def parse_id(resource: str) -> tuple[str, str, str, str]:
+    """(world, owner, cluster, generation). Raises ValueError for anything else."""
+    parts = resource.split("/")
+    if len(parts) != 4 or not all(parts):
+        raise ValueError(f"{resource!r} is no cluster id: wanted WORLD/OWNER/CLUSTER/GENERATION")
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+def size(outputs: Mapping[str, Any]) -> int:
+    """Bytes in the state."""
+    return len(json.dumps(outputs, separators=(",", ":")))
+
+
+def _attempts(held: Held) -> list[str]:
+    texts = [_clip(str(attempt)) for attempt in held.attempts]
+    if len(texts) > _LISTED_MAX:
+        left = len(texts) - _LISTED_MAX + 1
+        texts = [*texts[:3], f"... {left} more in the journal", *texts[3 + left :]]
+    return texts
+
+
+def _ssh(held: Held, setup: Setup | None) -> str:
+    first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
+    if first is None or held.status != "running":
+        return ""
+    user = setup.ssh_user if setup is not None else "gpus"
+    return f"ssh {user}@{first.external_ip or first.internal_ip}"
+
+
+def _endpoints(held: Held, setup: Setup | None) -> list[str]:
+    if setup is None:
+        return []
+    hosts = [node.external_ip or node.internal_ip for node in held.machines if node.external_ip or node.internal_ip]
+    return [f"{host}:{port}" for host in hosts for port in setup.ports][:_LISTED_MAX]
+
+
+def _packed(names: Sequence[str]) -> list[str]:
+    """Many names with one beginning as a single `prefix{a,b,c}`, so that a large cluster stays small in the state."""
+    if len(names) <= _LISTED_MAX:
+        return list(names)
+    prefix = os.path.commonprefix(list(names))
+    return [f"{prefix}{{{','.join(name[len(prefix) :] for name in names)}}}"]
+
+
+def _unpacked(names: Sequence[str]) -> list[str]:
+    out: list[str] = []
+    for name in names:
+        prefix, brace, rest = name.partition("{")
+        out.extend(prefix + part for part in rest.removesuffix("}").split(",")) if brace else out.append(name)
+    return out
+
+
+def _moment(seconds: float) -> str:
+    if not seconds:
+        return ""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _seconds(text: str) -> float:
+    if not text:
+        return 0.0
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _clip(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT_MAX else line[: _TEXT_MAX - 1] + "…"

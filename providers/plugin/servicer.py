@@ -1,0 +1,560 @@
+"""The Pulumi resource provider: its remote calls, turned into calls of the engine, and errors into clean lines.
+
+Owns the protocol (CLI 3.276, SDK 3.272): which answer means gone, half-made or refused. No exception leaves as a traceback: what a user can
+cause is a line; what nobody foresaw is a line, and a traceback in `plugin.log` in the state folder. The engine, the planner and pydantic are
+imported by the calls that need them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+
+from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, Problem, SpecError
+from providers.plugin import diff, outputs, wire
+from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    from providers.engine.records import Held
+    from providers.engine.world import World
+    from providers.model.machine import Node, Setup
+
+OWNERSHIP, CLUSTER, PLAN = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan"
+_SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
+_LOG_LIMIT_S = 5.0
+_KINDS = {
+    ("add", False): provider_pb2.PropertyDiff.ADD,
+    ("add", True): provider_pb2.PropertyDiff.ADD_REPLACE,
+    ("delete", False): provider_pb2.PropertyDiff.DELETE,
+    ("delete", True): provider_pb2.PropertyDiff.DELETE_REPLACE,
+    ("update", False): provider_pb2.PropertyDiff.UPDATE,
+    ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
+}
+_CODES = (
+    (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
+    (AllFailed, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Busy, grpc.StatusCode.UNAVAILABLE),
+    (OutcomeUnknown, grpc.StatusCode.UNKNOWN),
+    (GpusError, grpc.StatusCode.FAILED_PRECONDITION),
+)
+
+T = TypeVar("T")
+Context = Any
+"""A grpc.aio.ServicerContext: the library has no types."""
+
+
+def add_to_server(servicer: Servicer, server: grpc.aio.Server) -> None:
+    """Registers the servicer."""
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
+
+
+class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
+    """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none."""
+
+    def __init__(self, engine: str = "") -> None:
+        self._engine = engine
+        self._stub: Any = None
+        self._seen: dict[str, Seen] = {}
+        self._worlds: set[World] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # The protocol's own calls.
+
+    async def Handshake(self, request: Any, _context: Context) -> Any:
+        self._engine = self._engine or request.engine_address
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
+
+    async def GetPluginInfo(self, _request: Any, _context: Context) -> Any:
+        from providers.plugin.schema import VERSION
+
+        return plugin_pb2.PluginInfo(version=VERSION)
+
+    async def Attach(self, request: Any, _context: Context) -> Any:
+        self._engine = request.address
+        return empty_pb2.Empty()
+
+    async def GetSchema(self, _request: Any, _context: Context) -> Any:
+        from providers.plugin.schema import document
+
+        return provider_pb2.GetSchemaResponse(schema=document())
+
+    async def GetMapping(self, _request: Any, _context: Context) -> Any:
+        return provider_pb2.GetMappingResponse()
+
+    async def GetMappings(self, _request: Any, _context: Context) -> Any:
+        return provider_pb2.GetMappingsResponse()
+
+    async def CheckConfig(self, request: Any, _context: Context) -> Any:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    async def DiffConfig(self, _request: Any, _context: Context) -> Any:
+        # The provider has no configuration that a resource depends on: the world and the accounts stand in each resource.
+        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+
+    async def Configure(self, _request: Any, _context: Context) -> Any:
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False)
+
+    async def Cancel(self, _request: Any, _context: Context) -> Any:
+        # Comes at each normal end too; then nothing is under way and this changes nothing.
+        for world in self._worlds:
+            world.stop.set()
+        return empty_pb2.Empty()
+
+    async def settled(self) -> None:
+        """Returns once nothing is under way any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # Resources.
+
+    async def Check(self, request: Any, context: Context) -> Any:
+        properties = wire.decode(request.news)
+        problems: tuple[Problem, ...]
+        try:
+            if _type(request.urn) == OWNERSHIP:
+                from providers.plugin import inputs
+
+                values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
+            elif _type(request.urn) == CLUSTER:
+                from providers.plugin import inputs
+
+                checked = inputs.check(properties)
+                values, problems = checked.values, checked.problems
+                self._seen[request.urn] = Seen(ask=None if checked.spec is None else checked.spec.ask())
+            else:
+                await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
+        except Exception as error:
+            await self._abort(context, error)
+        failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
+        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=failures)
+
+    async def Diff(self, request: Any, context: Context) -> Any:
+        try:
+            old, new = wire.decode(request.old_inputs), wire.decode(request.news)
+            state = wire.decode(request.olds).values
+            if _type(request.urn) == OWNERSHIP:
+                verdict = diff.ownership(old.values, new.values)
+            else:
+                verdict = self._cluster_verdict(request, old.values, new.values, state)
+        except Exception as error:
+            await self._abort(context, error)
+        response = provider_pb2.DiffResponse(
+            changes=provider_pb2.DiffResponse.DIFF_SOME if verdict.changes else provider_pb2.DiffResponse.DIFF_NONE,
+            deleteBeforeReplace=verdict.replaces,
+            hasDetailedDiff=True,
+        )
+        for change in verdict.changes:
+            response.detailedDiff[change.path].CopyFrom(
+                provider_pb2.PropertyDiff(kind=_KINDS[change.kind, change.replaces], inputDiff=change.is_input)
+            )
+            key = change.path.partition(".")[0].partition("[")[0]
+            if key not in response.diffs:
+                response.diffs.append(key)
+            if change.replaces and key not in response.replaces:
+                response.replaces.append(key)
+        return response
+
+    def _cluster_verdict(self, request: Any, old: dict[str, Any], new: dict[str, Any], state: dict[str, Any]) -> diff.Verdict:
+        held = outputs.read(request.id, state)
+        seen = self._seen.get(request.urn, Seen())
+
+        def satisfied() -> bool:
+            from providers.planner.check import satisfied as still
+            from providers.plugin import inputs
+
+            ask = seen.ask
+            if ask is None:
+                ask = inputs.spec_of({key: value for key, value in new.items() if not diff.has_unknown(value)}).ask()
+            return still(ask, held) is not None
+
+        in_place: frozenset[str] = frozenset()
+        if held.provider and any(old.get(key) != new.get(key) for key in diff.IN_PLACE):
+            from providers.engine import registry
+
+            able = registry.capabilities().get(held.provider)
+            in_place = able.in_place if able is not None else frozenset()
+        verdict = diff.cluster(old, new, state, satisfied, in_place)
+        reclaims = old.get("reclaim") != new.get("reclaim")
+        action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
+        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason)
+        return verdict
+
+    async def Create(self, request: Any, context: Context) -> Any:
+        properties = wire.decode(request.properties)
+        values = properties.values
+        try:
+            if _type(request.urn) == OWNERSHIP:
+                return self._create_ownership(values, preview=request.preview)
+            if request.preview:
+                seen = self._seen.get(request.urn, Seen())
+                if seen.action != REPLACE:
+                    self._seen[request.urn] = seen._replace(action=CREATE, held=None)
+                return provider_pb2.CreateResponse(properties=wire.encode(_unplaced(values)))
+            from providers.plugin import inputs
+
+            wanted = inputs.wanted(values)
+        except Exception as error:
+            await self._abort(context, error)
+        generation = _token()
+
+        async def work(world: World) -> Held:
+            from providers.engine import cluster
+
+            return await cluster.create(world, wanted, generation)
+
+        async def release(world: World, held: Held) -> None:
+            from providers.engine import cluster
+
+            await cluster.delete(world, held)
+
+        held = await self._under_way(context, request.urn, values, work, release)
+        return await self._answer(
+            context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
+        )
+
+    def _create_ownership(self, values: dict[str, Any], *, preview: bool) -> Any:
+        world = values["world"]
+        if preview:
+            return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
+        owner = _token()
+        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode({"world": world, "owner_id": owner}))
+
+    async def Read(self, request: Any, context: Context) -> Any:
+        state, old = wire.decode(request.properties).values, wire.decode(request.inputs)
+        if _type(request.urn) == OWNERSHIP:
+            return await self._read_ownership(request, context, old.values)
+        if not state:
+            return await self._adopt(request, context, old.values)
+        try:
+            held = outputs.read(request.id, state)
+            seen = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
+        except Exception as error:
+            # An error here would stop every command, destroy too (tried): what is not known stays as it was.
+            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {_line(error)}")
+            return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
+        if seen is None:
+            return provider_pb2.ReadResponse()
+        setup = _setup(old.values)
+        return await self._answer(
+            context,
+            seen,
+            setup,
+            old.values,
+            lambda struct: provider_pb2.ReadResponse(id=outputs.resource_id(seen), properties=struct, inputs=request.inputs),
+            before=state,
+        )
+
+    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
+        try:
+            world_name, owner = _ownership_id(request.id)
+        except GpusError as error:
+            await self._abort(context, error)
+        try:
+            for node in await self._in_world(request.urn, world_name, values, lambda world: _strays(world, owner)):
+                self._log(
+                    "warning",
+                    request.urn,
+                    f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
+                    "destroy removes it, or `up` adopts it if the cluster is declared again",
+                )
+        except Exception as error:
+            self._log("warning", request.urn, f"strays could not be looked for: {_line(error)}")
+        struct = wire.encode({"world": world_name, "owner_id": owner})
+        kept = request.inputs if values else wire.encode({"world": world_name})
+        return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
+
+    async def _adopt(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
+        """`pulumi import`: of one of our ids, or of a bare native one, which is a machine that somebody else made or lost."""
+        from providers.plugin import adoption
+
+        try:
+            found = await self._in_world(
+                request.urn, adoption.world_of(request.id), values, lambda world: adoption.find(world, adoption.native_id(request.id))
+            )
+        except Exception as error:
+            await self._abort(context, error)
+        if found is None:
+            return provider_pb2.ReadResponse()
+        return provider_pb2.ReadResponse(
+            id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
+        )
+
+    async def Update(self, request: Any, context: Context) -> Any:
+        old_inputs, news = wire.decode(request.old_inputs), wire.decode(request.news)
+        state, values = wire.decode(request.olds).values, news.values
+        if _type(request.urn) == OWNERSHIP:
+            return provider_pb2.UpdateResponse(properties=request.olds)
+        if request.preview:
+            seen = self._seen.get(request.urn, Seen())
+            if seen.action == KEEP:
+                self._seen[request.urn] = seen._replace(action=UPDATE)
+            return provider_pb2.UpdateResponse(properties=request.olds)
+        try:
+            from providers.plugin import inputs
+
+            wanted = inputs.wanted(values)
+            held = outputs.read(request.id, state)
+        except Exception as error:
+            await self._abort(context, error)
+        reclaims = old_inputs.values.get("reclaim") != values.get("reclaim")
+
+        async def work(world: World) -> Held:
+            engine = _engine()
+            return await (engine.reclaim if reclaims else engine.update)(world, held, wanted)
+
+        after = await self._under_way(context, request.urn, values, work, None, world=held.world)
+        return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
+
+    async def Delete(self, request: Any, context: Context) -> Any:
+        values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
+
+        async def work(world: World) -> None:
+            if _type(request.urn) == OWNERSHIP:
+                await _engine().settle(world, _ownership_id(request.id)[1])
+            else:
+                await _engine().delete(world, outputs.read(request.id, state))
+
+        try:
+            world = request.id.partition("/")[0]
+            _ownership_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
+        except Exception as error:
+            await self._abort(context, error)
+        await self._under_way(context, request.urn, values, work, None, world=world)
+        return empty_pb2.Empty()
+
+    async def Invoke(self, request: Any, context: Context) -> Any:
+        if request.tok != PLAN:
+            await _refuse(context, f"unknown function {request.tok!r}")
+        arguments = wire.decode(request.args).known()
+        urn = str(arguments.get("urn", ""))
+        try:
+            from providers.plugin import plans
+
+            seen = self._seen.get(urn)
+            if seen is not None and seen.ask is None and "gpu" not in arguments:
+                text = "the GPU is not known yet, so neither are places and prices"
+                result: dict[str, Any] = {"text": text, "candidates": 0, "change": "unknown", "warnings": []}
+            else:
+                result = await asyncio.to_thread(plans.answer, arguments, seen)
+        except SpecError as error:
+            failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
+            return provider_pb2.InvokeResponse(failures=failures)
+        except Exception as error:
+            await self._abort(context, error)
+        if request.preview and urn:
+            self._log("info", urn, result["text"])
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(wire.encode(result))
+        return response
+
+    # What the calls share.
+
+    async def _in_world(self, urn: str, name: str, values: Mapping[str, Any], work: Callable[[World], Awaitable[T]]) -> T:
+        """The work's result, in a world that is opened for it and whose lines go to the resource."""
+        from providers.engine.world import open_world
+        from providers.plugin.inputs import settings_of
+
+        world = open_world(name, settings_of(values), lambda severity, text: self._log(severity, urn, text))
+        self._worlds.add(world)
+        try:
+            return await work(world)
+        finally:
+            self._worlds.discard(world)
+            world.close()
+
+    async def _under_way(
+        self,
+        context: Context,
+        urn: str,
+        values: Mapping[str, Any],
+        work: Callable[[World], Awaitable[T]],
+        release: Callable[[World, T], Awaitable[None]] | None,
+        *,
+        world: str = "",
+    ) -> T:
+        """The result of work that changes a cloud: in its own task, so that a cancelled call (the engine is gone) leaves nothing unsettled.
+
+        Then no further attempt is started, and what was made meanwhile is released, since no state will ever name it.
+        """
+        flight = _Flight()
+
+        async def watched(opened: World) -> T:
+            flight.world = opened
+            if flight.abandoned:
+                opened.stop.set()
+            result = await work(opened)
+            if flight.abandoned and release is not None:
+                await release(opened, result)
+            return result
+
+        task = self._keep(self._in_world(urn, world or str(values["world"]), values, watched))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            flight.abandoned = True
+            if flight.world is not None:
+                flight.world.stop.set()
+            raise
+        except Exception as error:
+            await self._abort(context, error)
+
+    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # After a cancelled call nobody waits for the result: an error there is in the journal, not on the screen.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _answer(
+        self,
+        context: Context,
+        held: Held,
+        setup: Setup | None,
+        values: Mapping[str, Any],
+        response: Callable[[Any], Any],
+        *,
+        before: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The response, or the protocol's way to say that it exists, and what is still to be done."""
+        written = outputs.write(held, setup)
+        if before is not None:
+            # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
+            for name in ("attempts", "ssh", "endpoints"):
+                if (
+                    not written[name]
+                    and before.get(name)
+                    and before.get("generation") == held.generation
+                    and not (name != "attempts" and held.machines)
+                ):
+                    written[name] = before[name]
+        struct = wire.encode(written)
+        if not held.reasons:
+            return response(struct)
+        status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
+        detail = provider_pb2.ErrorResourceInitFailed(
+            id=outputs.resource_id(held), properties=struct, reasons=list(held.reasons), inputs=wire.encode(values)
+        )
+        status.details.add().Pack(detail)
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, held.reasons[0], trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),)
+        )
+        raise AssertionError
+
+    async def _abort(self, context: Context, error: Exception) -> NoReturn:
+        """Ends the call with one clean line (or the few that list attempts)."""
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        # UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all others that it is sure nothing did.
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
+        await context.abort(code, _line(error))
+        raise AssertionError
+
+    def _log(self, severity: str, urn: str, text: str) -> None:
+        """A line under the resource. Lost when the engine is gone; never in the way."""
+        if not self._engine:
+            return
+        if self._stub is None:
+            self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(self._engine))
+        import contextlib
+
+        with contextlib.suppress(grpc.RpcError):
+            self._stub.Log(engine_pb2.LogRequest(severity=_SEVERITIES.get(severity, engine_pb2.INFO), message=text, urn=urn), timeout=_LOG_LIMIT_S)
+
+
+class _Flight:
+    """Work that changes a cloud, from take-off to landing; `abandoned` once the engine that asked for it is gone."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.abandoned = False
+
+
+def _engine() -> Any:
+    from providers.engine import cluster
+
+    return cluster
+
+
+async def _strays(world: World, owner: str) -> tuple[Node, ...]:
+    """Machines of the owner that no cluster claims, as far as this machine's journal knows the owner at all."""
+    launches = world.journal.launches(world.name, owner)
+    if not launches and not world.journal.orders(world.name, owner):
+        return ()
+    found: tuple[Node, ...] = await _engine().strays(world, owner, {launch.generation for launch in launches if launch.ended_at is None})
+    return found
+
+
+def _type(urn: str) -> str:
+    """The resource's own type: `urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME`."""
+    parts = urn.split("::")
+    return parts[2].rpartition("$")[2] if len(parts) > 3 else ""
+
+
+def _token() -> str:
+    """Twelve random hex digits: short enough for a label, too many to meet twice."""
+    import secrets
+
+    return secrets.token_hex(6)
+
+
+def _unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs before the purchase: what depends on the place is not known."""
+    return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, wire.UNKNOWN)}
+
+
+def _setup(values: Mapping[str, Any]) -> Setup | None:
+    """The setup of inputs from the state; None when they cannot be read (an import, an older version)."""
+    from providers.plugin import inputs
+
+    try:
+        return inputs.setup(inputs.spec_of(values), values)
+    except (SpecError, KeyError):
+        return None
+
+
+def _ownership_id(resource: str) -> tuple[str, str]:
+    world, _, owner = resource.partition("/")
+    if not world or not owner or "/" in owner:
+        raise GpusError(f"{resource!r} is no ownership id: wanted WORLD/OWNER")
+    return world, owner
+
+
+def _reason(problem: Problem) -> str:
+    return str(problem._replace(path=""))
+
+
+def _line(error: Exception) -> str:
+    """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
+    if isinstance(error, AllFailed):
+        told = str(error)
+        more = [str(attempt) for attempt in error.attempts if str(attempt) not in told]
+        return "\n".join([told, *(f"  {line}" for line in more)])
+    if isinstance(error, (GpusError, ValueError)):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
+
+
+def _kept_traceback(error: Exception) -> str:
+    import traceback
+
+    from providers.adapters.base import home
+
+    try:
+        path = home() / "plugin.log"
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(traceback.format_exception(error)) + "\n")
+    except OSError:
+        return ""
+    return f" (details in {path})"
+
+
+async def _refuse(context: Context, text: str) -> NoReturn:
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+    raise AssertionError

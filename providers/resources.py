@@ -1,0 +1,392 @@
+"""The Pulumi resources that programs use: `GpuCluster`, `Ownership`, `ManagedNetwork`, and `declare()` for a stack that is all configuration.
+
+Owns what has to happen in the program: the one Ownership before any cluster, delete before replace, the plan on every run, a managed network
+as Google's own resources. Must not import the planner, the engine or pydantic: the plugin does that work, and every preview pays for this import.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import pulumi
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+REHEARSAL, LIVE = "rehearsal", "live"
+OUTPUTS = (
+    "schema",
+    "status",
+    "provider",
+    "region",
+    "zone",
+    "machine_type",
+    "gpu_type",
+    "gpu_count",
+    "capacity",
+    "price_usd_per_hour",
+    "price_as_of",
+    "price_source",
+    "attempts",
+    "ssh",
+    "endpoints",
+    "handles",
+    "launched_at",
+    "ends_at",
+    "generation",
+)
+"""The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
+SPEC = (
+    "gpu",
+    "kind",
+    "nodes",
+    "fallback",
+    "spot",
+    "capacity",
+    "providers",
+    "regions",
+    "rank",
+    "max_price_per_hour",
+    "prices",
+    "wait",
+    "ttl",
+    "on_ttl",
+    "disk_gib",
+    "ports",
+    "expose",
+    "ssh_key",
+    "labels",
+    "network",
+    "options",
+    "run",
+    "reclaim",
+)
+"""The fields of the spec, all of them inputs of the same name."""
+_CONFIG = ("world", "clusters")
+_IAP_RANGE = "35.235.240.0/20"
+"""Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
+_STAND_IN_VERSION = "0.0.9"
+"""As in Pulumi.yaml: the version that only the stand-in plugin has, so that it can never serve a live network."""
+
+
+class Ownership(pulumi.CustomResource):
+    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it."""
+
+    owner_id: pulumi.Output[str]
+    world: pulumi.Output[str]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        world: str = REHEARSAL,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        props = {"world": world, "settings": dict(settings or {}), "owner_id": None}
+        super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
+
+
+class GpuCluster(pulumi.CustomResource):
+    """One cluster of GPU machines, got wherever there is capacity.
+
+    The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain values, or Outputs. `ssh_key` may also be the
+    path of a `.pub` file. `plan` is what the plan of this run came to, as a mapping (None where there was none).
+    """
+
+    status: pulumi.Output[str]
+    provider: pulumi.Output[str]
+    region: pulumi.Output[str]
+    zone: pulumi.Output[str]
+    machine_type: pulumi.Output[str]
+    gpu_type: pulumi.Output[str]
+    gpu_count: pulumi.Output[int]
+    nodes: pulumi.Output[int]
+    capacity: pulumi.Output[str]
+    price_usd_per_hour: pulumi.Output[float | None]
+    price_as_of: pulumi.Output[str]
+    price_source: pulumi.Output[str]
+    attempts: pulumi.Output[Sequence[str]]
+    ssh: pulumi.Output[str]
+    endpoints: pulumi.Output[Sequence[str]]
+    handles: pulumi.Output[Sequence[str]]
+    launched_at: pulumi.Output[str]
+    ends_at: pulumi.Output[str]
+    generation: pulumi.Output[str]
+    plan: pulumi.Output[dict[str, Any] | None]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        gpu: Any,
+        world: str = REHEARSAL,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+        ownership: Ownership | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+        **fields: Any,
+    ) -> None:
+        unknown = sorted(set(fields) - set(SPEC))
+        if unknown:
+            raise pulumi.RunError(f"{name}: wanted a field of a cluster, found {', '.join(unknown)}{_near(unknown[0], SPEC)}")
+        found = settings if settings is not None else account_settings(world)
+        owner = ownership or _one_ownership(world, found)
+        spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
+        if isinstance(spec.get("ssh_key"), str):
+            spec["ssh_key"] = _key(name, spec["ssh_key"])
+        props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
+        if spec.get("network") == "managed":
+            network = ManagedNetwork(name, spec=spec, world=world, settings=found, owner=owner)
+            props["network_links"] = network.links
+        for output in (*OUTPUTS, "nodes"):
+            props.setdefault(output, None)
+        super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
+        self.plan = pulumi.Output.from_input(cast("Any", self._planned({"world": world, "settings": dict(found), "cluster": name, **spec})))
+
+    async def _planned(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The plan, asked for once the cluster itself was checked and compared: the plugin then knows what it runs and shows the table."""
+        known: dict[str, Any] = {"urn": await self.urn.future()}
+        for key, value in arguments.items():
+            given = pulumi.Output.from_input(value)
+            if await given.is_known() and not await given.is_secret():
+                known[key] = await given.future()
+        try:
+            options = pulumi.InvokeOptions(parent=self)
+            return cast("dict[str, Any]", await pulumi.runtime.invoke_async("gpu:index:plan", known, options))
+        except Exception as error:
+            # A plan that cannot be made says why; the declaration itself stands or falls by its own check.
+            pulumi.log.warn(f"no plan: {error}", self)
+            return None
+
+
+class ManagedNetwork(pulumi.ComponentResource):
+    """An own network on Google Cloud for one cluster: a subnet in each of its regions, all traffic among the nodes, ssh through Identity-Aware
+    Proxy, and its ports from everywhere if it is exposed. `links` is what the cluster needs of it.
+
+    In a rehearsal the same resources are served by the stand-in plugin, which forwards them to the rehearsal's Compute Engine.
+    """
+
+    links: dict[str, pulumi.Output[str]]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        spec: Mapping[str, Any],
+        world: str,
+        settings: Mapping[str, Mapping[str, str]],
+        owner: Ownership,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        regions = spec.get("regions")
+        if not isinstance(regions, (list, tuple)) or not all(isinstance(region, str) for region in regions) or not regions:
+            raise pulumi.RunError(
+                f"{name}.regions: wanted the regions that network: managed makes subnets in, found {regions!r}; list them, as in [us-central1]"
+            )
+        if "gcp" not in (spec.get("providers") or ("gcp",)):
+            raise pulumi.RunError(
+                f"{name}.network: wanted gcp among the providers, found {spec.get('providers')!r}; network: managed is a Google network"
+            )
+        super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
+        from pulumi_gcp import compute
+
+        project = settings.get("gcp", {}).get("project")
+        inner = pulumi.ResourceOptions(parent=self, provider=_stand_in(project) if world == REHEARSAL else None)
+        base = pulumi.Output.concat(f"gpus-{_label(pulumi.get_stack(), 12)}-{_label(name, 12)}-", owner.owner_id)
+        network = compute.Network(
+            f"{name}-network", name=base, project=project, auto_create_subnetworks=False, description="made by gpus for one cluster", opts=inner
+        )
+        self.links = {"network": network.id}
+        blocks = subnets(regions)
+        for region, block in blocks.items():
+            subnet = compute.Subnetwork(
+                f"{name}-{region}",
+                name=base,
+                project=project,
+                region=region,
+                network=network.id,
+                ip_cidr_range=block,
+                private_ip_google_access=True,
+                opts=inner,
+            )
+            self.links[f"subnetwork.{region}"] = subnet.id
+
+        def firewall(what: str, ranges: Sequence[str], allows: Sequence[dict[str, Any]]) -> None:
+            compute.Firewall(
+                f"{name}-{what}",
+                name=pulumi.Output.concat(base, f"-{what}"),
+                project=project,
+                network=network.id,
+                direction="INGRESS",
+                source_ranges=list(ranges),
+                allows=[compute.FirewallAllowArgs(**allow) for allow in allows],
+                opts=inner,
+            )
+
+        firewall("inside", list(blocks.values()), [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}])
+        firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
+        if spec.get("expose") == "public" and spec.get("ports"):
+            firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in spec["ports"]]}])
+        self.register_outputs({"links": self.links})
+
+
+def declare() -> dict[str, GpuCluster]:
+    """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and exports what each came to; by name.
+
+    What is wrong with the configuration ends the program with one line.
+    """
+    _check_keys()
+    config = pulumi.Config("gpus")
+    world = config.get("world")
+    if world not in (REHEARSAL, LIVE):
+        raise pulumi.RunError(f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {world!r}; a world is set, never inferred from credentials")
+    clusters = _clusters(config)
+    settings = account_settings(world)
+    owner = _one_ownership(world, settings)
+    made: dict[str, GpuCluster] = {}
+    for name, entry in clusters.items():
+        spec = {"gpu": entry} if isinstance(entry, str) else entry
+        if not isinstance(spec, dict):
+            raise pulumi.RunError(f'gpus:clusters.{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
+        unknown = sorted(set(spec) - set(SPEC))
+        if unknown:
+            raise pulumi.RunError(
+                f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, unknown))}{_near(unknown[0], SPEC)}"
+            )
+        if "gpu" not in spec:
+            raise pulumi.RunError(f'gpus:clusters.{name}.gpu: wanted a GPU such as "H100:8", found nothing')
+        made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, **spec)
+        pulumi.export(name, summary(made[name]))
+    return made
+
+
+def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
+    """What a stack shows of a cluster: status, where, gpu, price, ssh."""
+    place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
+    gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
+    return {
+        "status": cluster.status,
+        "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
+        "gpu": gpu.apply(lambda part: f"{f'{int(part[2])} x ' if (part[2] or 1) > 1 else ''}{part[0]}:{int(part[1] or 0)} {part[3]}"),
+        "price_usd_per_hour": cluster.price_usd_per_hour,
+        "ssh": cluster.ssh,
+    }
+
+
+def account_settings(world: str) -> dict[str, dict[str, str]]:
+    """What the accounts need, from the stack's configuration: `gcp:project`; live also from the environment's GOOGLE_CLOUD_PROJECT."""
+    project = pulumi.Config("gcp").get("project") or (os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None)
+    return {"gcp": {"project": project}} if project else {}
+
+
+def subnets(regions: Sequence[str]) -> dict[str, str]:
+    """A /20 of 10.0.0.0/8 for each region, by the region's name: another region in the list moves none of the others (unless two meet)."""
+    from zlib import crc32
+
+    taken: dict[int, str] = {}
+    for region in regions:
+        slot = crc32(region.encode()) % 4_096
+        while slot in taken:
+            slot = (slot + 1) % 4_096
+        taken[slot] = region
+    return {region: f"10.{slot >> 4}.{(slot & 15) << 4}.0/20" for slot, region in taken.items()}
+
+
+def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    # Diff's own flag is not asked under `--replace` and taint; an adopted machine would then be deleted after the new one was made of it.
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
+
+
+def _made() -> dict[str, Any]:
+    """What this run of the program has made once for all clusters; kept on the stack, since one process may run several programs."""
+    root = pulumi.runtime.settings.get_root_resource()
+    if root is None:
+        return {}
+    return cast("dict[str, Any]", root.__dict__.setdefault("_gpus_made", {}))
+
+
+def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]]) -> Ownership:
+    made = _made()
+    if "ownership" not in made:
+        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings)
+    if made["world"] != world:
+        raise pulumi.RunError(f"world: wanted one world for all clusters of a stack, found {made['world']} and {world}; make a stack for each")
+    return cast("Ownership", made["ownership"])
+
+
+def _stand_in(project: str | None) -> pulumi.ProviderResource:
+    made = _made()
+    if "stand_in" not in made:
+        import pulumi_gcp
+
+        options = pulumi.ResourceOptions(version=_STAND_IN_VERSION)
+        made["stand_in"] = pulumi_gcp.Provider("rehearsal-google", project=project or "rehearsal", opts=options)
+    return cast("pulumi.ProviderResource", made["stand_in"])
+
+
+def _check_keys() -> None:
+    from pulumi.runtime.config import CONFIG, get_config_secret_keys_env
+
+    known = [f"gpus:{name}" for name in _CONFIG]
+    for key in sorted(CONFIG.get()):
+        if key.startswith("gpus:") and key not in known:
+            raise pulumi.RunError(f"wanted {' or '.join(known)} in the configuration, found {key}{_near(key, known)}")
+    if "gpus:clusters" in get_config_secret_keys_env():
+        raise pulumi.RunError(
+            "gpus:clusters: wanted no secret inside, found one; it would stand in the state as plain text, so give it a key of its own"
+        )
+
+
+def _clusters(config: pulumi.Config) -> dict[str, Any]:
+    import json
+
+    text = config.get("clusters")
+    try:
+        clusters = None if text is None else json.loads(text)
+    except ValueError:
+        clusters = text
+    if not isinstance(clusters, dict) or not clusters:
+        found = "nothing" if clusters is None else "an empty mapping" if clusters == {} else _kind(clusters)
+        raise pulumi.RunError(f'gpus:clusters: wanted a map of clusters by name, such as {{train: {{gpu: "H100:8"}}}}, found {found}')
+    return clusters
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: f"the text {value!r}", bool: "a truth value", int: f"the number {value}", float: f"the number {value}"}
+    return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    return f"; near: {', '.join(close)}" if close else ""
+
+
+def _plain(value: Any) -> Any:
+    """Models as mappings of what was set; everything else as it is."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _key(name: str, text: str) -> str:
+    """The public key itself, where a path of a `.pub` file is given; `~` is the home, other paths start at the project's folder."""
+    if not text.strip().endswith(".pub") or " " in text.strip():
+        return text
+    from pathlib import Path
+
+    try:
+        return (Path(pulumi.runtime.settings.get_root_directory() or "") / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None
+
+
+def _label(text: str, longest: int) -> str:
+    """Lowercase letters, digits and hyphens, as Google's names allow."""
+    return "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower())[:longest].strip("-") or "x"
