@@ -5,7 +5,7 @@ A GPU given as a string never imports pydantic, so that the command line starts 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
@@ -137,7 +137,7 @@ _DEFAULTS: dict[str, object] = {
 def _of_model(wanted: Gpu | Cluster, keywords: Mapping[str, object]) -> Ask:
     from providers.model.spec import Cluster, Gpu
 
-    given = {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}
+    given: dict[str, Any] = {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}
     if isinstance(wanted, Gpu):
         return Cluster(name="plan", gpu=wanted, **given).ask()
     if not isinstance(wanted, Cluster):

@@ -15,7 +15,7 @@ from providers.adapters.base import REHEARSAL, WORLDS
 from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from providers.model.ask import Ask
     from providers.model.machine import CheckLine
@@ -159,13 +159,10 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
     for offer in offers:
         key = offer._replace(zone="", parts="")
         groups.setdefault(key, (offer, []))[1].append(offer.zone)
-    rows = [("provider", "place", "machine", "GPU", "capacity", "$/h", "per GPU", "as of")]
+    rows = [("provider", "place", "machine", "GPU", "capacity", "$/h", "per GPU", "as of", "")]
     notes: dict[str, int] = {}
-    marks = []
     for offer, zones in groups.values():
         price = known(offer.node_micro_usd)
-        note = offer.restriction
-        marks.append(f" [{notes.setdefault(note, len(notes) + 1)}]" if note else "")
         rows.append(
             (
                 offer.provider,
@@ -176,15 +173,12 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
                 "no price" if price is None else f"{price / 1e6:,.4f}",
                 "" if price is None else per_hour(int(price / offer.gpu_count)).removesuffix("/h"),
                 offer.price_as_of,
+                f"[{notes.setdefault(offer.restriction, len(notes) + 1)}]" if offer.restriction else "",
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    right = {5, 6}
-    for row, mark in zip(rows, ["", *marks], strict=True):
-        cells = (f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        yield ("  ".join(cells) + mark).rstrip()
+    yield from _table(rows, right={5, 6})
     yield from (f"[{number}] {note}" for note, number in notes.items())
-    left_out = {offer.provider: offer.left_out for offer in offers if offer.left_out}
+    left_out = {offer.provider: offer.left_out.replace("; ", ", ") for offer in offers if offer.left_out}
     yield f"all-in for one node per hour; not in it: {'; '.join(f'{name}: {text}' for name, text in left_out.items()) or 'nothing named'}"
 
 
@@ -260,7 +254,7 @@ def read_stack(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     from pathlib import Path
 
-    import yaml
+    import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
 
     def read(path: Path) -> dict[str, Any]:
         try:
@@ -305,12 +299,54 @@ def _hardware(options: argparse.Namespace) -> int:
     from providers import api
     from providers.catalog import hardware as facts
 
+    dtype = options.dtype
+    if dtype not in facts.DTYPES:
+        raise SpecError([Problem("--dtype", f"one of {', '.join(facts.DTYPES)}", repr(dtype))])
     found = api.hardware(*options.names)
     if options.json:
-        _print_json([facts.as_json(item) for item in found])
+        _print_json([{**item._asdict(), "dtype": dtype, "expected_tflops": facts.achieved_tflops(item.name, dtype)} for item in found])
         return OK
-    print("\n".join(facts.as_lines(found, options.dtype)))
+    unit = "TOPS" if dtype == "int8" else "TFLOPS"
+    rows = [("model", "GiB", "memory", "TB/s", f"{dtype} {unit}", "expected", "link GB/s", "W", "cc", "form", "source")]
+    sources: dict[str, int] = {}
+    notes: list[str] = []
+    for item in found:
+        reading = "" if item.source_read else ", as remembered"
+        source = sources.setdefault(f"{item.source}, {item.source_as_of}{reading}", len(sources) + 1)
+        measured = item.achieved_bf16_tflops is not None and dtype == "bf16"
+        rows.append(
+            (
+                item.name,
+                _figure(item.memory_gib),
+                item.memory_kind,
+                _figure(item.bandwidth_tb_s),
+                _figure(item.dense_tflops(dtype)),
+                _figure(facts.achieved_tflops(item.name, dtype)) + ("*" if measured else " "),
+                _figure(item.interconnect_gb_s),
+                _figure(item.tdp_w),
+                item.compute_capability or "-",
+                item.form_factor,
+                f"[{source}]",
+            )
+        )
+        notes += [f"{item.name}: {item.note}"] if item.note and options.names else []
+    print("\n".join(_table(rows, right={1, 3, 4, 5, 6, 7})))
+    print("dense peak of one GPU; expected: what a large matmul reaches, * measured, else estimated from measured models; - not known or not there")
+    for text in [*notes, *(f"[{number}] {source}" for source, number in sources.items())]:
+        print(text)
     return OK
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
+
+
+def _table(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterable[str]:
+    """Rows as columns; those numbered in `right` flush right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        yield "  ".join(cells).rstrip()
 
 
 def _check(options: argparse.Namespace) -> int:

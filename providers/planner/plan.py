@@ -178,7 +178,8 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
 
 
 def _speeds(offers: Iterable[Offer]) -> dict[str, float]:
-    """TFLOPS that one GPU of each type achieves; 0 where no source says, so that it ranks last."""
-    from providers.catalog import hardware
+    """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no source says, so that it ranks last."""
+    from providers.catalog.hardware import achieved_tflops
 
-    return {gpu: hardware.achieved_tflops(gpu) or 0.0 for gpu in {offer.gpu_type for offer in offers}}
+    types = {offer.gpu_type for offer in offers}
+    return {gpu: next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0) for gpu in types}

@@ -1,0 +1,231 @@
+"""The command line: exit codes, one clean line for what a user gets wrong, and answers that can be read by machines."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from providers import cli
+from providers.errors import NotConfigured
+from providers.model.machine import CheckLine
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GPUS_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, *arguments):
+    code = cli.main(arguments)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err
+
+
+def test_plan_json_is_one_object_with_candidates_and_rejections(capsys):
+    """`gpus plan --json` answers candidates in order, each within the cap, and every other offer as a rejection."""
+    code, out, err = run(capsys, "plan", "H100:8", "--fallback", "H200:8", "--fallback", "A100-80GB:8", "--spot", "prefer", "--max-price", "60", "--json")
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [candidate["rank"] for candidate in answer["candidates"]] == list(range(1, len(answer["candidates"]) + 1))
+    assert all(0 < candidate["price_usd_per_hour"] <= 60 for candidate in answer["candidates"])
+    assert answer["rejections"]
+    assert all({"offer", "rule", "wanted", "found"} <= set(rejection) for rejection in answer["rejections"])
+
+
+def test_plan_text_and_markdown_name_the_chosen_place(capsys):
+    """Text marks the chosen row and stays within 96 columns; Markdown marks it in a table."""
+    code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100")
+    assert code == 0
+    assert sum(line.startswith(">") for line in out.splitlines()) == 1
+    assert max(map(len, out.splitlines())) <= 96
+    assert "**chosen**" in run(capsys, "plan", "H100:8", "--markdown")[1]
+
+
+def test_offers_are_sorted_by_price_and_unknown_prices_come_last(capsys):
+    """`gpus offers --json` lists known prices ascending, then those without one, of every provider."""
+    code, out, _ = run(capsys, "offers", "H200:8", "--json")
+    prices = [offer["price_usd_per_hour"] for offer in json.loads(out)]
+    known = [price for price in prices if price is not None]
+    assert code == 0 and known == sorted(known) and prices == known + [None] * (len(prices) - len(known))
+    assert {"gcp", "aws", "modal"} <= {offer["provider"] for offer in json.loads(out)}
+
+
+def test_offers_can_be_narrowed(capsys):
+    """`--spot`, `--provider` and `--region` narrow; a bare name means any count."""
+    offers = json.loads(run(capsys, "offers", "H100", "--spot", "--provider", "gcp", "--region", "us-central1", "--json")[1])
+    assert {(offer["provider"], offer["region"], offer["capacity"]) for offer in offers} == {("gcp", "us-central1", "spot")}
+    assert len({offer["gpu_count"] for offer in offers}) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("offers", "A100-8"), "near: A100-80GB"),
+        (("offers", ""), "wanted a GPU"),
+        (("plan", "H10:8"), "near: H100"),
+        (("plan", "A100:3", "--provider", "gcp"), "gcp 1, 2, 4, 8, 16"),
+        (("plan", "A10", "--provider", "aws"), "A10G is"),
+        (("plan", "H100:8", "--provider", "gpc"), "near: gcp"),
+        (("plan", "H100:8", "--region", "us-central1-a"), "its region is us-central1"),
+        (("plan", "H100:0"), "whole number of GPUs"),
+        (("plan", "H100:8", "--max-price", "nan"), "above 0"),
+        (("plan", "H100:8", "--nodes", "0"), "from 1"),
+        (("plan", "H100:8", "--capacity", "sometimes"), "reservation(NAME)"),
+        (("plan", "H100:8", "--spot", "only", "--capacity", "spot"), "either spot or capacity"),
+        (("plan",), "-s STACK"),
+        (("plan", "-s", "nowhere"), "Pulumi.yaml"),
+        (("plan", "H100:8", "--cluster", "x"), "add -s STACK"),
+        (("hardware", "H10"), "near: H100"),
+        (("hardware", "H100", "--dtype", "bf17"), "bf16"),
+        (("check", "gpc"), "wanted one of"),
+    ],
+)
+def test_a_wrong_question_is_one_clean_line_and_exit_code_2(capsys, arguments, said):
+    """What a user gets wrong is said on stderr: wanted, found, what to do; nothing on stdout, exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert all(line.startswith("gpus: ") for line in err.splitlines())
+
+
+def test_nothing_acceptable_is_exit_code_1_with_the_reasons(capsys):
+    """A cap below everything is no error of the question: the plan is shown, the rules are named, exit code 1."""
+    code, out, err = run(capsys, "plan", "H100:8", "--max-price", "0.01")
+    assert code == 1
+    assert "nothing acceptable" in out
+    assert "by price-cap" in err
+
+
+def test_hardware_shows_dense_peaks_with_sources(capsys):
+    """`gpus hardware` has a row for each name asked, with a source for each; all that are known without names."""
+    code, out, _ = run(capsys, "hardware", "H100", "MI300X", "B200", "--dtype", "bf16")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["H100", "MI300X", "B200"]
+    assert "[1] " in out
+    assert len(json.loads(run(capsys, "hardware", "--json")[1])) > 50
+
+
+STACK = """
+config:
+  gpus:world: rehearsal
+  gpus:clusters:
+    train:
+      gpu: H100:8
+      fallback: ["H200:8"]
+      spot: prefer
+    other: L4
+"""
+
+
+def project(tmp_path, stack=STACK):
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: gpus\nruntime: python\nstackConfigDir: stacks\n")
+    (tmp_path / "stacks" / "Pulumi.demo.yaml").write_text(stack)
+
+
+def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch):
+    """`-s STACK` plans each cluster of the file, from any folder below the project; `--cluster` picks one."""
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path / "stacks")
+    code, out, _ = run(capsys, "plan", "-s", "demo")
+    assert code == 0 and "train: H100:8, else H200:8; spot, then on-demand" in out and "other: L4:1" in out
+    answer = json.loads(run(capsys, "plan", "-s", "demo", "--cluster", "other", "--json")[1])
+    assert {candidate["gpu_type"] for candidate in answer["candidates"]} == {"L4"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "said"),
+    [
+        (STACK.replace("spot: prefer", "spot: perhaps"), "train.spot"),
+        (STACK.replace("H200:8", "H20:8"), "fallback[0]"),
+        (STACK.replace("world: rehearsal", "world: moon"), "rehearsal or live"),
+        ("config: {}", "gpus:clusters"),
+        ("config: [", "wanted YAML"),
+        ("[]", "wanted a mapping"),
+    ],
+)
+def test_a_faulty_stack_file_is_said_with_its_path(capsys, tmp_path, stack, said):
+    """A fault of the stack's file is a clean line that says where it stands."""
+    project(tmp_path, stack)
+    code, _, err = run(capsys, "plan", "-s", "demo")
+    assert code == 2 and said in err
+
+
+def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path):
+    """With `-s`, arguments that the file decides are refused, each by name; an unknown stack is told with those that exist."""
+    project(tmp_path)
+    code, _, err = run(capsys, "plan", "H100:8", "-s", "demo", "--max-price", "3")
+    assert code == 2 and "gpu:" in err and "max_price:" in err
+    assert "there are: demo" in run(capsys, "plan", "-s", "dmo")[2]
+    assert "there are: train, other" in run(capsys, "plan", "-s", "demo", "--cluster", "x")[2]
+
+
+class _World:
+    """A world whose adapters answer what a test says."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def adapter(self, provider):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self
+
+    def check(self):
+        return self.answer
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ([CheckLine("gcp", "credentials", "ok", "found"), CheckLine("gcp", "quota", "unknown", "not read")], 0),
+        ([CheckLine("gcp", "credentials", "ok", "found"), CheckLine("gcp", "api", "missing", "off", "turn it on")], 1),
+        (NotConfigured("no project", provider="gcp"), 1),
+    ],
+)
+def test_check_is_exit_code_1_when_the_provider_is_not_usable(capsys, monkeypatch, answer, code):
+    """Each finding is a line with what to do; missing or refused things, or none configured, give exit code 1."""
+    monkeypatch.setattr("providers.engine.world.open_world", lambda *_, **__: _World(answer))
+    done, out, _ = run(capsys, "check", "gcp", "--world", "live")
+    assert done == code
+    assert out.startswith("gcp ")
+    assert run(capsys, "check", "gcp", "--json")[1].startswith("[{")
+
+
+def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch):
+    """Ctrl-C ends a command with one line."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("providers.api.plan", interrupted)
+    assert run(capsys, "plan", "H100:8") == (130, "", "gpus: interrupted\n")
+
+
+def test_an_unreadable_file_is_a_line(capsys, monkeypatch):
+    """A failure of the machine is said without a traceback."""
+
+    def unreadable(*_, **__):
+        raise PermissionError(13, "Permission denied", "catalog.csv")
+
+    monkeypatch.setattr("providers.api.plan", unreadable)
+    assert run(capsys, "plan", "H100:8") == (2, "", "gpus: Permission denied: catalog.csv\n")
+
+
+def test_whoever_stops_reading_gets_no_complaint():
+    """`gpus plan ... | head -1` ends quietly."""
+    command = [sys.executable, "-m", "providers.cli", "plan", "T4", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, cwd=os.path.dirname(os.path.dirname(cli.__file__)))
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 0

@@ -1,0 +1,324 @@
+"""The one error table of Compute Engine: by code, never by words. No network."""
+
+import inspect
+import json
+import ssl
+import socket
+
+import pytest
+
+from providers.adapters.gcp import errors
+from providers.adapters.gcp.errors import CODES, EXCEPTIONS, STATUSES, Context, clean, from_exception, from_http, from_operation, known_exception
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    InsufficientFunds,
+    NoCapacity,
+    NotConfigured,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RateLimited,
+    Transient,
+    Unclassified,
+    Unsupported,
+)
+from providers.model.offer import Candidate, Offer
+from providers.model.place import Scope
+
+
+def candidate(zone="us-central1-a", machine_type="a3-highgpu-8g", capacity="spot", accelerator="", gpu="H100", region="us-central1"):
+    return Candidate(1, 0, Offer("gcp", region, zone, machine_type, gpu, 8, capacity, 1, accelerator=accelerator), 1, micro_usd=1)
+
+
+TOKEN = "11111111-2222-4333-8444-555555555555"
+CREATE = Context("gcp us-central1-a a3-highgpu-8g spot", "my-project", True, TOKEN, (candidate(),))
+READ = CREATE._replace(creating=False)
+PLACE = Scope("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g", capacity="spot")
+
+
+def entry(code, message="", reason="", **metadatas):
+    details = [{"errorInfo": {"reason": reason, "domain": "compute.googleapis.com", "metadatas": metadatas}}] if reason or metadatas else []
+    return {"code": code, "message": message, "errorDetails": details}
+
+
+def quota(metric, region="", limit=0.0, name="LIMIT-per-project"):
+    info = {"metricName": f"compute.googleapis.com/{metric}", "limitName": name, "dimensions": {"region": region} if region else {}, "limit": limit}
+    return {"code": "QUOTA_EXCEEDED", "message": "any words", "errorDetails": [{"quotaInfo": info}]}
+
+
+def operation(*entries):
+    """Shape: documentation (Operation.error), with the codes of public reports."""
+    return {"name": "op", "status": "DONE", "httpErrorStatusCode": 503, "error": {"errors": list(entries)}}
+
+
+def body(reason, status=403, message="words", details=()):
+    error = {"code": status, "message": message, "errors": [{"message": message, "domain": "global", "reason": reason}]}
+    return json.dumps({"error": {**error, "details": list(details)} if details else error})
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_row_is_reachable_and_gives_its_class(code):
+    """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names, with where and when it was seen."""
+    row = CODES[code]
+    refused = from_http(400, body(code, 400), CREATE)
+    assert row.kind is type(refused)
+    assert code == refused.code
+    assert row.source and row.seen
+    finished = from_operation(operation(entry(code)), READ)
+    expected = Transient if row.kind is OutcomeUnknown and code not in ("alreadyExists", "RESOURCE_ALREADY_EXISTS") else row.kind
+    assert expected is type(finished)
+    read = from_http(400, body(code, 400), READ)
+    assert (row.reading or row.kind) is type(read)
+
+
+@pytest.mark.parametrize("status", sorted(STATUSES))
+def test_every_status_row_is_reachable(status):
+    """A refusal whose body names no known code is read by its status."""
+    row = STATUSES[status]
+    assert row.kind is type(from_http(status, "<html>no json</html>", CREATE))
+    assert (row.reading or row.kind) is type(from_http(status, body("unheardOf", status), READ))
+
+
+@pytest.mark.parametrize("code", ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"])
+def test_b18_every_known_stockout_code_is_a_stockout(code):
+    """Each of the codes blocks the machine type and capacity kind in that zone, for a while."""
+    error = from_operation(operation(entry(code)), READ)
+    assert NoCapacity is type(error)
+    assert (PLACE,) == error.scopes
+    assert error.block_s > 0
+
+
+def test_b18_an_unheard_of_code_with_the_reason_is_a_stockout():
+    """The reason resource_availability decides where the code is new."""
+    assert NoCapacity is type(from_operation(operation(entry("REGION_POOL_X", reason="resource_availability")), READ))
+
+
+def test_b18_an_unknown_code_without_reason_is_shown_as_is():
+    """It is no stockout: its code and words reach the user, and it is settled like an unknown outcome."""
+    error = from_operation(operation(entry("REGION_POOL_X", "something new")), READ)
+    assert Unclassified is type(error)
+    assert ("REGION_POOL_X", TOKEN) == (error.code, error.token)
+    assert "REGION_POOL_X: something new" in str(error)
+    assert () == error.scopes
+
+
+def test_b19_a_regional_quota_skips_that_region_only():
+    """It names metric, limit and the page to ask, and blocks that GPU's kind of capacity in that region."""
+    error = from_operation(operation(quota("nvidia_h100_gpus", "us-central1", 0.0, "NVIDIA-H100-GPUS-per-project-region")), READ)
+    assert QuotaExceeded is type(error)
+    assert ("NVIDIA_H100_GPUS", "0") == (error.metric, error.limit)
+    assert {Scope("gcp", "us-central1", gpu_type="H100", capacity=kind) for kind in ("spot", "flex-start")} == set(error.scopes)
+    for part in ("NVIDIA_H100_GPUS", "is 0 in us-central1", "https://console.cloud.google.com/iam-admin/quotas?project=my-project"):
+        assert part in str(error)
+
+
+def test_b19_a_quota_that_counts_no_gpus_skips_the_whole_region():
+    """CPUs or disk stop everything in the region."""
+    error = from_operation(operation(quota("ssd_total_gb", "us-central1", 500.0)), READ)
+    assert (Scope("gcp", "us-central1"),) == error.scopes
+
+
+def test_b19_the_global_quota_stops_the_provider():
+    """GPUS_ALL_REGIONS counts everywhere, so nothing else of Google is tried."""
+    error = from_operation(operation(quota("gpus_all_regions")), READ)
+    assert (Scope("gcp"),) == error.scopes
+    assert "over all regions" in str(error)
+
+
+def test_b19_a_stockout_whose_text_speaks_of_quota_is_a_stockout():
+    """Words decide nothing."""
+    error = from_operation(operation(entry("ZONE_RESOURCE_POOL_EXHAUSTED", "quota QUOTA_EXCEEDED GPUS_ALL_REGIONS exceeded globally")), READ)
+    assert NoCapacity is type(error)
+    said = from_http(403, body("quotaExceeded", message="does not have enough resources STOCKOUT"), CREATE)
+    assert QuotaExceeded is type(said)
+
+
+def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only():
+    """400 and 404 on a create block the machine type in that zone, however it is bought, and nothing else."""
+    for status, reason in ((400, "invalid"), (404, "notFound")):
+        error = from_http(status, body(reason, status), CREATE)
+        assert Unsupported is type(error)
+        assert (Scope("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g"),) == error.scopes
+
+
+def test_b22_the_zones_that_google_names_become_hints():
+    """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not blocked."""
+    both = READ._replace(candidates=(candidate("us-central1-a"), candidate("us-central1-c")))
+    error = from_operation(
+        operation(entry("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", reason="resource_availability", zone="us-central1-a", zonesAvailable="us-central1-c, us-central1-a")), both
+    )
+    assert ("us-central1-c",) == error.hints
+    assert (PLACE,) == error.scopes
+    assert "us-central1-c" in str(error)
+    empty = from_operation(operation(entry("STOCKOUT", reason="resource_availability", zone="us-central1-a", zonesAvailable="")), READ)
+    assert () == empty.hints
+
+
+def test_a_refusal_always_blocks_something_of_the_call():
+    """Were every place of a call hinted at, all would be blocked: a walk must end."""
+    error = from_operation(operation(entry("STOCKOUT", reason="resource_availability", zone="us-central1-b", zonesAvailable="us-central1-a")), READ)
+    assert (PLACE,) == error.scopes
+
+
+def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on():
+    """On N1 the scope is the GPU, not the host's machine type."""
+    context = READ._replace(candidates=(candidate(machine_type="n1-standard-8", accelerator="nvidia-tesla-t4", gpu="T4"),))
+    assert (Scope("gcp", "us-central1", "us-central1-a", gpu_type="T4", capacity="spot"),) == from_operation(operation(entry("STOCKOUT")), context).scopes
+
+
+@pytest.mark.parametrize(
+    ("beside", "kind", "scopes"),
+    [
+        (entry("STOCKOUT"), NoCapacity, (PLACE,)),
+        (quota("gpus_all_regions"), QuotaExceeded, (Scope("gcp"),)),
+        (entry("IAM_PERMISSION_DENIED"), BadCredentials, (Scope("gcp"),)),
+        (entry("RESOURCE_OPERATION_RATE_EXCEEDED"), RateLimited, ()),
+        (entry("UNHEARD_OF"), Unclassified, ()),
+    ],
+)
+def test_a_missed_minimum_is_read_by_what_stands_beside_it(beside, kind, scopes):
+    """VM_MIN_COUNT_NOT_REACHED is the wrapper; the widest of its siblings is the cause."""
+    error = from_operation(operation(entry("VM_MIN_COUNT_NOT_REACHED"), beside), READ)
+    assert (kind, scopes) == (type(error), error.scopes)
+
+
+def test_a_missed_minimum_alone_is_a_stockout():
+    """Without a sibling the places of the call are taken as sold out."""
+    assert NoCapacity is type(from_operation(operation(entry("VM_MIN_COUNT_NOT_REACHED")), READ))
+
+
+def test_the_widest_of_several_errors_counts():
+    """A global quota beside stockouts and a regional quota stops the provider."""
+    error = from_operation(operation(entry("STOCKOUT"), quota("nvidia_h100_gpus", "us-central1"), quota("gpus_all_regions"), entry("STOCKOUT")), READ)
+    assert (Scope("gcp"),) == error.scopes
+
+
+def test_a_failed_operation_without_errors_is_not_a_success():
+    """An empty error list is shown with what there is (SkyPilot read it as success)."""
+    assert Unclassified is type(from_operation({"status": "DONE", "httpErrorStatusCode": 503, "error": {}}, READ))
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (403, "rateLimitExceeded", RateLimited),
+        (403, "userRateLimitExceeded", RateLimited),
+        (403, "quotaExceeded", QuotaExceeded),
+        (403, "forbidden", BadCredentials),
+        (403, "accessNotConfigured", NotConfigured),
+        (401, "authError", BadCredentials),
+        (403, "neverHeard", BadCredentials),
+        (503, "insufficientCapacity", NoCapacity),
+        (503, "backendError", OutcomeUnknown),
+        (500, "internalError", OutcomeUnknown),
+        (599, "neverHeard", OutcomeUnknown),
+        (409, "alreadyExists", OutcomeUnknown),
+        (418, "neverHeard", Unclassified),
+    ],
+)
+def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, kind):
+    """The reason of the body decides; the status where the reason is unknown."""
+    error = from_http(status, body(reason, status), CREATE)
+    assert kind is type(error)
+    if isinstance(error, OutcomeUnknown):
+        assert TOKEN == error.token
+
+
+def test_error_info_of_the_newer_bodies_wins():
+    """`details[].reason` (google.rpc.ErrorInfo) is more telling than the old reason."""
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}]
+    assert RateLimited is type(from_http(403, body("forbidden", details=details), CREATE))
+    billing = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "BILLING_DISABLED"}]
+    assert InsufficientFunds is type(from_http(403, body("forbidden", details=billing), CREATE))
+
+
+def test_a_server_s_patience_is_passed_on():
+    """Retry-After reaches the engine."""
+    assert 7.0 == from_http(429, "{}", CREATE, "7").retry_after_s
+
+
+def test_reads_that_fail_are_passing_faults():
+    """A 5xx or a lost answer of a call that creates nothing is Transient."""
+    for status in (500, 502, 503, 504):
+        assert Transient is type(from_http(status, "<html>", READ))
+    assert Transient is type(from_exception(ConnectionResetError("x"), READ))
+    assert Transient is type(from_exception(TimeoutError("x"), READ))
+
+
+def test_nothing_was_sent_when_no_connection_was_made():
+    """A refused connection and a name that does not resolve are passing faults, with a clear line, also for a create."""
+    from providers.adapters.gcp.client import NotSent
+
+    for error in (ConnectionRefusedError(111, "refused"), socket.gaierror(-2, "unknown"), NotSent("refused")):
+        found = from_exception(error, CREATE)
+        assert Transient is type(found)
+        assert "look at the network" in str(found)
+
+
+def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome():
+    """Timeouts, resets, half answers and web pages leave open whether a machine was made."""
+    import http.client
+
+    for error in (TimeoutError(), ConnectionResetError(), BrokenPipeError(), ssl.SSLError(), http.client.IncompleteRead(b""), json.JSONDecodeError("x", "", 0)):
+        found = from_exception(error, CREATE)
+        assert OutcomeUnknown is type(found), error
+        assert TOKEN == found.token
+
+
+def client_exceptions():
+    import google.auth.exceptions
+    import googleapiclient.errors
+    import httplib2.error
+
+    for module in (googleapiclient.errors, httplib2.error, google.auth.exceptions):
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and issubclass(kind, Exception):
+                yield kind
+    yield from (OSError, TimeoutError, ConnectionError, ConnectionResetError, ConnectionRefusedError, BrokenPipeError, socket.gaierror, ssl.SSLError, ssl.SSLCertVerificationError)
+    yield from (json.JSONDecodeError, UnicodeDecodeError, EOFError)
+
+
+@pytest.mark.parametrize("kind", sorted(set(client_exceptions()), key=lambda kind: (kind.__module__, kind.__name__)))
+def test_every_exception_of_the_client_is_in_the_table(kind):
+    """A new class in Google's packages that no row covers fails here."""
+    assert known_exception(kind)
+
+
+@pytest.mark.parametrize("name", sorted(EXCEPTIONS))
+def test_every_exception_row_names_a_class_that_exists(name):
+    """A row whose class is gone from the client fails here."""
+    import importlib
+
+    module, _, kind = name.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), kind), BaseException)
+
+
+def test_an_exception_of_our_own_making_is_unclassified():
+    """What no row covers is reported loudly, not taken for a passing fault."""
+    assert Unclassified is type(from_exception(KeyError("x"), CREATE))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "Authorization: Bearer abc.def-123",
+        "ya29.A0ARrdaM-xyz",
+        '{"access_token": "s3cr3t-value"}',
+        "client_secret=s3cr3t-value&x=1",
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----",
+        "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJ4In0.c2ln",
+    ],
+)
+def test_secrets_never_reach_a_message(secret):
+    """Tokens and keys are taken out of whatever the client says."""
+    shown = str(from_exception(ValueError(f"bad answer: {secret} end"), CREATE))
+    for part in ("abc.def", "A0ARrdaM", "s3cr3t", "MIIEvQ", "c2ln"):
+        assert part not in shown
+    assert "\n" not in clean(f"a\n{secret}\nb")
+
+
+def test_every_class_is_one_of_the_tree():
+    """The table maps to the product's own classes only, and leaves nothing to a bare CloudError."""
+    for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
+        assert issubclass(row.kind, CloudError) and row.kind is not CloudError
+        assert row.scope in (errors.PLACE, errors.ZONE, errors.REGION, errors.QUOTA, errors.ALL, errors.NOTHING)

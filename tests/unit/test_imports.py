@@ -1,0 +1,151 @@
+"""Who may import whom, and what must not be imported at all on the way to a plan."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import providers
+
+ROOT = Path(providers.__file__).parent
+LEAVES = {"model", "errors"}
+ALLOWED = {
+    "model": LEAVES,
+    "errors": LEAVES,
+    "catalog": LEAVES,
+    "planner": LEAVES | {"catalog"},
+    "workloads": LEAVES | {"catalog"},
+    "adapters": LEAVES,
+    "engine": LEAVES | {"catalog", "planner", "adapters"},
+    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources"},
+    "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
+    "api": LEAVES | {"catalog", "planner", "engine"},
+    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "testing"},
+    "__init__": LEAVES | {"catalog", "planner", "engine", "api", "resources"},
+}
+"""Unit → the units of this package that it may import, besides itself."""
+
+SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.rehearsal"}
+HEAVY = ("pydantic", "asyncio", "dataclasses", "grpc", "pulumi", "googleapiclient", "google", "httplib2", "sqlite3", "yaml", "inspect", "difflib", "requests")
+
+
+def unit(module):
+    """`providers.planner.rules` → `planner`; the package itself → `__init__`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path):
+    """Every module of this package that a file imports, wherever in the file, also for types alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found |= {f"{node.module}.{alias.name}" if node.module == "providers" else node.module for alias in node.names}
+            if node.module.count(".") == 1:
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
+    return {name for name in found if name.split(".")[0] == "providers"}
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_follow_the_arrows(path):
+    """model, errors <- catalog <- planner <- engine <- plugin, cli, public names; adapters know model, errors and their seam alone."""
+    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    assert own in ALLOWED, f"{own} has no arrow yet"
+    for name in imports(path):
+        other = unit(name)
+        if other == own or name == "providers":
+            continue
+        assert other in ALLOWED[own], f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"], ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_adapter_knows_no_other_adapter(path):
+    """A cloud's folder imports its own modules, the seam and the rehearsal store; the shared modules import no cloud's folder."""
+    parts = path.relative_to(ROOT).parts
+    own = f"providers.adapters.{parts[1]}" if len(parts) > 2 else None
+    for name in imports(path):
+        if unit(name) != "adapters" or name == "providers.adapters" or any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES):
+            continue
+        assert own is not None and (name == own or name.startswith(f"{own}.")), f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"], ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_engine_names_no_cloud(path):
+    """The engine knows adapters by scan: it imports the seam and the rehearsal store, never a cloud's folder."""
+    named = {name for name in imports(path) if unit(name) == "adapters" and name != "providers.adapters"}
+    assert all(any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES) for name in named)
+
+
+def loaded(code):
+    """The top-level modules that a fresh interpreter has after running this."""
+    script = f"import sys\n{code}\nprint('\\n' + ' '.join(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def brought(code):
+    """What running this adds to what the interpreter loads by itself (an environment's own start-up files are not ours)."""
+    return loaded(code) - loaded("")
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    """`import providers` loads no cloud SDK, pydantic, asyncio, dataclasses or grpc."""
+    assert brought("import providers").isdisjoint(HEAVY)
+
+
+def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch):
+    """`gpus plan H100:8 --json` loads none of them either."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    run = "import io, contextlib\nfrom providers import cli\nwith contextlib.redirect_stdout(io.StringIO()):\n    assert cli.main(['plan', 'H100:8', '--json']) == 0"
+    assert brought(run).isdisjoint(HEAVY)
+
+
+def test_every_public_name_is_there():
+    """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an AttributeError."""
+    homes = [name for names in providers._HOMES.values() for name in names]
+    assert sorted(homes) == sorted(providers.__all__) == dir(providers)
+    for name in providers.__all__:
+        assert getattr(providers, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        providers.no_such_name
+
+
+def test_type_checkers_see_the_same_names():
+    """What is imported for type checkers alone is what is served at run time, from the same homes."""
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    assert {node.module: tuple(alias.name for alias in node.names) for node in guarded.body} == providers._HOMES
+
+
+def test_public_plan_takes_a_cluster_a_gpu_or_a_string():
+    """The same ask as a Cluster, a Gpu and a string gives the same walk; what a Cluster says is not said again by keyword."""
+    cluster = providers.Cluster(name="ft", gpu=providers.Gpu("H100", count=8, fallback=["A100-80GB:8"]))
+    walks = [
+        [(candidate.offer.id, candidate.micro_usd) for candidate in made.candidates]
+        for made in (
+            providers.plan(cluster),
+            providers.plan(providers.Gpu("H100:8", fallback=["A100-80GB:8"])),
+            providers.plan("H100:8", fallback=["A100-80GB:8"]),
+        )
+    ]
+    assert walks[0] == walks[1] == walks[2] != []
+    with pytest.raises(providers.SpecError, match="rank"):
+        providers.plan(cluster, rank="price")
+    with pytest.raises(providers.SpecError, match="near"):
+        providers.plan("H10:8")
+
+
+def test_public_offers_and_hardware_answer():
+    """`offers` is sorted by price; `hardware` answers in the order asked."""
+    prices = [offer.node_micro_usd for offer in providers.offers("H100:8", spot=True) if offer.node_micro_usd]
+    assert prices == sorted(prices) != []
+    assert [item.name for item in providers.hardware("B200", "h100")] == ["B200", "H100"]
