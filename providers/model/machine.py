@@ -46,6 +46,8 @@ class Node(NamedTuple):
     external_ip: str = ""
     created_at: float = 0.0
     detail: str = ""
+    login: str = ""
+    """The command that logs you in, where it is another than ssh to the address."""
 
 
 class Setup(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.modal import gpu, request
 from providers.adapters.modal.errors import RESULTS, not_started
 from providers.adapters.modal.gpu import PROVIDER
-from providers.errors import CloudError, HalfMade, OutcomeUnknown, Transient, Unsupported
+from providers.errors import CloudError, HalfMade, NoCapacity, OutcomeUnknown, Transient, Unsupported
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, QUEUED, RUNNING, STOPPING, CheckLine, Handle, Node, Ticket
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Modal:
         self.now = now
         self._lock = threading.Lock()
         self._lost: dict[str, float] = {}
+        self._made: dict[str, dict[str, str]] = {}
+        """Tags of the sandboxes that this process ordered. Whether Modal's list holds what still queues was never seen at the real server."""
         self._ended: set[str] = set()
         """Sandboxes that this process was told to delete: a finished one of these is gone, not ended by itself."""
 
@@ -99,6 +101,8 @@ class Modal:
         ) from error
 
     def _queued(self, order: Order, wanted: request.Request, sandbox: str, app: str) -> Ticket:
+        with self._lock:
+            self._made[sandbox] = wanted.tags
         native = ((SANDBOX, sandbox), (APP, app), (DEADLINE, repr(self.now() + order.wait_s)))
         return Ticket(order, "waiting", native, detail=f"{sandbox} queues for {wanted.gpu}")
 
@@ -138,8 +142,8 @@ class Modal:
         word = _word(seen.result.status)
         message = f"Modal: sandbox {sandbox} ended as {word} before it was ready"
         said = f"{message}: {seen.result.exception}" if seen.result.exception else message
-        if RESULTS.get(word) == "preempted":
-            raise Transient(said, provider=PROVIDER, code=word)
+        if RESULTS[word] in {"preempted", GONE}:
+            raise NoCapacity(said, provider=PROVIDER, code=word)
         raise Unsupported(f"{said}; look at options.modal.image and command", provider=PROVIDER, code=word, block_s=0.0)
 
     def resume(self, order: Order) -> Ticket | None:
@@ -157,7 +161,7 @@ class Modal:
     def _of_token(self, app: str, wanted: request.Request, token: str) -> str:
         for found in self.client.list(app, {request.ORDER: token}):
             return str(found.id)
-        # Whether the list holds what still queues was never seen at the real server; a name is taken from the start.
+        # Should the list leave out what still queues: a name is taken from the start.
         named = self.client.by_name(wanted.name)
         if named and (self.client.tags(named) or {}).get(request.ORDER) == token:
             return named
@@ -177,7 +181,10 @@ class Modal:
             wanted[request.CLUSTER] = cluster
         if generation:
             wanted[request.GENERATION] = generation
-        nodes = [self._node(Handle(PROVIDER, str(item.id)), item) for item in self.client.list(app, wanted)]
+        listed = {str(item.id): item for item in self.client.list(app, wanted)}
+        with self._lock:
+            own = [sandbox for sandbox, tags in self._made.items() if wanted.items() <= tags.items() and sandbox not in listed]
+        nodes = [self._node(Handle(PROVIDER, sandbox), listed.get(sandbox)) for sandbox in [*listed, *own]]
         return [node for node in nodes if node.status not in {GONE, ENDED, FAILED}]
 
     def _node(self, handle: Handle, listed: Any = None) -> Node:
@@ -198,7 +205,7 @@ class Modal:
             gpu_type=ordered,
             gpu_count=count,
             capacity="on-demand",
-            detail=f"modal shell {sandbox}",
+            login=f"modal shell {sandbox}",
         )
         task = self.client.task_id(sandbox)
         info = self.client.task(task) if task else None
@@ -220,6 +227,7 @@ class Modal:
             return node._replace(status=STOPPING, detail=f"ended ({word}), yet its container {task} is still listed")
         with self._lock:
             deleted = node.handle.native_id in self._ended
+            self._made.pop(node.handle.native_id, None)
         state = GONE if deleted else RESULTS.get(word, FAILED)
         return node._replace(status=state, detail=f"{word}: {seen.result.exception}" if seen.result.exception else word)
 
@@ -233,6 +241,8 @@ class Modal:
     def relabel(self, handle: Handle, generation: str) -> None:
         tags = self._tags(handle)
         self.client.set_tags(handle.native_id, {**tags, request.GENERATION: generation})
+        with self._lock:
+            self._made.pop(handle.native_id, None)
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         labels = change.get("labels")
@@ -254,7 +264,7 @@ def _delivered(node: Node, info: Any, *, exact: bool) -> Node:
     if not name:
         return node
     if name != node.gpu_type and gpu.delivered_as_ordered(node.gpu_type, name, exact=exact):
-        return node._replace(gpu_count=count or node.gpu_count, detail=f"{node.detail}; upgraded to {name} at the price of {node.gpu_type}")
+        return node._replace(gpu_count=count or node.gpu_count, detail=f"upgraded to {name} at the price of {node.gpu_type}")
     return node._replace(gpu_type=name, gpu_count=count or node.gpu_count)
 
 
