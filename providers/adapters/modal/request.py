@@ -11,6 +11,7 @@ from providers.adapters.modal.options import MAX_TTL_S, Options, problems, read
 from providers.errors import Unsupported
 from providers.model import duration
 from providers.model.machine import Mark
+from providers.model.money import usd
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ OWN_PREFIX = "gpus-"
 ANYWHERE = "any"
 """The catalog's region for a container that Modal may place where it likes."""
 
-CPU_USD_PER_CORE_HOUR = 0.00003942 * 3600
-MEMORY_USD_PER_GIB_HOUR = 0.00000667 * 3600
-"""Sandbox rates, per physical core and GiB. Source: modal.com/pricing, seen 2026-09-01."""
+CPU_MICRO_USD, MEMORY_MICRO_USD = 141_912, 24_012
+"""Sandbox rates per hour, of a physical core ($.00003942/s) and of a GiB ($.00000667/s). Source: modal.com/pricing, seen 2026-09-01."""
 
 _TAG = re.compile(r"^[A-Za-z0-9._-]{0,63}$")
 
@@ -110,12 +110,12 @@ def _refuse_what_no_sandbox_has(candidate: Candidate, setup: Setup) -> None:
 
 def priced(candidate: Candidate, request: Request) -> Candidate:
     """The candidate at what this request really reserves: the offer holds only the least CPU and memory that Modal bills."""
-    extra = max(0.0, request.cpu - candidate.offer.vcpus / 2) * CPU_USD_PER_CORE_HOUR
-    extra += max(0.0, request.memory_mib / 1024 - candidate.offer.memory_gib) * MEMORY_USD_PER_GIB_HOUR
-    more = round(extra * 1_000_000)
+    cores = max(0.0, request.cpu - candidate.offer.vcpus / 2)
+    memory_gib = max(0.0, request.memory_mib / 1024 - candidate.offer.memory_gib)
+    more = round(cores * CPU_MICRO_USD + memory_gib * MEMORY_MICRO_USD)
     if not more or candidate.offer.node_micro_usd is None or candidate.micro_usd is None:
         return candidate
-    parts = f"{candidate.offer.parts} + ${extra:.4f} for {request.cpu:g} cores and {request.memory_mib / 1024:g} GiB reserved"
+    parts = f"{candidate.offer.parts} + {usd(more):.4f} for {request.cpu:g} cores and {request.memory_mib / 1024:g} GiB reserved"
     offer = candidate.offer._replace(node_micro_usd=candidate.offer.node_micro_usd + more, parts=parts)
     return candidate._replace(offer=offer, micro_usd=candidate.micro_usd + more)
 

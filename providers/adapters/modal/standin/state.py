@@ -184,13 +184,13 @@ class State:
     def _free_since(self, db: sqlite3.Connection, row: Sandbox, choice: str) -> float | None:
         """Since when the scenario has room for this one; None while it has none."""
         line = self.store.stock(PROVIDER, row.region, "", f"{choice}:{row.gpu_count}", [choice], "on-demand")
-        if line.count is None:
+        if line.machines is None:
             return line.since
         running = _many(db, "ended IS NULL AND started IS NOT NULL AND region = ?", (row.region,))
         taken = [
             other for other in running if line.machine_type in {"", f"{other.delivered}:{other.gpu_count}"} and line.gpu in {"", other.delivered}
         ]
-        return line.since if len(taken) < line.count else None
+        return line.since if len(taken) < line.machines else None
 
 
 def new_id(prefix: str) -> str:
