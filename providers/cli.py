@@ -7,6 +7,7 @@ ends in a traceback. Must not import pydantic, asyncio or a cloud's SDK on the w
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,9 @@ class Stack(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code. Messages go to stderr, answers to stdout."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
         if arguments[:1] == ["rehearse"]:
             from providers.testing import rehearse
@@ -288,11 +292,13 @@ def read_stack(name: str) -> Stack:
     world = config.get("gpus:world")
     if world not in WORLDS:
         raise SpecError([Problem(f"{file.name} gpus:world", " or ".join(WORLDS), repr(world))])
-    settings = config.get("gpus:settings") or {}
-    if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
-        raise SpecError([Problem(f"{file.name} gpus:settings", "a map such as {gcp: {project: my-project}}", repr(settings))])
-    texts = {str(provider): {str(key): str(value) for key, value in section.items()} for provider, section in settings.items()}
-    return Stack(name, world, clusters, texts)
+    settings: dict[str, dict[str, str]] = {}
+    for key, value in config.items():
+        provider, _, setting = str(key).partition(":")
+        # What a secret is, only Pulumi can read: it stands as a mapping.
+        if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
+            settings.setdefault(provider, {})[setting] = str(value)
+    return Stack(name, world, clusters, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:

@@ -104,6 +104,21 @@ class Request(NamedTuple):
     fault: str
 
 
+class Machine(NamedTuple):
+    """A machine in a rehearsal cloud, as `gpus rehearse` shows it. `created` is a world moment."""
+
+    provider: str
+    name: str
+    status: str
+    zone: str
+    machine_type: str
+    gpu: str
+    gpu_count: float
+    capacity: str
+    labels: dict[str, str]
+    created: float
+
+
 class Store:
     """The shared file. Cheap to open; safe from any thread and process. `clock` is the real time under the world's offset."""
 

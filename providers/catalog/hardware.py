@@ -83,7 +83,7 @@ def _table() -> Mapping[str, Hardware]:
             for number, (field, value) in enumerate(zip(fields, figures, strict=True))
         ]
         as_of, read, text = sources[source]
-        made = Hardware(*values, text, as_of, read, note)  # type: ignore[arg-type]
+        made = Hardware._make([*values, text, as_of, read, note])
         table[made.name] = made
     return table
 

@@ -93,9 +93,10 @@ async def acquire(
 ) -> Outcome:
     """Gets the first candidate of the plan that can be had, and says how.
 
-    `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that exist already and stay. `accept` narrows the candidates. `before` are earlier attempts of the
-    same purchase, which the numbering goes on from. Raises AllFailed when nothing could be had and nothing is left; NotConfigured,
-    BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when stopped, or when the journal can't be written.
+    `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that
+    exist already and stay. `accept` narrows the candidates. `before` are earlier attempts of the same purchase, which the numbering goes on
+    from. Raises AllFailed when nothing could be had and nothing is left; NotConfigured, BadCredentials or InsufficientFunds when the only
+    allowed provider says so; GpusError when stopped, or when the journal can't be written.
     """
     return await _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before).run()
 
@@ -141,7 +142,7 @@ class _Walk:
     async def run(self) -> Outcome:
         while True:
             if self.brake.on:
-                raise GpusError(f"{self.wanted.cluster}: {self.brake.why}; nothing is left running")
+                raise GpusError(self._stopped())
             self._drop()
             if not self.pending:
                 refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
@@ -174,6 +175,9 @@ class _Walk:
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
+        # A declaration has a section of options for each provider; an order holds its own provider's alone.
+        section = dict(self.wanted.setup.options).get(head.provider)
+        setup = setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
         return Order(self.mark, token, chosen, names, setup, entry.wait_s)
 
@@ -223,8 +227,11 @@ class _Walk:
             if ticket is None:
                 ticket = await self._certain(adapter, order)
             if ticket is None:
-                self.world.journal.settled(order.token, journals.FAILED, self.now, "nothing was made")
-                return None
+                left = await release(self.world, adapter, *order.mark[:3], handles=entry.handles, keep=self.keep) if entry.handles else Left()
+                if left.clean:
+                    self.world.journal.settled(order.token, journals.FAILED, self.now, "nothing was made, or nothing of it is left")
+                    return None
+                return self._stuck(order, HalfMade("an earlier order left machines", provider=adapter.name), left, started)
             return await self._finish(adapter, ticket, started, started + order.wait_s)
         except _Late as late:
             if late.ticket.state == QUEUED:
@@ -293,7 +300,7 @@ class _Walk:
         except CloudError as error:
             reason = f"made, but not looked at yet: {trimmed(error)}; {bill(ticket.handles, self._price(order))}"
             self.world.report("warning", f"{self._line(order)}: {reason}")
-            self.world.journal.made(ticket, self.now)
+            self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, ticket.handles)
             return Outcome(UNCONFIRMED, order, ticket.placed or order.candidates[0], tuple(self.attempts), ticket.handles, (), (), (reason,))
         placed = delivered(ticket, nodes)
         extra = [node.handle for node in marked if node.handle not in ticket.handles and node.handle not in self.keep and node.status != "gone"]
@@ -351,7 +358,7 @@ class _Walk:
         left = await abandon(self.world, adapter, order, ticket, self.keep)
         if self.brake.on and left.clean:
             self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
-            raise GpusError(f"{self.wanted.cluster}: {self.brake.why}; nothing is left running")
+            raise GpusError(self._stopped())
         why = self.brake.why if self.brake.on else f"not ready within {duration.text(order.wait_s)}"
         error = NoCapacity(why, provider=adapter.name, code=WAITED)
         if not left.clean:
@@ -470,6 +477,9 @@ class _Walk:
                 self.pending[index] = candidate
 
     # What is told
+
+    def _stopped(self) -> str:
+        return f"{self.wanted.cluster}: {self.brake.why}; {'what ran before still runs' if self.keep else 'nothing is left running'}"
 
     def _price(self, order: Order) -> int | None:
         return max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None)

@@ -22,7 +22,7 @@ from providers.model.machine import Handle, Order, Ticket
 from providers.model.place import Block, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from providers.engine.records import Held
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS leases (
 CREATE TABLE IF NOT EXISTS launches (
   world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, generation TEXT NOT NULL, provider TEXT NOT NULL, native_ids TEXT NOT NULL,
   micro_usd INTEGER, price_as_of TEXT NOT NULL, price_source TEXT NOT NULL, launched_at REAL NOT NULL, ended_at REAL, record TEXT NOT NULL,
-  PRIMARY KEY (world, owner, cluster, generation));
+  PRIMARY KEY (world, owner, cluster, generation, launched_at));
 """
 
 
@@ -145,17 +145,19 @@ class Journal:
         more: dict[str, Any] = {} if handles is None else {"native_ids": _ids(handles)}
         self._set(token, now, state=state, detail=detail, **more)
 
-    def release(self, world: str, owner: str, cluster: str, generation: str, now: float) -> None:
-        """Everything of this generation is gone, confirmed: closes its orders and its launch."""
+    def release(self, world: str, owner: str, cluster: str, generation: str, now: float, handles: Collection[Handle] | None = None) -> None:
+        """Everything of this mark is gone, confirmed: closes its orders and its launches. An empty cluster or generation is any.
+
+        With `handles`, only these machines are gone: the orders that made them are closed, and the launches so far have ended.
+        """
         which = (world, owner, cluster, generation)
+        match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
+        ids = None if handles is None else {handle.native_id for handle in handles}
         with self._change() as db:
-            db.execute(
-                f"UPDATE orders SET state = 'released', updated_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
-                (now, *which),
-            )
-            db.execute(
-                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL", (now, *which)
-            )
+            for token, known in db.execute(f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}", which).fetchall():  # noqa: S608
+                if ids is None or ids & {native for _, native in json.loads(known)}:
+                    db.execute("UPDATE orders SET state = 'released', updated_at = ? WHERE token = ?", (now, token))
+            db.execute(f"UPDATE launches SET ended_at = ? WHERE {match} AND ended_at IS NULL", (now, *which))  # noqa: S608
 
     def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
         """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
@@ -203,6 +205,10 @@ class Journal:
             json.dumps(held.to_dict()),
         )
         with self._change() as db:
+            db.execute(
+                "DELETE FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND launched_at = 0",
+                (held.world, held.owner, held.cluster, held.generation),
+            )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:

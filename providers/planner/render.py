@@ -109,10 +109,12 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
     if rows:
         span = sum(sizes[:6]) + 5
         lines += ["", _clip(f"{'best per provider':<{span}} {'$/h':>{sizes[6]}} {'$/month':>{sizes[7]}}", width)]
+    indent = " " * (sizes[0] + 1)
     for row in rows:
         lines.append(_line(row.candidate, sizes, width, ">" if row.candidate is best else ""))
+        lines += _wrapped(indent, price_text(row.candidate), width)
         if row.refused:
-            lines += _wrapped(" " * (sizes[0] + 1) + "not taken: ", row.refused, width)
+            lines += _wrapped(f"{indent}not taken: ", row.refused, width)
     if best is None:
         lines += ["", "nothing acceptable: every offer was refused by a rule below"]
     if rest:
@@ -133,8 +135,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
         lines += _wrapped(f"{name:<11} ", text, width)
     pad = max((len(name) for name in refused), default=0)
     lines += [_clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width) for example in examples(plan)]
-    for name, text in (("prices", prices_text(plan)), ("not in them", "; ".join(left_out(plan)))):
-        lines += _wrapped(f"{name:<11} ", text, width) if text else []
+    lines += _wrapped(f"{'prices':<11} ", prices_text(plan), width) if rows else []
     for warning in plan.warnings:
         lines += _wrapped(f"{'warning':<11} ", warning, width)
     return "\n".join(lines)
@@ -145,7 +146,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     best = plan.best
     lines = [f"**{title}**: {ask_text(plan.ask)}" if title else f"**{ask_text(plan.ask)}**", ""]
     lines += [f"- {text}" for text in meanings(plan.ask)] + ([""] if meanings(plan.ask) else [])
-    head = ["| # | provider | place | machine | GPU | capacity | $/h | $/month | |", "|--:|---|---|---|---|---|--:|--:|---|"]
+    head = ["| # | provider | place | machine | GPU | capacity | $/h | $/month | price | |", "|--:|---|---|---|---|---|--:|--:|---|---|"]
     rows = best_rows(plan)
     if rows:
         lines += ["Best per provider:", "", *head]
@@ -162,7 +163,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
         lines.append(f"- worst case: {worst_text(plan)}")
     if running is not None:
         lines.append(f"- change: {change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)}")
-    lines += [f"- {name}: {text}" for name, text in (("prices", prices_text(plan)), ("not in them", "; ".join(left_out(plan)))) if text]
+    lines += [f"- prices: {prices_text(plan)}"] if rows else []
     lines += [f"- warning: {warning}" for warning in plan.warnings]
     if plan.rejected_by_rule:
         total = sum(plan.rejected_by_rule.values())
@@ -319,6 +320,16 @@ def prices_text(plan: Plan) -> str:
     return f"all nodes, all-in, as of: {'; '.join(texts)}" if texts else ""
 
 
+def price_text(candidate: Candidate) -> str:
+    """`2026-07-30: vCPU + RAM + 8 x H100; not in it: boot disk, egress`: the price's date, its parts and what is left out."""
+    offer = candidate.offer
+    if offer.price_source == rules.OVERRIDE_SOURCE:
+        text = "your own price (prices.overrides)"
+    else:
+        text = f"{offer.price_as_of or 'no date'}: {'each node ' if candidate.nodes > 1 else ''}{offer.parts or 'whole machine'}"
+    return f"{text}; not in it: {offer.left_out.replace('; ', ', ')}" if offer.left_out else text
+
+
 def left_out(plan: Plan) -> list[str]:
     """What the prices do not hold, by provider."""
     notes: dict[str, list[str]] = {}
@@ -378,7 +389,7 @@ def _columns(cells: tuple[str, ...], sizes: list[int], width: int) -> str:
 
 
 def _table_row(candidate: Candidate, note: str) -> str:
-    return "| " + " | ".join(map(_cell, (str(candidate.rank or "-"), *_cells(candidate), note))) + " |"
+    return "| " + " | ".join(map(_cell, (str(candidate.rank or "-"), *_cells(candidate), price_text(candidate), note))) + " |"
 
 
 def _cell(text: str) -> str:

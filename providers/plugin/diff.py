@@ -1,7 +1,9 @@
 """The edit table: what a changed declaration does to what runs. Pure.
 
 Owns which edit replaces, which updates, and which touches nothing; and the property paths that a preview shows. Prices and addresses are
-outputs and are never compared, so whatever moves at the provider changes nothing. Must not import the engine or grpc.
+outputs and are never compared, so whatever moves at the provider changes nothing. What is in no table below is policy (rank, caps, wait, labels), or
+served by something else (the managed firewall opens the ports), or only names an account (a machine is found by its full native id, so another
+default project moves nothing that runs): such an edit updates the state, never the machine's place. Must not import the engine or grpc.
 """
 
 from __future__ import annotations
@@ -13,13 +15,8 @@ from providers.plugin.wire import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-PLACEMENT = frozenset({"gpu", "nodes", "regions", "providers", "spot", "capacity"})
+PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
-POLICY = frozenset({"fallback", "rank", "max_price_per_hour", "prices", "wait", "labels", "settings", "ports", "expose"})
-"""Edits that decide about the next purchase, or that something else serves (the managed firewall opens the ports): never a replacement.
-
-`settings` too: a machine is found by its full native id, so another default project moves nothing that runs.
-"""
 IN_PLACE = {"ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
 """Edits that an adapter may carry out on a running machine, by the capability that says so."""
 IDENTITY = frozenset({"world", "owner", "cluster", "kind", "run"})

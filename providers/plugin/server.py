@@ -7,18 +7,52 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-
-    import grpc.aio
-
-    from providers.plugin.servicer import Servicer
+    from collections.abc import Callable
 
 MAX_MESSAGE_BYTES = 400 * 1024 * 1024
 """As the engine's own limit (Pulumi SDK 3.272)."""
 _ORPHAN_CHECK_S = 1.0
+_STARTED_S = 2.0
+
+
+class Service(Protocol):
+    """A servicer that can say when nothing is under way any more."""
+
+    async def settled(self) -> None: ...
+
+
+def main() -> int:
+    """Serves until the engine is gone. The engine's address is the one argument; without it nothing is logged (schema reading, attaching)."""
+
+    def make(engine: str) -> Service:
+        from providers.plugin.servicer import Servicer
+
+        return Servicer(engine)
+
+    return serve(make)
+
+
+def serve(make: Callable[[str], Service]) -> int:
+    """Runs a plugin's whole process. `make` gets the engine's address and imports the servicer; returns the exit status."""
+    import gc
+
+    # Start-up makes no garbage worth looking for.
+    gc.disable()
+    # Looking for pydantic's own plugins reads the metadata of every installed distribution.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    lean_protocol()
+    import asyncio
+
+    engine = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+    try:
+        asyncio.run(_serve(engine, make))
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def lean_protocol() -> None:
@@ -34,49 +68,42 @@ def lean_protocol() -> None:
     spec = importlib.util.find_spec("pulumi")
     if spec is None or not spec.submodule_search_locations:
         return
-    for name, folder in (("pulumi", ""), ("pulumi.runtime", f"{os.sep}runtime")):
+    for name in ("pulumi", "pulumi.runtime", "pulumi.runtime.proto"):
         module = types.ModuleType(name)
-        module.__path__ = [f"{spec.submodule_search_locations[0]}{folder}"]
+        module.__path__ = [spec.submodule_search_locations[0] + name.removeprefix("pulumi").replace(".", os.sep)]
         sys.modules[name] = module
 
 
-def main() -> int:
-    """Serves until the engine is gone. The engine's address is the one argument; without it nothing is logged (schema reading, attaching)."""
-    lean_protocol()
+async def _serve(engine: str, make: Callable[[str], Any]) -> None:
     import asyncio
-
-    engine = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
-    try:
-        asyncio.run(_serve(engine))
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-async def _serve(engine: str) -> None:
-    import asyncio
+    import gc
     import signal
 
     import grpc.aio
-
-    from providers.plugin.servicer import Servicer, add_to_server
+    from pulumi.runtime.proto import provider_pb2_grpc
 
     options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options)
-    servicer = Servicer(engine)
-    add_to_server(servicer, server)
+    servicer = make(engine)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.call_later(_STARTED_S, gc.enable)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, done.set)
     watch = asyncio.create_task(_watch(done))
     await done.wait()
     watch.cancel()
-    await _finish(server, servicer)
+    # What is half made when the engine goes is settled before the process ends, not left behind.
+    await server.stop(None)
+    await servicer.settled()
+    # The engine waits for the exit; taking the interpreter down in order would cost every preview some 0.03 s.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def _watch(done: asyncio.Event) -> None:
@@ -87,12 +114,6 @@ async def _watch(done: asyncio.Event) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - a parent's end has no event
         await asyncio.sleep(_ORPHAN_CHECK_S)
     done.set()
-
-
-async def _finish(server: grpc.aio.Server, servicer: Servicer) -> None:
-    """Ends once every purchase under way is settled: what is half made when the engine goes is released, not left behind."""
-    await server.stop(None)
-    await servicer.settled()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ imported by the calls that need them.
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
@@ -44,24 +45,22 @@ _CODES = (
     (GpusError, grpc.StatusCode.FAILED_PRECONDITION),
 )
 
+_urn: ContextVar[str] = ContextVar("urn", default="")
+"""The resource that the present task works for."""
+
 T = TypeVar("T")
 Context = Any
 """A grpc.aio.ServicerContext: the library has no types."""
 
 
-def add_to_server(servicer: Servicer, server: grpc.aio.Server) -> None:
-    """Registers the servicer."""
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
-
-
-class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
+class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none."""
 
     def __init__(self, engine: str = "") -> None:
         self._engine = engine
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
-        self._worlds: set[World] = set()
+        self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # The protocol's own calls.
@@ -102,7 +101,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     async def Cancel(self, _request: Any, _context: Context) -> Any:
         # Comes at each normal end too; then nothing is under way and this changes nothing.
-        for world in self._worlds:
+        for world in self._worlds.values():
             world.stop.set()
         return empty_pb2.Empty()
 
@@ -110,6 +109,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         """Returns once nothing is under way any more."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        for world in self._worlds.values():
+            world.close()
 
     # Resources.
 
@@ -120,6 +121,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             if _type(request.urn) == OWNERSHIP:
                 from providers.plugin import inputs
 
+                _warm_up()
                 values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
             elif _type(request.urn) == CLUSTER:
                 from providers.plugin import inputs
@@ -208,12 +210,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
             return await cluster.create(world, wanted, generation)
 
-        async def release(world: World, held: Held) -> None:
-            from providers.engine import cluster
-
-            await cluster.delete(world, held)
-
-        held = await self._under_way(context, request.urn, values, work, release)
+        held = await self._under_way(context, request.urn, values, work)
         return await self._answer(
             context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
         )
@@ -233,7 +230,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             return await self._adopt(request, context, old.values)
         try:
             held = outputs.read(request.id, state)
-            seen = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
+            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {_line(error)}")
@@ -306,9 +303,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
         async def work(world: World) -> Held:
             engine = _engine()
-            return await (engine.reclaim if reclaims else engine.update)(world, held, wanted)
+            result: Held = await (engine.reclaim if reclaims else engine.update)(world, held, wanted)
+            return result
 
-        after = await self._under_way(context, request.urn, values, work, None, world=held.world)
+        after = await self._under_way(context, request.urn, values, work, world=held.world)
         return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
 
     async def Delete(self, request: Any, context: Context) -> Any:
@@ -325,7 +323,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             _ownership_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
         except Exception as error:
             await self._abort(context, error)
-        await self._under_way(context, request.urn, values, work, None, world=world)
+        await self._under_way(context, request.urn, values, work, world=world)
         return empty_pb2.Empty()
 
     async def Invoke(self, request: Any, context: Context) -> Any:
@@ -356,17 +354,22 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
     # What the calls share.
 
     async def _in_world(self, urn: str, name: str, values: Mapping[str, Any], work: Callable[[World], Awaitable[T]]) -> T:
-        """The work's result, in a world that is opened for it and whose lines go to the resource."""
+        """The work's result, in a world whose lines go to the resource.
+
+        A world stays open for the process's life and serves all its resources: connecting to a cloud costs half a second.
+        """
         from providers.engine.world import open_world
         from providers.plugin.inputs import settings_of
 
-        world = open_world(name, settings_of(values), lambda severity, text: self._log(severity, urn, text))
-        self._worlds.add(world)
+        settings = settings_of(values)
+        key = (name, repr(sorted(settings.items())))
+        if key not in self._worlds:
+            self._worlds[key] = open_world(name, settings, lambda severity, text: self._log(severity, _urn.get(), text))
+        token = _urn.set(urn)
         try:
-            return await work(world)
+            return await work(self._worlds[key])
         finally:
-            self._worlds.discard(world)
-            world.close()
+            _urn.reset(token)
 
     async def _under_way(
         self,
@@ -374,32 +377,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         urn: str,
         values: Mapping[str, Any],
         work: Callable[[World], Awaitable[T]],
-        release: Callable[[World, T], Awaitable[None]] | None,
         *,
         world: str = "",
     ) -> T:
-        """The result of work that changes a cloud: in its own task, so that a cancelled call (the engine is gone) leaves nothing unsettled.
-
-        Then no further attempt is started, and what was made meanwhile is released, since no state will ever name it.
-        """
-        flight = _Flight()
-
-        async def watched(opened: World) -> T:
-            flight.world = opened
-            if flight.abandoned:
-                opened.stop.set()
-            result = await work(opened)
-            if flight.abandoned and release is not None:
-                await release(opened, result)
-            return result
-
-        task = self._keep(self._in_world(urn, world or str(values["world"]), values, watched))
+        """The result of work that changes a cloud: in its own task, which goes on until it is settled when the call is cancelled."""
+        task = self._keep(self._in_world(urn, world or str(values["world"]), values, work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            flight.abandoned = True
-            if flight.world is not None:
-                flight.world.stop.set()
+            # The engine of this product then starts no further attempt, and releases what was made meanwhile: no state will ever name it.
+            task.cancel()
             raise
         except Exception as error:
             await self._abort(context, error)
@@ -468,12 +455,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             self._stub.Log(engine_pb2.LogRequest(severity=_SEVERITIES.get(severity, engine_pb2.INFO), message=text, urn=urn), timeout=_LOG_LIMIT_S)
 
 
-class _Flight:
-    """Work that changes a cloud, from take-off to landing; `abandoned` once the engine that asked for it is gone."""
+def _warm_up() -> None:
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
+    import threading
 
-    def __init__(self) -> None:
-        self.world: World | None = None
-        self.abandoned = False
+    def warm() -> None:
+        import providers.model.spec  # noqa: F401
+        from providers.catalog.offers import load
+
+        load()
+
+    threading.Thread(target=warm, daemon=True).start()
 
 
 def _engine() -> Any:

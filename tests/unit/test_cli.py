@@ -28,7 +28,9 @@ def run(capsys, *arguments):
 
 def test_plan_json_is_one_object_with_candidates_and_rejections(capsys):
     """`gpus plan --json` answers candidates in order, each within the cap, and every other offer as a rejection."""
-    code, out, err = run(capsys, "plan", "H100:8", "--fallback", "H200:8", "--fallback", "A100-80GB:8", "--spot", "prefer", "--max-price", "60", "--json")
+    code, out, err = run(
+        capsys, "plan", "H100:8", "--fallback", "H200:8", "--fallback", "A100-80GB:8", "--spot", "prefer", "--max-price", "60", "--json"
+    )
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert [candidate["rank"] for candidate in answer["candidates"]] == list(range(1, len(answer["candidates"]) + 1))
@@ -138,6 +140,12 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch):
     assert {candidate["gpu_type"] for candidate in answer["candidates"]} == {"L4"}
 
 
+def test_a_providers_settings_are_its_own_config(tmp_path):
+    """`gcp:project` of a stack's file is gcp's setting; secrets are left to Pulumi."""
+    project(tmp_path, STACK + "  gcp:project: mine\n  clore:key: {secure: x}\n")
+    assert cli.read_stack("demo").settings == {"gcp": {"project": "mine"}}
+
+
 @pytest.mark.parametrize(
     ("stack", "said"),
     [
@@ -223,7 +231,9 @@ def test_an_unreadable_file_is_a_line(capsys, monkeypatch):
 def test_whoever_stops_reading_gets_no_complaint():
     """`gpus plan ... | head -1` ends quietly."""
     command = [sys.executable, "-m", "providers.cli", "plan", "T4", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, cwd=os.path.dirname(os.path.dirname(cli.__file__)))
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, cwd=os.path.dirname(os.path.dirname(cli.__file__))
+    )
     process.stdout.read(10)
     process.stdout.close()
     assert process.stderr.read() == b""

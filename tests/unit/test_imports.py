@@ -29,7 +29,21 @@ ALLOWED = {
 """Unit → the units of this package that it may import, besides itself."""
 
 SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.rehearsal"}
-HEAVY = ("pydantic", "asyncio", "dataclasses", "grpc", "pulumi", "googleapiclient", "google", "httplib2", "sqlite3", "yaml", "inspect", "difflib", "requests")
+HEAVY = (
+    "pydantic",
+    "asyncio",
+    "dataclasses",
+    "grpc",
+    "pulumi",
+    "googleapiclient",
+    "google",
+    "httplib2",
+    "sqlite3",
+    "yaml",
+    "inspect",
+    "difflib",
+    "requests",
+)
 
 
 def unit(module):
@@ -67,18 +81,26 @@ def test_imports_follow_the_arrows(path):
         assert other in ALLOWED[own], f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_an_adapter_knows_no_other_adapter(path):
     """A cloud's folder imports its own modules, the seam and the rehearsal store; the shared modules import no cloud's folder."""
     parts = path.relative_to(ROOT).parts
     own = f"providers.adapters.{parts[1]}" if len(parts) > 2 else None
     for name in imports(path):
-        if unit(name) != "adapters" or name == "providers.adapters" or any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES):
+        if (
+            unit(name) != "adapters"
+            or name == "providers.adapters"
+            or any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES)
+        ):
             continue
         assert own is not None and (name == own or name.startswith(f"{own}.")), f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_the_engine_names_no_cloud(path):
     """The engine knows adapters by scan: it imports the seam and the rehearsal store, never a cloud's folder."""
     named = {name for name in imports(path) if unit(name) == "adapters" and name != "providers.adapters"}

@@ -67,7 +67,12 @@ def test_b03_a_gpu_that_the_provider_lacks_names_the_hardware_near_it():
 
 @pytest.mark.parametrize(
     ("gpu", "count", "provider", "on_offer"),
-    [("A100", 3, "gcp", "gcp 1, 2, 4, 8, 16"), ("P100", 8, "gcp", "gcp 1, 2, 4"), ("H100", 5, "aws", "aws 1, 8"), ("A100", 32, "gcp", "gcp 1, 2, 4, 8, 16")],
+    [
+        ("A100", 3, "gcp", "gcp 1, 2, 4, 8, 16"),
+        ("P100", 8, "gcp", "gcp 1, 2, 4"),
+        ("H100", 5, "aws", "aws 1, 8"),
+        ("A100", 32, "gcp", "gcp 1, 2, 4, 8, 16"),
+    ],
 )
 def test_b09_a_count_nobody_sells_is_refused_with_the_counts_on_offer(gpu, count, provider, on_offer):
     """Three A100s are not four: the counts on offer are told, and nothing is rounded."""
@@ -117,7 +122,13 @@ def test_all_problems_come_at_once_with_their_paths():
     """Each entry's problem is told with where it stands, and those of overrides too."""
     entries = (Entry("A100", 3), Entry("H10", 8, "fallback[0]"), Entry("L4", 1, "fallback[1]", nodes=99))
     found = check.problems(Ask(entries, price_overrides=(PriceOverride(1, "gpc", gpu="H10"),)), TABLE, ABLE)
-    assert [problem.path for problem in found] == ["gpu", "fallback[0]", "fallback[1].nodes", "prices.overrides[0].provider", "prices.overrides[0].gpu"]
+    assert [problem.path for problem in found] == [
+        "gpu",
+        "fallback[0]",
+        "fallback[1].nodes",
+        "prices.overrides[0].provider",
+        "prices.overrides[0].gpu",
+    ]
 
 
 def test_more_memory_than_any_gpu_has_is_refused():

@@ -116,7 +116,11 @@ def test_b15_an_override_gives_a_price_that_the_catalog_lacks():
 
 def test_the_first_override_that_matches_wins():
     """Overrides are read in order; a region or machine type that differs does not match."""
-    overrides = (PriceOverride(1_000_000, "gcp", region="us-east1"), PriceOverride(2_000_000, "gcp", machine_type="a3-highgpu-8g"), PriceOverride(3_000_000, "gcp"))
+    overrides = (
+        PriceOverride(1_000_000, "gcp", region="us-east1"),
+        PriceOverride(2_000_000, "gcp", machine_type="a3-highgpu-8g"),
+        PriceOverride(3_000_000, "gcp"),
+    )
     plan = make(ask(price_overrides=overrides), table([offer()]), ABLE)
     assert [candidate.micro_usd for candidate in plan.candidates] == [2_000_000]
 
@@ -157,7 +161,9 @@ def test_preference_orders_by_entry_then_capacity_then_provider_then_price():
         offer(provider="aws", zone="us-east-1a", machine="p5.48xlarge", capacity="spot", usd=60.0),
         offer(gpu="A100-80GB", machine="a2-ultragpu-8g", capacity="spot", usd=15.0),
     ]
-    wanted = ask(("H100", 8, "gpu", False, None, 1, SPOT_FIRST), ("A100-80GB", 8, "fallback[0]", False, None, 1, SPOT_FIRST), providers=("aws", "gcp"))
+    wanted = ask(
+        ("H100", 8, "gpu", False, None, 1, SPOT_FIRST), ("A100-80GB", 8, "fallback[0]", False, None, 1, SPOT_FIRST), providers=("aws", "gcp")
+    )
     assert ids(make(wanted, table(offers), able)) == [offers[3].id, offers[2].id, offers[1].id, offers[0].id, offers[4].id]
 
 
@@ -229,7 +235,12 @@ def test_satisfied_names_the_entry_that_still_holds():
     entry = Entry("H100", 8, capacity=SPOT_FIRST)
     assert check.satisfied(ask(entry), Place) == 0
     assert check.satisfied(ask(("H200", 8), entry), Place) == 1
-    for other in (entry._replace(exact=True), entry._replace(gpu_count=4), entry._replace(nodes=2), entry._replace(capacity=(Capacity("on-demand"),))):
+    for other in (
+        entry._replace(exact=True),
+        entry._replace(gpu_count=4),
+        entry._replace(nodes=2),
+        entry._replace(capacity=(Capacity("on-demand"),)),
+    ):
         assert check.satisfied(ask(other), Place) is None
     assert check.satisfied(ask(entry, providers=("aws",)), Place) is None
     assert check.satisfied(ask(entry, regions=("us-east1",)), Place) is None
@@ -276,7 +287,12 @@ ASKS = st.builds(
     max_price_micro_usd=st.sampled_from([None, 2_000_000, 50_000_000]),
 )
 BLOCKS = st.lists(
-    st.builds(Block, st.builds(Scope, st.just("gcp"), capacity=st.sampled_from(["", "spot"]), zone=st.sampled_from(["", "us-central1-a"])), st.sampled_from([5.0, 20.0]), st.just("out")),
+    st.builds(
+        Block,
+        st.builds(Scope, st.just("gcp"), capacity=st.sampled_from(["", "spot"]), zone=st.sampled_from(["", "us-central1-a"])),
+        st.sampled_from([5.0, 20.0]),
+        st.just("out"),
+    ),
     max_size=2,
 )
 CLOUDS = {**ABLE, "aws": Capabilities("aws", capacities=ALL_KINDS, max_nodes=4)}

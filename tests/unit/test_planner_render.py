@@ -14,7 +14,16 @@ ABLE = {"gcp": Capabilities("gcp", capacities=frozenset({"on-demand", "spot"}), 
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
 
 
-def offer(zone="us-central1-a", capacity="on-demand", micro=88_490_000, provider="gcp", gpu="H100", machine="a3-highgpu-8g", left_out="egress; disks", **more):
+def offer(
+    zone="us-central1-a",
+    capacity="on-demand",
+    micro=88_490_000,
+    provider="gcp",
+    gpu="H100",
+    machine="a3-highgpu-8g",
+    left_out="egress; disks",
+    **more,
+):
     return Offer(provider, zone.rsplit("-", 1)[0], zone, machine, gpu, 8.0, capacity, micro, "2026-07-30", "list", left_out=left_out, **more)
 
 
@@ -48,7 +57,9 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
     ]
     text = " ".join(made.as_text().split())
     assert "as of: gcp 2026-07-30; aws 2026-07-30" in text
-    assert "not in them gcp: egress, disks; aws: egress" in text
+    assert "2026-07-30: each node whole machine; not in it: egress, disks" in text
+    assert "2026-07-30: each node whole machine; not in it: egress not taken: no adapter for aws yet" in text
+    assert "2026-07-30: each node whole machine; not in it: egress, disks" in made.as_markdown()
 
 
 def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
@@ -104,7 +115,7 @@ def test_markdown_is_a_table_that_nothing_breaks():
     offers = [offer(machine="a|b")]
     text = make(Ask((Entry("H100", 8),)), table(offers), ABLE).as_markdown(title="train")
     row = next(line for line in text.splitlines() if "chosen" in line)
-    assert "a\\|b" in row and row.replace("\\|", "").count("|") == 10
+    assert "a\\|b" in row and row.replace("\\|", "").count("|") == 11
 
 
 def test_an_override_is_told_as_the_users_own_price():

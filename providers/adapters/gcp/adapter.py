@@ -6,6 +6,7 @@ packages come in through `client` only.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,9 @@ from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
+    from providers.adapters.gcp.standin.server import Server
     from providers.model.machine import CheckLine, Node, Order
     from providers.model.offer import Candidate, Offer
 
@@ -34,7 +37,9 @@ PREEMPTED_BLOCK_S = 180.0
 LISTED_FROM = 8
 """From so many machines in one zone on, they are listed instead of asked for one by one."""
 
-_standins: dict[str, Any] = {}
+_standins: dict[Path, Server] = {}
+"""Stand-ins that this process runs, by the file of their store: one each, however many adapters there are."""
+_starting = threading.Lock()
 
 
 def connect(world: str, config: Mapping[str, str]) -> Gcp:
@@ -48,20 +53,18 @@ def connect(world: str, config: Mapping[str, str]) -> Gcp:
 def _rehearsal(project: str, endpoint: str | None) -> Gcp:
     from google.auth.credentials import AnonymousCredentials
 
-    now: Callable[[], float] = time.time
     if endpoint is None:
         from providers.adapters.gcp import standin
         from providers.adapters.rehearsal import open_store
 
         store = open_store()
-        now = store.now
-        key = str(store.path)
-        if key not in _standins:
-            _standins[key] = standin.start(store)
-        endpoint = f"{_standins[key].url}/compute/v1/"
+        with _starting:
+            if store.path not in _standins:
+                _standins[store.path] = standin.start(store)
+            endpoint = f"{_standins[store.path].url}/compute/v1/"
     elif not is_loopback(endpoint):
         raise NotConfigured(f"gcp: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER)
-    return Gcp(REHEARSAL, Client(project, AnonymousCredentials(), endpoint), now=now, second_look_s=0.05)
+    return Gcp(REHEARSAL, Client(project, AnonymousCredentials(), endpoint), second_look_s=0.05)
 
 
 def _live(project: str, endpoint: str | None) -> Gcp:
@@ -96,13 +99,11 @@ class Gcp:
         world: str,
         client: Client,
         *,
-        now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         second_look_s: float = SECOND_LOOK_S,
     ) -> None:
         self._world = world
         self._client = client
-        self._now = now
         self._sleep = sleep
         self._second_look_s = second_look_s
         self._zones: dict[str, tuple[str, ...]] = {}

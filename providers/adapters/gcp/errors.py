@@ -343,6 +343,8 @@ def _error(
     said = f" ({clean(message)})" if message else ""
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, hints, quota), "hints": hints, "block_s": row.block_s}
     todo = row.todo
+    if todo == _ELSEWHERE and not context.candidates:
+        todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
         todo = _AGAIN
     if kind is QuotaExceeded:

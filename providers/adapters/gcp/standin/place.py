@@ -98,11 +98,17 @@ def quota_metric(accelerator: str, capacity: str) -> str:
 
 def quota_usage(rows: Rows, project: str, region: str, metric: str) -> float:
     """GPUs that count against a metric now; `region` empty means all regions."""
-    return sum(
-        vm.gpu_count
-        for vm in rows.vms("project = ?", (project,))
-        if vm.status(rows.now) in HOLDING and region in {"", vm.region} and metric in {GLOBAL_METRIC, quota_metric(vm.gpu, vm.capacity)}
-    )
+    return used(holding(rows, project), region, metric)
+
+
+def holding(rows: Rows, project: str) -> list[Vm]:
+    """The project's machines that take up capacity now."""
+    return [vm for vm in rows.vms("project = ?", (project,)) if vm.status(rows.now) in HOLDING]
+
+
+def used(vms: list[Vm], region: str, metric: str) -> float:
+    """GPUs of these machines that count against a metric; `region` empty means all regions."""
+    return sum(vm.gpu_count for vm in vms if region in {"", vm.region} and metric in {GLOBAL_METRIC, quota_metric(vm.gpu, vm.capacity)})
 
 
 def over_quota(rows: Rows, project: str, region: str, wish: Wish, count: int) -> tuple[str, float, str] | None:
@@ -138,7 +144,7 @@ def foresee_limit(rows: Rows, vm: Vm) -> None:
     """Writes the system operation that will end a machine at its run limit."""
     for moment, status in vm.timeline:
         if status == "STOPPING" and moment > rows.now:
-            kind = "compute.instances.deleteOnRunLimit" if vm.timeline[-1][1] == GONE else "compute.instances.stopOnRunLimit"
+            kind = "compute.instances.deferredDelete" if vm.timeline[-1][1] == GONE else "compute.instances.deferredStop"
             done = vm.timeline[-1][0]
             rows.add_operation(
                 vm.project, f"zones/{vm.zone}", kind, vm.link(), done, target_id=vm_number(vm.id), created=moment, user="system", vm=vm.id

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from providers.adapters.gcp.standin import calls, discovery, place
+from providers.adapters.gcp.standin import calls, discovery, fields, place
 from providers.adapters.gcp.standin.state import PROVIDER, SCHEMA, Rows
 from providers.adapters.gcp.standin.wire import Json, Refusal
 
@@ -80,7 +80,7 @@ class Server:
         out = self._serve(method, verb, parts.path, path, query, body)
         if name.endswith("Operations.wait"):
             until = time.monotonic() + WAIT_S
-            while out.status == 200 and out.body and out.body["status"] != "DONE" and time.monotonic() < until:
+            while out.status == 200 and out.body and out.body.get("status", "DONE") != "DONE" and time.monotonic() < until:
                 time.sleep(_POLL_S)
                 out = self._serve(method, verb, parts.path, path, query, body, quiet=True)
         return out
@@ -105,8 +105,10 @@ class Server:
         db = call.rows.db
         db.execute("SAVEPOINT work")
         try:
+            wanted = fields.parse(str(call.query["fields"])) if "fields" in call.query else {}
             body = calls.again(call) or calls.HANDLERS[method.name](call)
             discovery.answer(method.response, body)
+            body = fields.select(method.response, body, wanted) if wanted else body
         except Refusal as refusal:
             db.execute("ROLLBACK TO work")
             return Answer(refusal.status, refusal.body())

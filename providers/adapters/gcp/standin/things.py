@@ -13,7 +13,7 @@ from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, invalid, mi
 
 if TYPE_CHECKING:
     from providers.adapters.gcp.standin.calls import Call, Scoped
-    from providers.adapters.gcp.standin.state import Rows
+    from providers.adapters.gcp.standin.state import Rows, Vm
 
 _SINCE = "2020-01-01T00:00:00.000+00:00"
 
@@ -114,18 +114,18 @@ def accelerator_types(call: Call) -> Scoped:
     ]
 
 
-def _quotas(rows: Rows, project: str, region_name: str) -> list[Json]:
+def _quotas(rows: Rows, held: list[Vm], region_name: str) -> list[Json]:
     """The GPU metrics that the API has: each with what the scenario allows and what runs. There is none for H200, B200 and newer."""
     out = []
     for metric in sorted(set(place.QUOTA_METRICS.values())):
         for name in (metric, f"PREEMPTIBLE_{metric}"):
             if name not in place.NO_METRIC:
-                usage = place.quota_usage(rows, project, region_name, name)
+                usage = place.used(held, region_name, name)
                 out.append({"metric": name, "limit": place.quota_limit(rows, region_name, name), "usage": usage})
     return out
 
 
-def _region(call: Call, name: str) -> Json:
+def _region(call: Call, name: str, held: list[Vm]) -> Json:
     link = f"{ROOT}/projects/{call.project}"
     return {
         "kind": "compute#region",
@@ -134,7 +134,7 @@ def _region(call: Call, name: str) -> Json:
         "description": name,
         "status": "UP",
         "zones": [f"{link}/zones/{where}" for where in machines.zones() if machines.region_of(where) == name],
-        "quotas": _quotas(call.rows, call.project, name),
+        "quotas": _quotas(call.rows, held, name),
         "creationTimestamp": _SINCE,
         "selfLink": f"{link}/regions/{name}",
     }
@@ -144,12 +144,13 @@ def region(call: Call) -> Json:
     """One region with its quotas. Raises 404."""
     if call.path["region"] not in machines.regions():
         raise missing(f"projects/{call.project}/regions/{call.path['region']}")
-    return _region(call, call.path["region"])
+    return _region(call, call.path["region"], place.holding(call.rows, call.project))
 
 
 def regions(call: Call) -> Scoped:
     """Every region."""
-    return [("global", _region(call, name)) for name in machines.regions()]
+    held = place.holding(call.rows, call.project)
+    return [("global", _region(call, name, held)) for name in machines.regions()]
 
 
 def _zone(project: str, name: str) -> Json:

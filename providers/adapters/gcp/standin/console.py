@@ -1,0 +1,55 @@
+"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.gcp.standin import discovery, machines, place, vms
+from providers.adapters.gcp.standin.state import SCHEMA, Rows
+from providers.adapters.rehearsal import Machine
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
+
+
+def places() -> frozenset[str]:
+    """Every region and zone."""
+    return frozenset(machines.regions()) | frozenset(machines.zones())
+
+
+def machine_types() -> frozenset[str]:
+    """Every machine type."""
+    return frozenset(machines.types())
+
+
+def gpus() -> frozenset[str]:
+    """Every GPU, by the cloud's name and by the catalog's."""
+    attached = machines.attachable()
+    names = {machine.gpu for machine in machines.types().values()} | {gpu for gpu, _ in attached.values()}
+    return frozenset(names | set(machines.accelerators())) - {""}
+
+
+def methods() -> frozenset[str]:
+    """Every call that the stand-in answers."""
+    return frozenset(discovery.document()["methods"])
+
+
+def running(store: Store) -> tuple[Machine, ...]:
+    """Every machine that exists now, whoever made it."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        return tuple(
+            Machine("gcp", vm.name, vm.status(rows.now), vm.zone, vm.machine_type, vm.gpu, vm.gpu_count, vm.capacity, vm.body["labels"], vm.created)
+            for vm in rows.vms()
+        )
+
+
+def preempt(store: Store, name: str) -> int:
+    """Takes back the Spot machines of this name that run; how many that were."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))

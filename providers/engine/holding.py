@@ -1,0 +1,112 @@
+"""What is held, made from what was had or seen: the table of what an observation means. Pure.
+
+Owns how several machines' statuses become one, and what was last written on machines of what can be edited in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from providers.engine.acquire import ACQUIRED, HEALTHY, WAITING_ON, Outcome
+from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
+from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.model.machine import Node, Setup
+
+ENDS_SLACK_S = 180.0
+"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
+
+
+def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: float) -> Held:
+    """The record of a purchase, whatever it came to."""
+    placed = outcome.placed
+    ttl_s = ttl(wanted, placed.entry)
+    made = outcome.state == ACQUIRED
+    launched = min((node.created_at for node in outcome.nodes if node.created_at), default=now)
+    status = status_of(outcome.nodes) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
+    return Held(
+        world=world,
+        owner=wanted.owner,
+        cluster=wanted.cluster,
+        generation=generation,
+        fingerprint=wanted.fingerprint,
+        status=status,
+        provider=placed.provider,
+        region=placed.region,
+        zone=placed.zone or next((node.zone for node in outcome.nodes if node.zone), ""),
+        machine_type=placed.machine_type,
+        gpu_type=placed.gpu_type,
+        gpu_count=placed.gpu_count,
+        nodes=placed.nodes,
+        capacity=placed.capacity,
+        reservation=placed.reservation,
+        micro_usd=placed.micro_usd,
+        price_as_of=placed.price_as_of,
+        price_source=placed.price_source,
+        handles=outcome.handles,
+        machines=outcome.nodes,
+        attempts=outcome.attempts,
+        launched_at=launched if made else 0.0,
+        ends_at=launched + ttl_s if made and ttl_s else 0.0,
+        entry=placed.entry,
+        reasons=outcome.reasons,
+        leftovers=outcome.leftovers,
+        applied=applied(outcome.order.setup),
+    )
+
+
+def status_of(nodes: Sequence[Node]) -> str:
+    """The status of machines that all exist and are well: the least far one's."""
+    return next((status for status in (QUEUED, PENDING, STARTING) if any(node.status == status for node in nodes)), RUNNING)
+
+
+def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
+    """What is held after a look at its machines; None when all are gone and not by their own limit.
+
+    Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order.
+    """
+    well = [node for node in nodes if node.status in HEALTHY]
+    statuses = {node.status for node in nodes}
+    if nodes and len(well) == len(nodes):
+        if QUEUED in statuses:
+            return held._replace(status=QUEUED, machines=tuple(nodes), reasons=("queued: waits in the cloud's queue; the next `up` waits on",))
+        whole = len(nodes) == held.nodes
+        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes)
+    if well:
+        return _degraded(held, nodes)
+    if statuses <= {GONE}:
+        ended = bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S
+        return held._replace(status=ENDED, machines=(), reasons=()) if ended else None
+    there = tuple(node for node in nodes if node.status != GONE)
+    status = next((status for status in (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING) if status in statuses), FAILED)
+    return held._replace(status=status, machines=there, reasons=())
+
+
+def _degraded(held: Held, nodes: Sequence[Node]) -> Held:
+    well = sum(node.status in HEALTHY for node in nodes)
+    lost = ", ".join(f"{node.name or node.handle.native_id} is {node.status}" for node in nodes if node.status not in HEALTHY)
+    reason = f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}; the next `up` releases the rest and places it anew"
+    return held._replace(status=DEGRADED, machines=tuple(node for node in nodes if node.status != GONE), reasons=(reason,))
+
+
+def ttl(wanted: Wanted, entry: int) -> int | None:
+    """The time limit of that entry, in seconds; None for none."""
+    own = wanted.ask.entries[entry].ttl_s if 0 <= entry < len(wanted.ask.entries) else None
+    return wanted.setup.ttl_s if own is None else own
+
+
+def applied(setup: Setup) -> tuple[tuple[str, str], ...]:
+    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set."""
+    values = {
+        "labels": dict(setup.labels),
+        "ssh_key": [setup.ssh_user, setup.ssh_public_key] if setup.ssh_public_key else "",
+        "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
+    }
+    return tuple(
+        (name, hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12] if value else "") for name, value in sorted(values.items())
+    )

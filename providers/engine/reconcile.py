@@ -1,0 +1,240 @@
+"""What is there before anything is bought: orders of runs that were cut short, and machines that bear the cluster's mark.
+
+Owns adoption. Every existing machine of the same owner and cluster is either taken over or confirmed gone; only then may something be bought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine import journal as journals
+from providers.engine.acquire import HEALTHY, UNCONFIRMED, WAITING_ON, Outcome, resumed
+from providers.engine.holding import applied, status_of, ttl
+from providers.engine.records import Held
+from providers.engine.settle import abandon, bill, release, repeated
+from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.model.ask import RESERVATION
+from providers.model.machine import GONE, QUEUED, Handle, Node
+from providers.planner.check import satisfied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.records import Wanted
+    from providers.engine.settle import Brake
+    from providers.engine.world import World
+    from providers.model.ask import Ask
+
+
+class Place(NamedTuple):
+    """A running placement, as the planner's check reads it."""
+
+    provider: str
+    region: str
+    gpu_type: str
+    gpu_count: int
+    nodes: int
+    capacity: str
+    reservation: str = ""
+
+
+class Price(NamedTuple):
+    """What a placement costs per hour, all nodes, by which source, as of when."""
+
+    micro_usd: int | None = None
+    as_of: str = ""
+    source: str = ""
+
+
+async def survey(world: World, owner: str, cluster: str = "") -> tuple[Node, ...]:
+    """Every machine that bears the mark, over all clouds that can be asked, all at once.
+
+    A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its
+    error is raised, since what is there must be known.
+    """
+    owed = {entry.provider for entry in world.journal.orders(world.name, owner, cluster or None)}
+
+    async def look(name: str) -> tuple[Node, ...]:
+        try:
+            adapter = await world.call(name, world.adapter, name)
+            found = await repeated(world, name, adapter.find, owner, cluster)
+        except CloudError as error:
+            if name in owed:
+                raise
+            if not isinstance(error, NotConfigured):
+                world.report("warning", f"{name}: could not be searched for machines of {cluster or owner}: {error}")
+            return ()
+        return tuple(node for node in found if node.status != GONE)
+
+    return tuple(node for nodes in await asyncio.gather(*map(look, world.manifests)) for node in nodes)
+
+
+async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
+    """Takes over what already serves the declaration, and makes sure that nothing else of this cluster exists.
+
+    Returns what was adopted, or None when nothing is there and buying is safe. Raises OutcomeUnknown while an earlier order is not settled, and
+    HalfMade when something that must go could not be deleted.
+    """
+    await _settle_orders(world, wanted, brake)
+    nodes = {node.handle: node for node in await survey(world, wanted.owner, wanted.cluster)}
+    nodes.update({node.handle: node for node in await _remembered(world, wanted, nodes)})
+    chosen, entry = _choose(world, wanted, tuple(nodes.values()))
+    rest = [node for node in nodes.values() if node.handle not in {node.handle for node in chosen}]
+    await _clear_away(world, wanted, rest, [node.handle for node in chosen])
+    return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
+
+
+async def _settle_orders(world: World, wanted: Wanted, brake: Brake) -> None:
+    """Every order of this cluster that was never settled is now: whatever it made is found by the survey that follows."""
+    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=journals.PENDING):
+        world.report("info", f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider}; finding out what became of it")
+        outcome = await resumed(world, wanted, entry, brake=brake)
+        if not isinstance(outcome, Outcome):
+            continue
+        if outcome.state == UNCONFIRMED and not outcome.handles:
+            raise OutcomeUnknown(
+                f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}", provider=entry.provider, token=entry.order.token
+            )
+        if outcome.state == WAITING_ON:
+            adapter = await world.call(entry.provider, world.adapter, entry.provider)
+            left = await abandon(world, adapter, entry.order, entry.ticket)
+            if not left.clean:
+                raise HalfMade(
+                    f"{wanted.cluster}: an earlier run's order still waits at {entry.provider} and could not be ended: {left.why}",
+                    provider=entry.provider,
+                    handles=left.handles,
+                )
+            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue")
+
+
+async def _remembered(world: World, wanted: Wanted, known: dict[Handle, Node]) -> list[Node]:
+    """Machines that only the journal knows of: some clouds have no marks."""
+    found: list[Node] = []
+    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)):
+        missing = [handle for handle in entry.handles if handle not in known]
+        if not missing:
+            continue
+        adapter = await world.call(entry.provider, world.adapter, entry.provider)
+        nodes = [node for node in await repeated(world, entry.provider, adapter.observe, missing) if node.status != GONE]
+        found.extend(node if node.mark is not None else node._replace(mark=entry.order.mark) for node in nodes)
+        if not nodes and len(missing) == len(entry.handles):
+            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
+    return found
+
+
+def _choose(world: World, wanted: Wanted, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
+    """The machines to take over, and the entry that they serve: whole, alike, in one place, of the same fingerprint; the most wanted first."""
+    sets: dict[tuple[object, ...], list[Node]] = {}
+    for node in nodes:
+        if node.status in HEALTHY and node.status != QUEUED and node.mark is not None and node.mark.fingerprint == wanted.fingerprint:
+            key = (node.handle.provider, node.region, node.zone, node.machine_type, node.gpu_type, node.gpu_count, node.capacity)
+            sets.setdefault(key, []).append(node)
+    options: list[tuple[int, float, tuple[Node, ...]]] = []
+    for group in sets.values():
+        group.sort(key=lambda node: (node.created_at, node.name))
+        for size in {entry.nodes for entry in wanted.ask.entries if entry.nodes <= len(group)}:
+            entry = satisfied(wanted.ask, place(world, wanted, group[:size]))
+            if entry is not None and wanted.ask.entries[entry].nodes == size:
+                options.append((entry, group[0].created_at, tuple(group[:size])))
+    if not options:
+        return (), 0
+    entry, _, chosen = min(options, key=lambda option: option[:2])
+    return chosen, entry
+
+
+def place(world: World, wanted: Wanted, nodes: Sequence[Node]) -> Place:
+    """Where and what these machines are. Clouds do not tell which reservation a machine uses: the journal does, or the only one declared."""
+    first, reservation = nodes[0], ""
+    if first.capacity == RESERVATION:
+        handles = {node.handle for node in nodes}
+        orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+        known = {entry.ticket.placed.reservation for entry in orders if entry.ticket and entry.ticket.placed and handles & set(entry.handles)}
+        declared = {way.reservation for entry in wanted.ask.entries for way in entry.capacity if way.kind == RESERVATION}
+        names = known or declared
+        reservation = names.pop() if len(names) == 1 else ""
+    return Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(nodes), first.capacity, reservation)
+
+
+async def _clear_away(world: World, wanted: Wanted, rest: Sequence[Node], keep: Sequence[Handle]) -> None:
+    for node in rest:
+        world.report(
+            "warning", f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is declared now, or one too many; deleting it"
+        )
+    for provider in dict.fromkeys(node.handle.provider for node in rest):
+        adapter: Adapter = await world.call(provider, world.adapter, provider)
+        handles = [node.handle for node in rest if node.handle.provider == provider]
+        left = await release(world, adapter, wanted.owner, wanted.cluster, "", handles, keep)
+        if not left.clean:
+            raise HalfMade(
+                f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it could not be deleted: {left.why}; "
+                f"{bill(left.handles, None)}",
+                provider=provider,
+                handles=left.handles,
+            )
+        world.journal.release(world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles)
+
+
+async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence[Node], entry: int) -> Held:
+    """Writes the new generation on the machines; what they cost is taken from when they were bought, as far as the journal knows."""
+    first, handles = chosen[0], tuple(node.handle for node in chosen)
+    adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
+    for node in chosen:
+        if node.mark is None or node.mark.generation != generation:
+            await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
+    orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+    made = next((order for order in orders if set(handles) & set(order.handles)), None)
+    where = place(world, wanted, chosen)
+    price = await price_of(world, wanted.ask, where, first, made)
+    now = world.clock.now()
+    world.journal.adopt(world.name, wanted.owner, wanted.cluster, generation, handles, now)
+    launched = min((node.created_at for node in chosen if node.created_at), default=made.created_at if made is not None else now)
+    ttl_s = (made.order.setup.ttl_s if made is not None else ttl(wanted, entry)) or 0
+    held = Held(
+        world=world.name,
+        owner=wanted.owner,
+        cluster=wanted.cluster,
+        generation=generation,
+        fingerprint=wanted.fingerprint,
+        status=status_of(chosen),
+        provider=where.provider,
+        region=first.region,
+        zone=first.zone,
+        machine_type=first.machine_type,
+        gpu_type=first.gpu_type,
+        gpu_count=first.gpu_count,
+        nodes=len(chosen),
+        capacity=first.capacity,
+        reservation=where.reservation,
+        micro_usd=price.micro_usd,
+        price_as_of=price.as_of,
+        price_source=price.source,
+        handles=handles,
+        machines=tuple(node._replace(mark=node.mark._replace(generation=generation)) if node.mark is not None else node for node in chosen),
+        launched_at=launched,
+        ends_at=launched + ttl_s if ttl_s else 0.0,
+        entry=entry,
+        applied=applied(made.order.setup) if made is not None else (),
+    )
+    world.journal.launched(held)
+    world.report(
+        "info", f"{wanted.cluster}: adopted {', '.join(node.name for node in chosen)} ({first.zone or first.region}), made by an earlier run"
+    )
+    return held
+
+
+async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made: journals.Entry | None) -> Price:
+    """The price when it was bought, else today's of the same place, else unknown."""
+    if made is not None and made.ticket is not None and made.ticket.placed is not None:
+        placed = made.ticket.placed
+        return Price(placed.micro_usd, placed.price_as_of, placed.price_source)
+    from providers.engine.planning import market
+
+    offers = (await world.call(node.handle.provider, market, world, ask)).table
+    for row in offers.by_gpu.get(node.gpu_type, ()):
+        offer = offers.offer(row)
+        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (where.provider, node.region, node.machine_type, where.capacity)
+        if same and offer.zone in {"", node.zone} and offer.gpu_count == node.gpu_count and offer.node_micro_usd is not None:
+            return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
+    return Price()

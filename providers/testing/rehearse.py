@@ -1,0 +1,301 @@
+"""`gpus rehearse`: shows the rehearsal world and edits its scenario. Owns the command's words and the text it prints; thin over the store.
+
+What a cloud has and runs comes from its stand-in's `console` module, found by folder, so a new rehearsal cloud needs no edit here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from providers.adapters.rehearsal import ANY, FAULTS, LATENCIES_S, open_store
+from providers.errors import GpusError, Problem, SpecError
+from providers.model.ask import CAPACITIES
+from providers.model.duration import seconds as duration
+from providers.model.duration import text as duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import ModuleType
+
+    from providers.adapters.rehearsal import Store
+
+EVERYTHING = "*"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise GpusError(f"{self.prog}: {message}; see `gpus rehearse --help`")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth one line, for everything a user can get wrong."""
+    options = _parser().parse_args(list(argv))
+    store = open_store()
+    said = options.do(store, options) if options.do else ""
+    if options.json:
+        import json
+
+        print(json.dumps(state(store), indent=2))
+    else:
+        print(said or "\n".join(shown(state(store))))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    shared = _Parser(add_help=False)
+    shared.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the whole state as JSON afterwards")
+    parser = _Parser(prog="gpus rehearse", description="Show the rehearsal clouds, or change what they will do next.")
+    parser.add_argument("--json", action="store_true", help="print the whole state as JSON")
+    parser.set_defaults(do=None)
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, do: Any, text: str, /, **names: str) -> argparse.ArgumentParser:
+        found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, parents=[shared])
+        for key, meaning in names.items():
+            found.add_argument(key, help=meaning)
+        found.set_defaults(do=do)
+        return found
+
+    command(
+        *("stock", _stock, "how many machines a place has"),
+        provider="gcp",
+        place="a zone, a region, or '*'",
+        what="a machine type, a GPU, or '*'",
+        capacity=f"{', '.join(CAPACITIES)}, or '*'",
+        count="how many exist, those that run included; or unlimited",
+    )
+    command("latency", _latency, "how long a step takes", provider="gcp", step=", ".join(LATENCIES_S), duration="such as 2s, 0.5s, 10m")
+    command(
+        "quota",
+        _quota,
+        "the account's limit",
+        provider="gcp",
+        place="a region, or '*' for the whole account",
+        metric="the cloud's name",
+        count="the limit",
+    )
+    fault = command("fault", _fault, "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()))
+    fault.add_argument("provider", nargs="?", help="gcp")
+    fault.add_argument("method", nargs="?", help="a call such as instances.delete; * matches any part")
+    fault.add_argument("kind", nargs="?", help=", ".join(FAULTS))
+    fault.add_argument("--times", default="1", help="how often; or always")
+    fault.add_argument("--place", default=EVERYTHING, help="only in this zone or region")
+    fault.add_argument("--machine-type", default=EVERYTHING, help="only for this machine type")
+    fault.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the kind, such as code=QUOTA_EXCEEDED")
+    fault.add_argument("--clear", action="store_true", help="drop every planned failure")
+    command("preempt", _preempt, "take Spot machines back now", name="a machine's name, or all")
+    command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
+    reset = command("reset", _reset, "forget everything and begin again with the default scenario")
+    reset.add_argument("--yes", action="store_true", help="also when machines exist")
+    return parser
+
+
+# What a cloud knows
+
+
+def _clouds() -> list[str]:
+    from pathlib import Path
+
+    import providers.adapters
+
+    found = [path.parent.parent.name for base in providers.adapters.__path__ for path in Path(base).glob("*/standin/console.py")]
+    return sorted(found)
+
+
+def _console(provider: str) -> ModuleType:
+    from importlib import import_module
+
+    clouds = _clouds()
+    if provider not in clouds:
+        raise _wrong("provider", f"one of {', '.join(clouds)}", provider)
+    return import_module(f"providers.adapters.{provider}.standin.console")
+
+
+def _wrong(path: str, wanted: str, found: str, todo: str = "") -> SpecError:
+    return SpecError([Problem(path, wanted, repr(found), todo)])
+
+
+def _known(path: str, text: str, known: Iterable[str], what: str) -> str:
+    """The text itself if it is known, empty for everything. Raises SpecError with near names."""
+    import difflib
+
+    if text in {EVERYTHING, ANY}:
+        return ANY
+    names = {name.lower(): name for name in known}
+    if text.lower() in names:
+        return names[text.lower()]
+    near = difflib.get_close_matches(text.lower(), names, 3, 0.6)
+    raise _wrong(path, what, text, f"near: {', '.join(names[name] for name in near)}" if near else "'*' means all")
+
+
+def _whole(path: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise _wrong(path, "a whole number from 0", text)
+    return int(text)
+
+
+# Commands
+
+
+def _stock(store: Store, options: argparse.Namespace) -> str:
+    console = _console(options.provider)
+    place = _known("place", options.place, console.places(), f"a zone or region of {options.provider}")
+    machine_type = gpu = ANY
+    if options.what in console.machine_types():
+        machine_type = options.what
+    else:
+        gpu = _known("what", options.what, console.gpus() | console.machine_types(), "a machine type or GPU")
+    capacity = _known("capacity", options.capacity, CAPACITIES, f"one of {', '.join(CAPACITIES)}")
+    count = None if options.count == "unlimited" else _whole("count", options.count)
+    # A queued request is served by what was there until now, before that changes.
+    console.running(store)
+    store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
+    much = "no end of machines" if count is None else "sold out" if count == 0 else f"{count} machine{'s' if count > 1 else ''}"
+    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}"
+
+
+def _seconds(path: str, text: str) -> float:
+    try:
+        return float(text.removesuffix("s")) if text.removesuffix("s").replace(".", "", 1).isdigit() else float(duration(text))
+    except ValueError:
+        raise _wrong(path, "a duration such as 10m or 2s", text) from None
+
+
+def _latency(store: Store, options: argparse.Namespace) -> str:
+    _console(options.provider)
+    step = _known("step", options.step, LATENCIES_S, f"one of {', '.join(LATENCIES_S)}")
+    if not step:
+        raise _wrong("step", f"one of {', '.join(LATENCIES_S)}", options.step)
+    took = _seconds("duration", options.duration)
+    store.set_latency(options.provider, step, took)
+    return f"{options.provider} {step}: {took:g}s"
+
+
+def _quota(store: Store, options: argparse.Namespace) -> str:
+    place = _known("place", options.place, _console(options.provider).places(), f"a region of {options.provider}")
+    limit = _whole("count", options.count)
+    store.set_quota(options.provider, place, options.metric, limit)
+    return f"{options.provider} {place or 'everywhere'} {options.metric}: {limit}"
+
+
+def _fault(store: Store, options: argparse.Namespace) -> str:
+    from fnmatch import fnmatchcase
+
+    if options.clear:
+        store.clear_faults()
+        return "no planned failures"
+    if not options.kind:
+        raise GpusError("gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault --help`")
+    console = _console(options.provider)
+    if not any(fnmatchcase(name, options.method) for name in console.methods()):
+        _known("method", options.method, console.methods(), f"a call of {options.provider}, with * for any part")
+    if options.kind not in FAULTS:
+        _known("kind", options.kind, FAULTS, f"one of {', '.join(FAULTS)}")
+    times = None if options.times == "always" else _whole("times", options.times)
+    if times == 0:
+        raise _wrong("times", "a number from 1, or always", options.times)
+    place = _known("place", options.place, console.places(), f"a zone or region of {options.provider}")
+    machine_type = _known("machine-type", options.machine_type, console.machine_types(), "a machine type")
+    settings: dict[str, object] = {}
+    for item in options.set:
+        key, separator, value = item.partition("=")
+        if not separator or not key.isidentifier() or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}:
+            raise _wrong("set", "NAME=VALUE", item)
+        settings[key] = int(value) if value.isdigit() else float(value) if value.replace(".", "", 1).isdigit() else value
+    number = store.add_fault(options.provider, options.method, options.kind, times, place=place, machine_type=machine_type, **settings)
+    often = "always" if times is None else "once" if times == 1 else f"{times} times"
+    return f"planned failure {number}: {options.provider} {options.method}: {options.kind}, {often}"
+
+
+def _preempt(store: Store, options: argparse.Namespace) -> str:
+    existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
+    spot = [machine for machine in existing if machine.capacity == "spot" and machine.status in {"STAGING", "RUNNING"}]
+    chosen = spot if options.name == "all" else [machine for machine in spot if machine.name == options.name]
+    if options.name != "all" and not chosen:
+        other = next((machine for machine in existing if machine.name == options.name), None)
+        found = f"{options.name} ({other.capacity}, {other.status})" if other else options.name
+        raise _wrong("name", "a running Spot machine", found, f"running: {', '.join(machine.name for machine in spot) or 'none'}")
+    taken = [machine.name for machine in chosen if _console(machine.provider).preempt(store, machine.name)]
+    return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs"
+
+
+def _advance(store: Store, options: argparse.Namespace) -> str:
+    moved = _seconds("duration", options.duration)
+    store.advance(moved)
+    return f"{duration_text(moved)} later: {_clock(store)}"
+
+
+def _reset(store: Store, options: argparse.Namespace) -> str:
+    existing = [machine.name for cloud in _clouds() for machine in _console(cloud).running(store)]
+    if existing and not options.yes:
+        raise GpusError(f"reset: {len(existing)} of the machines here would vanish unseen ({', '.join(existing[:3])}); destroy first, or add --yes")
+    store.reset()
+    return "the rehearsal begins again with the default scenario"
+
+
+# Showing
+
+
+def state(store: Store) -> dict[str, Any]:
+    """Everything that the command shows, in plain JSON types."""
+    return {
+        "world": "rehearsal",
+        "now": store.now(),
+        "ahead_s": store.offset(),
+        "stock": [{**line._asdict(), "machines": line.machines} for line in store.stock_lines()],
+        "latencies_s": [{"provider": provider, "step": step, "seconds": took} for provider, step, took in store.latencies()],
+        "quotas": [{"provider": provider, "place": place, "metric": metric, "limit": limit} for provider, place, metric, limit in store.quotas()],
+        "faults": [fault._asdict() for fault in store.faults()],
+        "machines": [machine._asdict() for cloud in _clouds() for machine in _console(cloud).running(store)],
+        "requests": len(store.requests()),
+        "mutations": len(store.mutations()),
+    }
+
+
+def _clock(store: Store) -> str:
+    from datetime import UTC, datetime
+
+    ahead = store.offset()
+    shown_at = datetime.fromtimestamp(store.now(), tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{shown_at} ({duration_text(ahead)} ahead)" if ahead else f"{shown_at} (real time)"
+
+
+def shown(found: dict[str, Any]) -> list[str]:
+    """The lines that a user reads, at most 96 columns where names allow. Pure."""
+    from datetime import UTC, datetime
+
+    ahead = f"{duration_text(found['ahead_s'])} ahead of real time" if found["ahead_s"] else "real time"
+    out = [f"clock     {datetime.fromtimestamp(found['now'], tz=UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}, {ahead}"]
+    out += _block("stock", [_stock_line(line) for line in found["stock"]], "unlimited everywhere") + ["          everything else: unlimited"] * bool(
+        found["stock"]
+    )
+    if found["latencies_s"]:
+        out += _block("latency", [f"{line['provider']} {line['step']}: {line['seconds']:g}s" for line in found["latencies_s"]], "")
+    if found["quotas"]:
+        rows = [f"{line['provider']} {line['place'] or 'everywhere'} {line['metric']}: {line['limit']:g}" for line in found["quotas"]]
+        out += _block("quota", rows, "")
+    out += _block("failures", [_fault_line(line) for line in found["faults"]], "none planned")
+    return out + _block("machines", [_machine_line(line) for line in found["machines"]], "none")
+
+
+def _block(title: str, rows: list[str], nothing: str) -> list[str]:
+    return [f"{title if index == 0 else '':<10}{row}" for index, row in enumerate(rows or [nothing])]
+
+
+def _stock_line(line: dict[str, Any]) -> str:
+    what = line["machine_type"] or line["gpu"] or "everything"
+    much = "unlimited" if line["machines"] is None else "sold out" if line["machines"] == 0 else f"{line['machines']}"
+    return f"{line['provider']} {line['place'] or 'everywhere'} {what} {line['capacity'] or 'any capacity'}: {much}"
+
+
+def _fault_line(line: dict[str, Any]) -> str:
+    often = "always" if line["times"] is None else f"{line['times']}x"
+    where = " ".join(part for part in (line["place"], line["machine_type"]) if part)
+    extra = " ".join(f"{key}={value}" for key, value in line["settings"].items())
+    return " ".join(part for part in (line["provider"], line["method"], f"{line['kind']}, {often}", where, extra) if part)
+
+
+def _machine_line(line: dict[str, Any]) -> str:
+    gpus = f"{line['gpu']}:{line['gpu_count']:g} " if line["gpu"] else ""
+    return f"{line['name']} {line['status']} {line['provider']} {line['zone']} {line['machine_type']} {gpus}{line['capacity']}"

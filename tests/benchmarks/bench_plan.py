@@ -1,0 +1,128 @@
+"""A plan: cold as a process of its own against gpuhunt over the same rows, and warm as a call."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.benchmarks.timing import Figures, Line, both, side_by_side
+
+COLD_LIMIT = 1.5
+WARM_LIMIT_MS = 2.0
+WARM_RUNS = 300
+
+
+def lines() -> list[Line]:
+    """Cold against gpuhunt (and SkyPilot, where that is installed), then warm."""
+    with tempfile.TemporaryDirectory(prefix="gpus-bench-") as folder:
+        return [*_cold(Path(folder)), *_warm(), *_skypilot()]
+
+
+def write_rows(path: Path) -> int:
+    """Our catalog as gpuhunt can hold it: every whole-GPU offer with a price (it knows no unknown price and no part of a GPU). The count."""
+    from providers.catalog.offers import load
+
+    offers = load()
+    rows = [offer for offer in map(offers.offer, range(len(offers))) if offer.node_micro_usd and offer.gpu_count == int(offer.gpu_count)]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        for o in rows:
+            writer.writerow(
+                (
+                    o.provider,
+                    o.machine_type,
+                    o.zone or o.region,
+                    o.node_micro_usd / 1e6,
+                    int(o.vcpus),
+                    o.memory_gib,
+                    int(o.gpu_count),
+                    o.gpu_type,
+                    o.gpu_memory_gib,
+                )
+                + (int(o.capacity == "spot"),)
+            )
+    return len(rows)
+
+
+def _cold(folder: Path) -> list[Line]:
+    what = "cold `gpus plan H100:8 --json` over gpuhunt, same rows"
+    base = getattr(sys, "_base_executable", sys.executable)
+    theirs = folder / "gpuhunt" / "bin" / "python"
+    try:
+        subprocess.run([base, "-m", "venv", str(folder / "gpuhunt")], check=True, capture_output=True)
+        subprocess.run([str(theirs), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "gpuhunt"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().splitlines()
+        return [Line(what, None, None, "", f"not measured: gpuhunt cannot be installed ({reason[-1] if reason else error})")]
+    rows = write_rows(folder / "rows.csv")
+    ours = Path(sys.executable).with_name("gpus")
+    command = [str(ours)] if ours.exists() else [sys.executable, "-m", "providers.cli"]
+    query = str(Path(__file__).with_name("gpuhunt_query.py"))
+    plan, other, bare, its_bare = side_by_side(
+        [*command, "plan", "H100:8", "--json"],
+        [str(theirs), query, str(folder / "rows.csv"), "H100", "8"],
+        [sys.executable, "-c", "pass"],
+        [str(theirs), "-c", "pass"],
+        env={"GPUS_HOME": str(folder / "home")},
+    )
+    answered = json.loads(subprocess.run([str(theirs), query, str(folder / "rows.csv"), "H100", "8"], check=True, capture_output=True).stdout)
+    assert answered["rows"] == rows
+    from providers.catalog.offers import load
+
+    return [
+        Line(what, plan.p50 / other.p50, COLD_LIMIT, " x", f"ours {both(plan)} ({len(load()):,} rows); gpuhunt {both(other)} ({rows:,} rows)"),
+        Line("  the same by p95", plan.p95 / other.p95, None, " x", f"bare Python here {both(bare)}, in gpuhunt's environment {both(its_bare)}"),
+    ]
+
+
+def _warm() -> list[Line]:
+    from providers.catalog.offers import load
+    from providers.model.ask import ON_DEMAND, SPOT, Ask, Capacity, Entry
+    from providers.model.capability import Capabilities
+    from providers.planner.plan import make
+
+    offers = load()
+    able = {name: Capabilities(name, capacities=frozenset({ON_DEMAND, SPOT}), max_nodes=8) for name in ("gcp", "aws", "modal")}
+    ways = (Capacity(SPOT), Capacity(ON_DEMAND))
+    asks = {
+        "warm plan H100:8": Ask((Entry("H100", 8),)),
+        "warm plan H100:8, else H200:8, else A100-80GB:8, capped": Ask(
+            tuple(Entry(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")), max_price_micro_usd=60_000_000
+        ),
+        "warm plan T4:1, the GPU with the most offers": Ask((Entry("T4", 1, capacity=ways),)),
+    }
+    out = []
+    for what, ask in asks.items():
+        taken = []
+        for _ in range(WARM_RUNS):
+            start = time.perf_counter()
+            plan = make(ask, offers, able)
+            refused = sum(plan.rejected_by_rule.values())
+            taken.append(time.perf_counter() - start)
+        figures = Figures(tuple(taken))
+        detail = f"p95 {figures.p95 * 1e3:.2f} ms; {len(plan.candidates):,} candidates, {refused:,} refused"
+        out.append(Line(what, figures.p50 * 1e3, WARM_LIMIT_MS, " ms", detail))
+    return out
+
+
+def _skypilot() -> list[Line]:
+    """SkyPilot's own listing of the same GPU, for comparison, if `GPUS_BENCH_SKYPILOT` names a Python that can import it."""
+    python = os.environ.get("GPUS_BENCH_SKYPILOT", sys.executable)
+    if subprocess.run([python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('sky') is None)"], check=False).returncode:
+        return [Line("SkyPilot", None, None, "", "not installed here; GPUS_BENCH_SKYPILOT=PYTHON names an environment that has it")]
+    code = (
+        "import time; s = time.perf_counter(); import sky; from sky import catalog; i = time.perf_counter();"
+        "f = lambda: catalog.list_accelerators(name_filter='^H100$', quantity_filter=8, clouds=['gcp', 'aws']);"
+        "f(); a = time.perf_counter(); f(); b = time.perf_counter(); print(i - s, a - i, b - a)"
+    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return [Line("SkyPilot", None, None, "", f"did not answer: {done.stderr.strip().splitlines()[-1:]}")]
+    imported, first, warm = (float(part) for part in done.stdout.split()[-3:])
+    return [Line("SkyPilot, the same question", imported + first, None, " s", f"import {imported:.2f} s, first {first:.2f} s, warm {warm:.3f} s")]
