@@ -103,3 +103,5 @@ class Manifest(NamedTuple):
     options: Callable[[Mapping[str, object]], Sequence[Problem]]
     environment: tuple[str, ...] = ()
     """The environment variables that this provider's credentials come from, for messages."""
+    notes: Callable[[Candidate], Sequence[str]] | None = None
+    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap."""

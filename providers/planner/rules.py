@@ -32,6 +32,7 @@ RULES = (
     ("adapter", "this product can order there"),
     ("kind", "the provider can be this kind of cluster"),
     ("nodes", "the provider can make so many nodes as one cluster"),
+    ("ttl", "the provider lets a machine live as long as asked"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -41,7 +42,7 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, MEMORY, COUNT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, MEMORY, COUNT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -138,6 +139,8 @@ def gate(provider: str, entry: Entry, ask: Ask, capabilities: Mapping[str, Capab
         return KIND
     if entry.nodes > able.max_nodes:
         return NODES
+    if able.max_ttl_s is not None and (entry.ttl_s or 0) > able.max_ttl_s:
+        return TTL
     if provider in unavailable:
         return CONFIGURED
     return _PASSED
@@ -246,6 +249,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(able.kinds if able else ()))}"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {able.max_nodes if able else 0} at {offer.provider}"
+    if rule == TTL:
+        return f"a ttl of {duration.text(entry.ttl_s or 0)}", f"at most {duration.text(able.max_ttl_s or 0 if able else 0)} at {offer.provider}"
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:

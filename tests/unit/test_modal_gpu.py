@@ -12,7 +12,7 @@ from providers.model.offer import Candidate, Offer
 
 
 def candidate(gpu_type="H100", count=1, *, exact=False, nodes=1, region="any", capacity="on-demand", micro=3_950_000):
-    offer = Offer("modal", region, "", f"{gpu_type}:{count}", gpu_type, count, capacity, micro, vcpus=0.25, memory_gib=0.125)
+    offer = Offer("modal", region, "", f"container-{count}", gpu_type, count, capacity, micro, vcpus=0.25, memory_gib=0.125)
     return Candidate(1, 0, offer, nodes, "", micro * nodes, exact)
 
 

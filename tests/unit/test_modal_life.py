@@ -51,7 +51,7 @@ def test_ordered_started_seen_deleted(cloud, adapter):
     done = adapter.poll(ticket)
     assert "done" == done.state and wanted.candidates[0] == done.placed
     (node,) = adapter.observe(done.handles)
-    assert ("running", "H100", 8, "H100:8", "any", "on-demand") == (
+    assert ("running", "H100", 8, "container-8", "any", "on-demand") == (
         node.status, node.gpu_type, node.gpu_count, node.machine_type, node.region, node.capacity,
     )  # fmt: skip
     assert wanted.mark == node.mark and wanted.node_names[0] == node.name
@@ -254,8 +254,8 @@ def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
 
 def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, adapter):
     """H100 that became H200 counts as the H100 ordered and says so; with `!` it is never given."""
-    cloud.store.set_stock("modal", "", "H100:1", "on-demand", 0)
-    cloud.store.set_stock("modal", "", "H200:1", "on-demand", 5)
+    cloud.store.set_stock("modal", "", "container-1", "on-demand", 0, gpu="H100")
+    cloud.store.set_stock("modal", "", "container-1", "on-demand", 5, gpu="H200")
     done = started(cloud, adapter, order())
     (node,) = adapter.observe(done.handles)
     assert "H100" == node.gpu_type and "upgraded to H200" in node.detail
@@ -264,7 +264,7 @@ def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, ada
 
 def test_stock_is_counted_and_given_back(cloud, adapter):
     """The scenario's count is the number that runs at once; the queue moves when one ends."""
-    cloud.store.set_stock("modal", "", "H100:8", "on-demand", 1)
+    cloud.store.set_stock("modal", "", "container-8", "on-demand", 1, gpu="H100")
     first = started(cloud, adapter, order(candidate("H100", 8)))
     second = adapter.submit(order(candidate("H100", 8), token=token(8)))
     cloud.wait(60)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.adapter import Modal
     from providers.errors import Problem
+    from providers.model.offer import Candidate
 
 CAPABILITIES = Capabilities(
     provider="modal",
@@ -19,6 +20,7 @@ CAPABILITIES = Capabilities(
     capacities=frozenset({"on-demand"}),
     max_nodes=1,
     in_place=frozenset({"labels"}),
+    max_ttl_s=86_400,
 )
 
 
@@ -53,4 +55,11 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-MANIFEST = Manifest("modal", CAPABILITIES, connect, check_options, ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"))
+def notes(candidate: Candidate) -> Sequence[str]:
+    """Upgrades and waits that the plan should tell of."""
+    from providers.adapters.modal import gpu
+
+    return gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
+
+
+MANIFEST = Manifest("modal", CAPABILITIES, connect, check_options, ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), notes)

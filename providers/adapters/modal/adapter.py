@@ -201,7 +201,7 @@ class Modal:
             QUEUED,
             request.mark_of(tags),
             region=tags.get(request.PLACE, ""),
-            machine_type=f"{ordered}:{count}" if ordered else "",
+            machine_type=request.machine_type(count) if ordered else "",
             gpu_type=ordered,
             gpu_count=count,
             capacity="on-demand",

@@ -127,6 +127,11 @@ def mark_of(tags: Mapping[str, str]) -> Mark | None:
     return Mark(tags[OWNER], tags.get(CLUSTER, ""), tags.get(GENERATION, ""), tags.get(FINGERPRINT, ""))
 
 
+def machine_type(count: int) -> str:
+    """The catalog's machine type of a container with so many GPUs."""
+    return f"container-{count}"
+
+
 def ordered_gpu(tags: Mapping[str, str]) -> tuple[str, int, bool]:
     """(GPU type, count, exact) that a sandbox was ordered with."""
     name, _, count = tags.get(GPU, "").rpartition(".")

@@ -17,6 +17,7 @@ from modal_proto import api_pb2 as api
 
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.request import machine_type
 from providers.adapters.modal.standin.state import SUCCESS, TERMINATED, Sandbox, State, new_id
 
 if TYPE_CHECKING:
@@ -230,9 +231,8 @@ def _about(request: Any) -> tuple[list[str], list[str]]:
     """(places, machine types) that a planned failure may be narrowed to."""
     if not isinstance(request, api.SandboxCreateRequest):
         return [], []
-    config = request.definition.resources.gpu_config
-    name, _ = gpu.read(config.gpu_type)
-    return list(request.definition.scheduler_placement.regions) or ["any"], [f"{name}:{config.count}", name]
+    count = request.definition.resources.gpu_config.count
+    return list(request.definition.scheduler_placement.regions) or ["any"], [machine_type(count)]
 
 
 def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:

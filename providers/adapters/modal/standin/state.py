@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.request import machine_type
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,11 +55,6 @@ class Sandbox(NamedTuple):
     status: str
     tags: str
     definition: bytes
-
-    @property
-    def machine_type(self) -> str:
-        """As the catalog names it."""
-        return f"{self.gpu}:{self.gpu_count}"
 
     def tag_map(self) -> dict[str, str]:
         """Its tags."""
@@ -170,7 +166,7 @@ class State:
         choices = [row.gpu]
         upgrade = gpu.SOLD[row.gpu].upgrade if row.gpu in gpu.SOLD and not row.exact else ""
         # An upgrade is given only where the scenario says that there is some: else no stockout of the smaller card could be rehearsed.
-        if upgrade and any(line.gpu == upgrade or line.machine_type.startswith(f"{upgrade}:") for line in self.store.stock_lines(PROVIDER)):
+        if upgrade and any(line.gpu == upgrade for line in self.store.stock_lines(PROVIDER)):
             choices.append(upgrade)
         for choice in choices:
             since = self._free_since(db, row, choice)
@@ -183,13 +179,11 @@ class State:
 
     def _free_since(self, db: sqlite3.Connection, row: Sandbox, choice: str) -> float | None:
         """Since when the scenario has room for this one; None while it has none."""
-        line = self.store.stock(PROVIDER, row.region, "", f"{choice}:{row.gpu_count}", [choice], "on-demand")
+        line = self.store.stock(PROVIDER, row.region, "", machine_type(row.gpu_count), [choice], "on-demand")
         if line.machines is None:
             return line.since
         running = _many(db, "ended IS NULL AND started IS NOT NULL AND region = ?", (row.region,))
-        taken = [
-            other for other in running if line.machine_type in {"", f"{other.delivered}:{other.gpu_count}"} and line.gpu in {"", other.delivered}
-        ]
+        taken = [other for other in running if line.machine_type in {"", machine_type(other.gpu_count)} and line.gpu in {"", other.delivered}]
         return line.since if len(taken) < line.machines else None
 
 
