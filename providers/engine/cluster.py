@@ -277,8 +277,8 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
         if not isinstance(outcome, Outcome):
             continue
         if outcome.state != ACQUIRED:
-            after = had(world.name, wanted, held.generation, outcome, world.clock.now())
-            return held._replace(status=after.status, reasons=after.reasons, leftovers=after.leftovers) if keep else after
+            open_one = had(world.name, wanted, held.generation, outcome, world.clock.now())
+            return held._replace(status=open_one.status, reasons=open_one.reasons, leftovers=open_one.leftovers) if keep else open_one
         if keep:
             # The held one stays: what the order made is one too many.
             left = await _release_all(world, held, outcome.handles, keep=keep)
@@ -293,7 +293,7 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
     if held.handles:
         adapter = await _adapter(world, held.provider)
         nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
-    after = seen(held._replace(leftovers=()), nodes, now)
+    after: Held | None = seen(held._replace(leftovers=()), nodes, now)
     if after is not None and after.status == ENDED:
         return after
     if after is None or after.reasons or after.status in {PREEMPTED, *_OVER}:

@@ -224,21 +224,22 @@ def test_b34_ttl_is_no_edit_in_place():
 
 
 def test_flex_start_waits_in_one_zone_with_a_run_limit():
-    """Flex-start is an insert with a queue of the asked wait, a run limit (7 days without a ttl) and no reservation."""
+    """Flex-start is an insert with a queue, a run limit (7 days without a ttl) and no reservation."""
     call = native.creating_call(order(candidate(capacity="flex-start"), wait_s=900))
     assert (native.INSERT, "train-0") == (call.method, call.body["name"])
     assert "zones/us-central1-a/machineTypes/a3-highgpu-8g" == call.body["machineType"]
     assert "zones/us-central1-a/diskTypes/pd-balanced" == call.body["disks"][0]["initializeParams"]["diskType"]
-    assert {"requestValidForDuration": {"seconds": "900"}} == call.body["params"]
+    assert {"requestValidForDuration": {"seconds": "7200"}} == call.body["params"]
+    assert "Google keeps the request queued for up to 2h" in call.notes
     assert {"seconds": "604800"} == call.body["scheduling"]["maxRunDuration"]
     assert "FLEX_START" == call.body["scheduling"]["provisioningModel"]
     assert {"consumeReservationType": "NO_RESERVATION"} == call.body["reservationAffinity"]
     assert any("7d" in note and "Flex-start" in note for note in call.notes)
 
 
-@pytest.mark.parametrize(("wait_s", "expected"), [(0, "0"), (60, "0"), (90, "90"), (86_400, "7200")])
+@pytest.mark.parametrize(("wait_s", "expected"), [(0, "0"), (60, "0"), (90, "7200"), (86_400, "7200")])
 def test_flex_start_s_queue_stays_within_google_s_bounds(wait_s, expected):
-    """Under 90 seconds means now or never; two hours is the most."""
+    """Under 90 seconds means now or never; else the queue outlives the run, up to Google's two hours, so that the next run can wait on."""
     body = native.creating_call(order(candidate(capacity="flex-start"), wait_s=wait_s)).body
     assert expected == body["params"]["requestValidForDuration"]["seconds"]
 

@@ -64,9 +64,7 @@ def test_every_row_is_reachable_and_gives_its_class(code):
     assert row.kind is type(refused)
     assert code == refused.code
     assert row.source and row.seen
-    finished = from_operation(operation(entry(code)), READ)
-    expected = Transient if row.kind is OutcomeUnknown and code not in ("alreadyExists", "RESOURCE_ALREADY_EXISTS") else row.kind
-    assert expected is type(finished)
+    assert row.kind is type(from_operation(operation(entry(code)), READ))
     read = from_http(400, body(code, 400), READ)
     assert (row.reading or row.kind) is type(read)
 
