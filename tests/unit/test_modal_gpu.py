@@ -123,7 +123,7 @@ def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word):
 
 def test_b17_reserved_cpu_and_memory_are_in_the_price():
     """What the options reserve beyond the least that Modal bills is added to the price that is recorded, with its part named."""
-    wanted = request.compile_order(order(setup=Setup(options=(("modal", {"cpu": 4, "memory_gib": 32}),))))
+    wanted = request.compile_order(order(setup=Setup(options=(("cpu", 4), ("memory_gib", 32)))))
     assert (4.0, 32768) == (wanted.cpu, wanted.memory_mib)
     priced = request.priced(candidate(), wanted)
     assert 3_950_000 + round(3.875 * 141_912 + 31.875 * 24_012) == priced.micro_usd == priced.offer.node_micro_usd

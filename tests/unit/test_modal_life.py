@@ -221,7 +221,7 @@ def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter):
 def test_an_image_that_cannot_be_built_is_said(cloud, adapter):
     """A failed build names the options to correct, buys nothing, and is tried anew the next time."""
     cloud.store.add_fault("modal", "ImageGetOrCreate", "op-error", code="no such tag")
-    wanted = order(setup=Setup(options=(("modal", {"image": "nvidia/cuda:nope"}),)))
+    wanted = order(setup=Setup(options=(("image", "nvidia/cuda:nope"),)))
     with pytest.raises(Unsupported, match="options.modal"):
         adapter.submit(wanted)
     assert 0 == cloud.sent("SandboxCreate")

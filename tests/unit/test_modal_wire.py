@@ -35,7 +35,7 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
 
     cloud.store.set_latency("modal", "create", 0)
     adapter = cloud.adapter()
-    wanted = order(chosen, Setup(ttl_s=7200, options=(("modal", section),)))
+    wanted = order(chosen, Setup(ttl_s=7200, options=tuple(section.items())))
     sandbox = dict(adapter.submit(wanted).native)["sandbox"]
     ours = adapter.client._connected()
     app = modal.App.lookup("gpus", client=ours, environment_name="main")

@@ -52,7 +52,7 @@ def compile_order(order: Order) -> Request:
     candidate, setup = order.candidates[0], order.setup
     text = gpu.text(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
     _refuse_what_no_sandbox_has(candidate, setup)
-    section = _section(setup)
+    section = dict(setup.options)
     if found := problems(section):
         raise Unsupported(f"options.modal.{found[0]}", provider=PROVIDER, code="options", block_s=0.0)
     chosen = read(section)
@@ -80,12 +80,6 @@ def compile_order(order: Order) -> Request:
         cpu=chosen.cpu,
         memory_mib=round(chosen.memory_gib * 1024),
     )
-
-
-def _section(setup: Setup) -> Mapping[str, object]:
-    """Modal's part of the options, which the setup holds per provider."""
-    found = dict(setup.options).get(PROVIDER)
-    return found if isinstance(found, dict) else {}
 
 
 def _refuse_what_no_sandbox_has(candidate: Candidate, setup: Setup) -> None:
