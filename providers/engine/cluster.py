@@ -323,7 +323,10 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     if not left.clean:
         return _stuck(held, left)
     world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
-    return await _buy(world, wanted, held.generation, brake)
+    placed = await _buy(world, wanted, held.generation, brake)
+    if brake.abandoned and (await _release_all(world, placed, placed.handles)).clean:
+        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+    return placed
 
 
 async def _better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
@@ -397,16 +400,20 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
 async def _delete(world: World, held: Held) -> None:
     which = (world.name, held.owner, held.cluster, held.generation)
     handles: set[Handle] = {*held.handles, *held.leftovers}
+    entries = world.journal.orders(*which)
+    handles.update(handle for entry in entries for handle in entry.handles)
+    named = [held.provider] if held.provider else []
     lefts: list[Left] = []
-    for entry in world.journal.orders(*which):
-        handles.update(entry.handles)
-        if entry.state in journals.PENDING:
-            adapter = await _adapter(world, entry.provider)
-            lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
-    providers = dict.fromkeys([*([held.provider] if held.provider else ()), *sorted(handle.provider for handle in handles)])
-    for provider in providers:
-        adapter = await _adapter(world, provider)
-        own = await _own(world, adapter, held, [handle for handle in handles if handle.provider == provider])
+    for provider in dict.fromkeys([*named, *(entry.provider for entry in entries), *sorted(handle.provider for handle in handles)]):
+        there = [handle for handle in handles if handle.provider == provider]
+        try:
+            adapter = await _adapter(world, provider)
+        except CloudError as error:
+            lefts.append(Left(tuple(there), trimmed(error)))
+            continue
+        pending = [entry for entry in entries if entry.provider == provider and entry.state in journals.PENDING]
+        lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
+        own = await _own(world, adapter, held, there)
         lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own))
     _raise_left(held.cluster, lefts, held.micro_usd)
     world.journal.release(*which, world.clock.now())

@@ -1,5 +1,7 @@
 """The life of a cluster: what a killed run left, what is seen, what the next run does about it, and that deleted means gone."""
 
+import json
+
 import pytest
 
 from providers import errors
@@ -404,3 +406,49 @@ def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path):
     made(lab)
     assert len(Journal(tmp_path / "journal.db").orders("rehearsal", "own")) == 1
     assert Journal(tmp_path / "journal.db").orders("live", "own") == ()
+
+
+def test_record_survives_json(lab):
+    """What the state keeps is plain JSON and loses nothing."""
+    lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
+    _, held = made(lab, nodes=2, ttl_s=7200)
+    assert cluster.Held.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+
+
+def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
+    """A cluster that still waits in a cloud's queue is taken out of it, and never starts."""
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
+    lab.alpha.queue_s = 10_000
+    world = lab.world()
+    held = run(cluster.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
+    run(cluster.delete(world, held))
+    lab.clock.advance(20_000)
+    assert lab.alive == []
+
+
+def test_delete_without_keys_names_what_costs_money(lab):
+    """Keys that are missing at the time of a delete are an error that names the machine, never a success."""
+    _, held = made(lab)
+    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
+        run(cluster.delete(lab.world(), held))
+
+
+def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
+    """Deleted first and nothing to be had then: the error says that none could be had, and nothing is left running."""
+    world, held = made(lab)
+    run(cluster.delete(world, held))
+    for zone in ("north-a", "north-b", "south-a"):
+        lab.alpha.stock[zone, "spot"] = 0
+    lab.beta.stock["east-a", "spot"] = 0
+    with pytest.raises(errors.AllFailed, match="none could be had"):
+        run(cluster.create(world, wanted(ask("H100"), fingerprint="f2"), "g2"))
+    assert lab.alive == []
+
+
+def test_update_cut_short_leaves_a_placement_that_read_finds(lab):
+    """A new placement that no state names yet is found by its mark, under the same generation."""
+    world, held = made(lab)
+    lab.alpha.preempt(held.handles[0])
+    moved = run(cluster.update(world, held, wanted()))
+    assert run(cluster.read(world, held)).handles == moved.handles

@@ -139,3 +139,16 @@ def test_missing_client_library_is_not_configured(lab):
         world.adapter("gamma")
     with pytest.raises(errors.NotConfigured, match="no adapter"):
         world.adapter("delta")
+
+
+def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
+    """Prices that nobody has renewed for long are said to be old in every plan."""
+    import datetime
+
+    from providers.catalog import offers
+
+    real = offers.stale
+    monkeypatch.setattr(offers, "stale", lambda today: real(today + datetime.timedelta(days=2_000)))
+    assert any("days ago; live prices may differ" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
+    monkeypatch.setattr(offers, "stale", lambda today: real(datetime.date(2026, 11, 27)))
+    assert not any("days ago" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)

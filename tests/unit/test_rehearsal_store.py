@@ -159,6 +159,15 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
     assert Store(path).offset() == 120.0
 
 
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
+    """A file that is no database, or a folder that is not there, is an OSError that names the file."""
+    (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
+    for path in (tmp_path / "r.db", tmp_path / "nowhere" / "r.db"):
+        with pytest.raises(OSError) as caught:
+            Store(path)
+        assert caught.value.filename == str(path) and "move it away" in caught.value.strerror
+
+
 def _rehearse(capsys, *argv):
     from providers.testing.rehearse import run
 
@@ -219,3 +228,38 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
     with pytest.raises(GpusError) as caught:
         run(argv)
     assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
+    """Machines made through the stand-in are shown; only running Spot ones can be preempted; a reset does not lose machines unasked."""
+    from providers.adapters.gcp.standin import start
+    from providers.errors import GpusError
+    from providers.testing.rehearse import run
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    server = start(open_store())
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    for name, model in (("cheap", "SPOT"), ("mine", "STANDARD")):
+        body = {
+            "name": name,
+            "machineType": "zones/us-central1-a/machineTypes/g2-standard-4",
+            "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": model},
+            "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}],
+            "networkInterfaces": [{}],
+        }
+        assert server.answer("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", json.dumps(body).encode()).status == 200
+    server.close()
+    assert "none" not in _rehearse(capsys, "advance", "5s")
+    text = _rehearse(capsys)
+    assert "cheap RUNNING gcp us-central1-a g2-standard-4 nvidia-l4:1 spot" in text
+    for argv, told in ((["preempt", "mine"], "running: cheap"), (["preempt", "nobody"], "nobody"), (["reset"], "--yes")):
+        with pytest.raises(GpusError) as caught:
+            run(argv)
+        assert told in str(caught.value)
+    assert "preempted: cheap" in _rehearse(capsys, "preempt", "all")
+    assert "no Spot machine" in _rehearse(capsys, "preempt", "all")
+    _rehearse(capsys, "advance", "5")
+    machines = json.loads(_rehearse(capsys, "--json"))["machines"]
+    assert [(machine["name"], machine["status"]) for machine in machines] == [("cheap", "TERMINATED"), ("mine", "RUNNING")]
+    _rehearse(capsys, "reset", "--yes")
+    assert "machines  none" in _rehearse(capsys)
