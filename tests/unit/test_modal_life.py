@@ -14,7 +14,7 @@ from test_modal_gpu import candidate, order  # noqa: E402
 from providers.adapters.modal import client as connection  # noqa: E402
 from providers.adapters.modal import standin  # noqa: E402
 from providers.adapters.modal.adapter import Modal  # noqa: E402
-from providers.adapters.modal.standin import service  # noqa: E402
+from providers.adapters.modal.standin import console, service  # noqa: E402
 from providers.errors import BadCredentials, HalfMade, NoCapacity, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported  # noqa: E402
 from providers.model.machine import Handle, Mark, Setup  # noqa: E402
 
@@ -243,7 +243,7 @@ def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
     """A passed time limit reads ended, a container that Modal took back preempted; after a deletion both are gone."""
     first = started(cloud, adapter, order(setup=Setup(ttl_s=3600)))
     second = started(cloud, adapter, order(token=token(5)))
-    assert standin.preempt(cloud.store, second.handles[0].native_id)
+    assert 1 == console.preempt(cloud.store, adapter.observe(second.handles)[0].name)
     cloud.wait(4000)
     handles = [*first.handles, *second.handles]
     assert ["ended", "preempted"] == [node.status for node in adapter.observe(handles)]

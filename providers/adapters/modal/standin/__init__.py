@@ -91,18 +91,6 @@ def shared(store: Store) -> Server:
         return _shared[key]
 
 
-def preempt(store: Store, sandbox_id: str) -> bool:
-    """Modal takes a running sandbox's container back now. False when no such sandbox runs."""
-    from providers.adapters.modal.standin.state import INTERNAL_FAILURE, State
-
-    state = State(store)
-    row = state.sandbox(sandbox_id)
-    if row is None or row.started is None or row.ended is not None:
-        return False
-    state.end(sandbox_id, INTERNAL_FAILURE)
-    return True
-
-
 def _socket_path(folder: Path) -> Path:
     """A path for a new socket, in `folder` unless that is too deep; sockets of processes that are gone are removed."""
     import os

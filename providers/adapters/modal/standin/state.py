@@ -119,10 +119,10 @@ class State:
         self.settle()
         return _one(self.store.connection(), "app = ? AND name = ? AND ended IS NULL", (app, name)) if name else None
 
-    def unfinished(self, app: str) -> list[Sandbox]:
-        """Every sandbox of the app that has not ended, newest first."""
+    def unfinished(self, app: str = "") -> list[Sandbox]:
+        """Every sandbox that has not ended, newest first; of one app if it is named."""
         self.settle()
-        return _many(self.store.connection(), "app = ? AND ended IS NULL ORDER BY created DESC, id", (app,))
+        return _many(self.store.connection(), "? IN ('', app) AND ended IS NULL ORDER BY created DESC, id", (app,))
 
     def running_tasks(self, app: str) -> list[Sandbox]:
         """Every sandbox whose container is listed: those that run, and those whose end has not reached the list yet."""
