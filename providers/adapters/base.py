@@ -105,3 +105,5 @@ class Manifest(NamedTuple):
     """The environment variables that this provider's credentials come from, for messages."""
     notes: Callable[[Candidate], Sequence[str]] | None = None
     """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap."""
+    priced: Callable[[Offer, Mapping[str, object]], Offer] | None = None
+    """The offer at what the spec's section of options makes it cost. Pure and cheap; of a section that `options` found nothing wrong with."""

@@ -101,10 +101,23 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
         elif result is not None:
             rows[name] = result
+    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and ask.options else {}
+    rows = {**base_rows, **rows}
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
     seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes)
     return with_warnings(seen, lines) if lines else seen
+
+
+def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) -> dict[str, Sequence[Offer]]:
+    """The bundled offers of each provider whose options change what they cost, at that cost."""
+    found: dict[str, Sequence[Offer]] = {}
+    for name in names:
+        priced, section = world.manifests[name].priced, ask.options.get(name)
+        if priced is not None and section and not world.manifests[name].options(section):
+            column = base.column("provider")
+            found[name] = [priced(base.offer(row), section) for row in range(len(base)) if column[row] == name]
+    return found
 
 
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from providers.adapters.modal import gpu, options, request
-from providers.errors import Unsupported
+from providers.errors import SpecError, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
 
@@ -125,11 +125,34 @@ def test_b17_reserved_cpu_and_memory_are_in_the_price():
     """What the options reserve beyond the least that Modal bills is added to the price that is recorded, with its part named."""
     wanted = request.compile_order(order(setup=Setup(options=(("cpu", 4), ("memory_gib", 32)))))
     assert (4.0, 32768) == (wanted.cpu, wanted.memory_mib)
-    priced = request.priced(candidate(), wanted)
-    assert 3_950_000 + round(3.875 * 141_912 + 31.875 * 24_012) == priced.micro_usd == priced.offer.node_micro_usd
-    assert "4 cores and 32 GiB" in priced.offer.parts
-    plain = request.compile_order(order())
-    assert candidate() == request.priced(candidate(), plain)
+    priced = request.priced(candidate().offer, {"cpu": 4, "memory_gib": 32})
+    assert 3_950_000 + round(3.875 * 141_912 + 31.875 * 24_012) == priced.node_micro_usd
+    assert "4 cores and 32 GiB" in priced.parts
+    assert (8.0, 32.0) == (priced.vcpus, priced.memory_gib)
+    assert candidate().offer == request.priced(candidate().offer, {"image": "ubuntu:24.04"})
+
+
+def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan():
+    """The plan ranks and caps Modal's offers at what the spec's options make them cost."""
+    import providers as p
+
+    wanted = dict(name="x", gpu="H100:1", providers=["modal"])
+    plain = p.plan(p.Cluster(**wanted)).best
+    large = p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}))
+    assert large.best.micro_usd > plain.micro_usd + 5_000_000 and large.best.micro_usd == large.best.offer.node_micro_usd
+    assert p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}, max_price_per_hour=5)).best is None
+
+
+def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
+    """What no sandbox can be is refused when planning, with its own rule."""
+    import providers as p
+
+    assert 1 == p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h")).rejected_by_rule["ttl"]
+    with pytest.raises(SpecError, match="modal 1"):
+        p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], nodes=2))
+    notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).warnings
+    assert any("H200" in note for note in notes) and any("queues" in note for note in notes)
+    assert not any("H200" in note for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).warnings)
 
 
 def test_the_manifest_imports_no_client():

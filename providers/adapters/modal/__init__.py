@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.adapter import Modal
     from providers.errors import Problem
-    from providers.model.offer import Candidate
+    from providers.model.offer import Candidate, Offer
 
 CAPABILITIES = Capabilities(
     provider="modal",
@@ -62,4 +62,11 @@ def notes(candidate: Candidate) -> Sequence[str]:
     return gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
 
 
-MANIFEST = Manifest("modal", CAPABILITIES, connect, check_options, ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), notes)
+def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
+    """The offer with the CPU and memory that the options reserve."""
+    from providers.adapters.modal import request
+
+    return request.priced(offer, section)
+
+
+MANIFEST = Manifest("modal", CAPABILITIES, connect, check_options, ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), notes, priced)

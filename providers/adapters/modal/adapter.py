@@ -116,8 +116,7 @@ class Modal:
         task = self.client.task_id(sandbox)
         info = self.client.task(task) if task else None
         if info is not None and info.started_at > 0 and GIVING_UP not in native:
-            placed = request.priced(order.candidates[0], wanted)
-            return ticket._replace(state="done", placed=placed, handles=(Handle(PROVIDER, sandbox),), detail=f"{task} started")
+            return ticket._replace(state="done", placed=order.candidates[0], handles=(Handle(PROVIDER, sandbox),), detail=f"{task} started")
         if GIVING_UP in native or self.now() >= float(native[DEADLINE]):
             self.client.terminate(sandbox)
             return ticket._replace(native=tuple({**native, GIVING_UP: "1"}.items()), detail=f"{sandbox} did not start in time and is being ended")

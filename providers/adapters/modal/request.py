@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.model.machine import Order, Setup
-    from providers.model.offer import Candidate
+    from providers.model.offer import Candidate, Offer
 
 OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
 ORDER, NAME, PLACE, GPU, EXACT = "gpus-order", "gpus-name", "gpus-region", "gpus-gpu", "gpus-exact"
@@ -102,16 +102,21 @@ def _refuse_what_no_sandbox_has(candidate: Candidate, setup: Setup) -> None:
         raise Unsupported(f"Modal: {'; '.join(reasons)}", provider=PROVIDER, code="sandbox", scopes=(Scope(PROVIDER),), block_s=0.0)
 
 
-def priced(candidate: Candidate, request: Request) -> Candidate:
-    """The candidate at what this request really reserves: the offer holds only the least CPU and memory that Modal bills."""
-    cores = max(0.0, request.cpu - candidate.offer.vcpus / 2)
-    memory_gib = max(0.0, request.memory_mib / 1024 - candidate.offer.memory_gib)
+def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
+    """The offer at what these options reserve: as listed it holds only the least CPU and memory that Modal bills."""
+    chosen = read(section)
+    cores = max(0.0, chosen.cpu - offer.vcpus / 2)
+    memory_gib = max(0.0, chosen.memory_gib - offer.memory_gib)
     more = round(cores * CPU_MICRO_USD + memory_gib * MEMORY_MICRO_USD)
-    if not more or candidate.offer.node_micro_usd is None or candidate.micro_usd is None:
-        return candidate
-    parts = f"{candidate.offer.parts} + {usd(more):.4f} for {request.cpu:g} cores and {request.memory_mib / 1024:g} GiB reserved"
-    offer = candidate.offer._replace(node_micro_usd=candidate.offer.node_micro_usd + more, parts=parts)
-    return candidate._replace(offer=offer, micro_usd=candidate.micro_usd + more)
+    if not more or offer.node_micro_usd is None:
+        return offer
+    parts = f"{offer.parts} + {usd(more):.4f} for {chosen.cpu:g} cores and {chosen.memory_gib:g} GiB reserved on top"
+    return offer._replace(
+        node_micro_usd=offer.node_micro_usd + more,
+        parts=parts,
+        vcpus=offer.vcpus + cores * 2,
+        memory_gib=offer.memory_gib + memory_gib,
+    )
 
 
 def mark_of(tags: Mapping[str, str]) -> Mark | None:
