@@ -100,3 +100,28 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
     monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
     assert Credentials("ak-3", "as-3", "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET") == credentials()
+
+
+def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path):
+    """Without the client library, or live without a token, connecting says what to do; a live world never becomes a rehearsal."""
+    from providers.adapters.modal import MANIFEST
+
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(tree.NotConfigured, match="MODAL_TOKEN_ID"):
+        MANIFEST.connect("live", {})
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(tree.NotConfigured, match="pip install"):
+        MANIFEST.connect("rehearsal", {})
+
+
+def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch):
+    """With a token the live adapter is made without a connection; it is of the live world and names the token's source."""
+    from providers.adapters.modal import MANIFEST
+
+    monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
+    monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
+    made = MANIFEST.connect("live", {"environment": "dev", "app": "mine"})
+    assert ("live", "dev", "mine", None) == (made.world, made.client.environment, made.client.app_name, made.client._client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import LIVE, Manifest
+from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ CAPABILITIES = Capabilities(
 def connect(world: str, config: Mapping[str, str]) -> Modal:
     """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
 
-    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when live credentials are missing.
+    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or live credentials are missing.
     """
     import time
+    from importlib.util import find_spec
 
+    if find_spec("modal") is None:
+        raise NotConfigured("Modal: its client is not installed; run `pip install 'gpus[modal]'`", provider="modal", code="no-client")
     from providers.adapters.modal.adapter import Modal
     from providers.adapters.modal.client import Client, Credentials, credentials
 

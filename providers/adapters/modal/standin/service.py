@@ -17,8 +17,8 @@ from modal_proto import api_pb2 as api
 
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.request import machine_type
-from providers.adapters.modal.standin.state import SUCCESS, TERMINATED, Sandbox, State, new_id
+from providers.adapters.modal.request import ANYWHERE, machine_type
+from providers.adapters.modal.standin.state import TERMINATED, Sandbox, State, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -98,7 +98,7 @@ class Service:
             app=request.app_id,
             name=wanted.name,
             idempotency=key,
-            region=next(iter(wanted.scheduler_placement.regions), "any"),
+            region=next(iter(wanted.scheduler_placement.regions), ANYWHERE),
             gpu=name,
             exact=int(exact),
             gpu_count=wanted.resources.gpu_config.count,
@@ -232,7 +232,7 @@ def _about(request: Any) -> tuple[list[str], list[str]]:
     if not isinstance(request, api.SandboxCreateRequest):
         return [], []
     count = request.definition.resources.gpu_config.count
-    return list(request.definition.scheduler_placement.regions) or ["any"], [machine_type(count)]
+    return list(request.definition.scheduler_placement.regions) or [ANYWHERE], [machine_type(count)]
 
 
 def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _created(row: Sandbox) -> Any:
 
 
 def _result(row: Sandbox) -> Any:
-    value = api.GenericResult.GenericStatus.Value(f"GENERIC_STATUS_{row.status or SUCCESS}")
+    value = api.GenericResult.GenericStatus.Value(f"GENERIC_STATUS_{row.status}")
     return api.GenericResult(status=value, exitcode=137 if row.status == TERMINATED else 0)
 
 
