@@ -28,7 +28,8 @@ CAPABILITIES = Capabilities(
 def connect(world: str, config: Mapping[str, str]) -> Modal:
     """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
 
-    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or live credentials are missing.
+    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or, live, when credentials
+    are missing.
     """
     import time
     from importlib.util import find_spec
