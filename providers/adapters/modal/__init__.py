@@ -74,4 +74,13 @@ def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
     return request.priced(offer, section)
 
 
-MANIFEST = Manifest("modal", CAPABILITIES, connect, check_options, ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), notes, priced)
+MANIFEST = Manifest(
+    "modal",
+    CAPABILITIES,
+    connect,
+    check_options,
+    environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
+    settings=("environment", "app"),
+    notes=notes,
+    priced=priced,
+)
