@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from providers.errors import Problem
     from providers.model.capability import Capabilities
-    from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
+    from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
 
 REHEARSAL, LIVE = "rehearsal", "live"
@@ -103,3 +103,9 @@ class Manifest(NamedTuple):
     options: Callable[[Mapping[str, object]], Sequence[Problem]]
     environment: tuple[str, ...] = ()
     """The environment variables that this provider's credentials come from, for messages."""
+    notes: Callable[[Candidate, Setup], Sequence[str]] | None = None
+    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap. `Setup.options` holds the sections
+    of all providers.
+    """
+    together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
+    """How many of the leading candidates may share one creating call under the provider's section of options: at least 1. Pure. None: any."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from providers.engine.records import Held
     from providers.model.ask import Ask
+    from providers.model.machine import Setup
     from providers.planner.plan import Plan
 
 WIDTH = 96
@@ -29,6 +30,7 @@ class Seen(NamedTuple):
     held: Held | None = None
     action: str = CREATE
     reason: str = ""
+    setup: Setup | None = None
 
 
 def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
@@ -39,11 +41,12 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
 
     world = str(arguments.get("world", ""))
     name = str(arguments.get("cluster") or "cluster")
-    ask = seen.ask if seen is not None else None
+    ask, setup = (seen.ask, seen.setup) if seen is not None else (None, None)
     if ask is None:
         fields = {key: value for key, value in arguments.items() if key not in ("urn", "running_usd_per_hour")}
-        ask = inputs.spec_of({"cluster": name, **fields}).ask()
-    plan = planning.plan(ask, world=world, settings=inputs.settings_of(arguments))
+        spec = inputs.spec_of({"cluster": name, **fields})
+        ask, setup = spec.ask(), spec.setup()
+    plan = planning.plan(ask, world=world, settings=inputs.settings_of(arguments), setup=setup)
     seen = seen if seen is not None else _standalone(arguments)
     held = seen.held
     running = Running(held.micro_usd, what(held)) if held is not None and held.provider else Running(_given(arguments), "")

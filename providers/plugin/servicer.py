@@ -128,7 +128,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                self._seen[request.urn] = Seen(ask=None if checked.spec is None else checked.spec.ask())
+                self._seen[request.urn] = Seen() if checked.spec is None else Seen(ask=checked.spec.ask(), setup=checked.spec.setup())
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:

@@ -131,12 +131,17 @@ class Gcp:
     # Creating
 
     def submit(self, order: Order) -> Ticket:
-        """One POST (and, before a region's first one, a GET of its zones). `requestId` is the order's token, so that Google does the work once."""
+        """One POST. `requestId` is the order's token, so that Google does the work once.
+
+        Before it, reads: of a region's zones (once), of a named reservation (each time).
+        """
+        asked = order
+        order, bound = self._reserved(order)
         first = order.candidates[0]
         context = self._context(order)
-        call = native.creating_call(order)
+        call = native.creating_call(order, bound=bound)
         if call.method == native.REGIONAL and first.zone:
-            call = native.creating_call(order, self._region_zones(first.region))
+            call = native.creating_call(order, self._region_zones(first.region), bound=bound)
         try:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
@@ -144,7 +149,7 @@ class Gcp:
         except QuotaExceeded as error:
             raise self._named(error, order, context) from None
         place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
-        return Ticket(order, "waiting", place, detail="; ".join(call.notes))
+        return Ticket(asked, "waiting", place, detail="; ".join(call.notes))
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Asks for the operation; once it is over, looks at the machines themselves and compares them with the order."""
@@ -170,8 +175,29 @@ class Gcp:
         except CloudError as error:
             raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
 
+    def _reserved(self, order: Order) -> tuple[Order, bool]:
+        """The order with its reservation's zone filled in, and whether its machines are bound to that reservation."""
+        first = order.candidates[0]
+        if first.capacity != RESERVATION:
+            return order, False
+        from providers.adapters.gcp.reservations import look
+
+        zone, bound = look(self._client, first)
+        placed = first if first.zone or not zone else first._replace(offer=first.offer._replace(zone=zone))
+        return order._replace(candidates=(placed, *order.candidates[1:])), bound
+
+    def _scope(self, order: Order) -> str:
+        """Where the order's operation lives. A reservation that is gone by now leaves the region: its machines are found by their labels."""
+        first = order.candidates[0]
+        if first.capacity != RESERVATION or first.zone:
+            return native.scope_of(order)
+        try:
+            return native.scope_of(self._reserved(order)[0])
+        except Unsupported:
+            return native.scope_of(order)
+
     def _settled(self, order: Order, context: Context) -> Ticket | None:
-        scope = native.scope_of(order)
+        scope = self._scope(order)
         for look in range(2):
             if look:
                 self._sleep(self._second_look_s)
@@ -321,7 +347,7 @@ class Gcp:
         if first.capacity == RESERVATION:
             scopes = [scope._replace(capacity=RESERVATION) for scope in error.scopes]
             return Unsupported(
-                f"{error}; is the reservation in that zone, and for that machine type?", provider=PROVIDER, code=error.code, scopes=scopes
+                f"{error}; is the reservation for that machine type and its local SSD?", provider=PROVIDER, code=error.code, scopes=scopes
             )
         if first.offer.accelerator or not first.zone:
             return error
