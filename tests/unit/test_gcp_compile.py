@@ -398,7 +398,7 @@ def test_an_unknown_option_names_the_near_one():
 
 @pytest.mark.parametrize(
     ("machine_type", "sold"),
-    [("a2-ultragpu-1g", True), ("a3-megagpu-8g", True), ("n1-standard-8", True), ("g2-standard-96", True), ("a3-ultragpu-8g", False), ("a3-edgegpu-8g", False), ("a4-highgpu-8g", False), ("g4-standard-48", False)],
+    [("a2-ultragpu-1g", True), ("a3-megagpu-8g", True), ("n1-standard-8", True), ("g2-standard-96", True), ("a3-ultragpu-8g", True), ("g4-standard-48", True), ("g4-standard-24", False), ("c3-standard-4", False)],
 )
 def test_families_that_the_adapter_cannot_order_are_declared(machine_type, sold):
     """The planner refuses by this list what the adapter does not know how to order."""

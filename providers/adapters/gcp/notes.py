@@ -32,7 +32,8 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
             out.append(f"single NIC: options.gcp.fabric names no {wanted} for this zone")
     if options.local_ssd_count or machines.bundled_ssd(candidate.machine_type):
         if setup.on_ttl == "keep":
-            out.append("warning: Google stops it at the ttl or at preemption, and what is on local SSD is discarded then; the boot disk stays")
+            moment = "the ttl or at preemption" if candidate.capacity == SPOT else "the ttl"
+            out.append(f"warning: Google stops it at {moment}, and what is on local SSD is discarded then; the boot disk stays")
         elif candidate.capacity == SPOT:
             out.append("what is on local SSD goes with the machine at preemption")
     return out
