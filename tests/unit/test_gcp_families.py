@@ -114,7 +114,14 @@ def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capa
         reserve(rig, machine_type, zone, future=machine_type in FUTURE)
     ticket = rig.got(candidate(machine_type, capacity), options=options)
     node = rig.gcp.observe(ticket.handles)[0]
-    assert (machine_type, gpu, count, capacity, "running", zone) == (node.machine_type, node.gpu_type, node.gpu_count, node.capacity, node.status, node.zone)
+    assert (machine_type, gpu, count, capacity, "running", zone) == (
+        node.machine_type,
+        node.gpu_type,
+        node.gpu_count,
+        node.capacity,
+        node.status,
+        node.zone,
+    )
     assert ticket.placed == candidate(machine_type, capacity)
     assert CAPABILITIES.orders(machine_type) and capacity in CAPABILITIES.capacities
     rig.gcp.delete(ticket.handles[0])
@@ -177,7 +184,9 @@ def test_zones_with_unlike_fabrics_share_no_call():
 
 def test_machines_of_unlike_disks_or_interfaces_share_no_call():
     """A call has one boot disk and one set of local SSDs, so that only types that take the same go together."""
-    high, edge, bare, ultra = (candidate(kind, zone="us-central1-b") for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g"))
+    high, edge, bare, ultra = (
+        candidate(kind, zone="us-central1-b") for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g")
+    )
     assert [2, 1, 1] == [native.group([high, other]) for other in (edge, bare, ultra)]
 
 
@@ -276,7 +285,14 @@ def test_an_image_of_the_wrong_processor_is_configuration(rig):
 
 @pytest.mark.parametrize(
     ("machine_type", "bundled", "most"),
-    [("a3-ultragpu-8g", True, 0), ("a3-ultragpu-8g-nolssd", False, 0), ("a4-highgpu-8g", True, 0), ("g4-standard-48", False, 4), ("g4-standard-384", False, 32), ("g2-standard-96", False, 8)],
+    [
+        ("a3-ultragpu-8g", True, 0),
+        ("a3-ultragpu-8g-nolssd", False, 0),
+        ("a4-highgpu-8g", True, 0),
+        ("g4-standard-48", False, 4),
+        ("g4-standard-384", False, 32),
+        ("g2-standard-96", False, 8),
+    ],
 )
 def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, most):
     """-nolssd types have none and take none; G4 takes four for each GPU."""
@@ -319,10 +335,22 @@ RDMA = {"network": "r", "subnetwork": "r-#", "nic_type": "MRDMA", "count": 8}
         ({"us-central1-b": {"nics": [RDMA, HOSTS]}}, ["fabric.us-central1-b.nics[0].nic_type"]),
         ({"us-central1-b": {"nics": [HOSTS, {**RDMA, "network": "r-#"}]}}, ["fabric.us-central1-b.nics"]),
         ({"us-central1-b": {"nics": [HOSTS, {**RDMA, "subnetwork": "r"}]}}, ["fabric.us-central1-b.nics[1].subnetwork"]),
-        ({"us-central1-b": {"nics": [{"network": "a", "subnetwork": "a"}, {"network": "b", "subnetwork": "a"}, RDMA]}}, ["fabric.us-central1-b.nics"]),
-        ({"us-central1-b": {"nics": [{**HOSTS, "nic_type": "RDMA"}, {**RDMA, "count": 0}]}}, ["fabric.us-central1-b.nics[0].nic_type", "fabric.us-central1-b.nics[1].count"]),
-        ({"us-central1-b": {"nics": [{**HOSTS, "subnetwork": "A B"}, {**RDMA, "nic": 1}]}}, ["fabric.us-central1-b.nics[0].subnetwork", "fabric.us-central1-b.nics[1]"]),
-        ({"us-central1-b": [{"nics": [HOSTS, RDMA]}, {"nics": [{**HOSTS, "network": "x-#", "subnetwork": "x-#"}, RDMA]}]}, ["fabric.us-central1-b[1]"]),
+        (
+            {"us-central1-b": {"nics": [{"network": "a", "subnetwork": "a"}, {"network": "b", "subnetwork": "a"}, RDMA]}},
+            ["fabric.us-central1-b.nics"],
+        ),
+        (
+            {"us-central1-b": {"nics": [{**HOSTS, "nic_type": "RDMA"}, {**RDMA, "count": 0}]}},
+            ["fabric.us-central1-b.nics[0].nic_type", "fabric.us-central1-b.nics[1].count"],
+        ),
+        (
+            {"us-central1-b": {"nics": [{**HOSTS, "subnetwork": "A B"}, {**RDMA, "nic": 1}]}},
+            ["fabric.us-central1-b.nics[0].subnetwork", "fabric.us-central1-b.nics[1]"],
+        ),
+        (
+            {"us-central1-b": [{"nics": [HOSTS, RDMA]}, {"nics": [{**HOSTS, "network": "x-#", "subnetwork": "x-#"}, RDMA]}]},
+            ["fabric.us-central1-b[1]"],
+        ),
     ],
 )
 def test_a_fabric_is_checked_before_anything_is_planned(given, paths):
@@ -388,6 +416,10 @@ def test_fabric_names_stand_as_given_or_as_links():
     """Bare names become links of the candidate's region; a shared network's links stay as they are."""
     shared = {"network": "projects/host/global/networks/h-#", "subnetwork": "projects/host/regions/us-central1/subnetworks/h-#", "count": 5}
     made = fabric.interfaces(fabric.read({"us-central1-a": {"nics": [shared]}})[0][0][1][0], "us-central1", external_ip=False)
-    assert {"network": "projects/host/global/networks/h-4", "subnetwork": "projects/host/regions/us-central1/subnetworks/h-4", "nicType": "GVNIC"} == made[4]
+    assert {
+        "network": "projects/host/global/networks/h-4",
+        "subnetwork": "projects/host/regions/us-central1/subnetworks/h-4",
+        "nicType": "GVNIC",
+    } == made[4]
     bare = fabric.interfaces((fabric.Nic("", "s"),), "us-central1", external_ip=True)
     assert {"subnetwork": "regions/us-central1/subnetworks/s", "nicType": "GVNIC"} == {key: bare[0][key] for key in ("subnetwork", "nicType")}
