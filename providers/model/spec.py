@@ -156,6 +156,7 @@ class Cluster(_Strict):
     options: Mapping[str, Mapping[str, Any]] = {}
     run: str | int = ""
     reclaim: str | int = ""
+    state: Literal["running", "stopped"] = "running"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -188,6 +189,7 @@ class Cluster(_Strict):
             labels=tuple(sorted(self.labels.items())),
             options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
             ports=tuple(self.ports),
+            state=self.state,
         )
 
     def fingerprint(self) -> str:

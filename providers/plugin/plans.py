@@ -60,6 +60,8 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
     else:
         text = plan.as_text(WIDTH, title=name, running=running)
         change = change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)
+    if (switched := switch_line(seen)) and seen.action != REPLACE:
+        text += f"\n{_fact('state', switched)}"
     if seen.action == REPLACE:
         text += f"\n{_fact('replaced', f'{seen.reason}; the old one goes first, and its capacity may not come back')}"
     out: dict[str, Any] = {"text": text, "candidates": len(plan.candidates), "change": change, "warnings": list(plan.warnings)}
@@ -97,6 +99,19 @@ def reclaim_line(plan: Plan, held: Held) -> str:
         return f"{place} first, then {what(held)} goes; what both cost together is not known"
     both, after = per_hour(best.micro_usd + held.micro_usd), per_hour(best.micro_usd)
     return f"{place} first; while both run {both}, then {after} (now {per_hour(held.micro_usd)})"
+
+
+def switch_line(seen: Seen) -> str:
+    """What stopping, staying stopped or starting again comes to; nothing for machines that run and stay so."""
+    if seen.held is None or seen.setup is None or not seen.held.provider:
+        return ""
+    if seen.setup.state == "stopped":
+        does = "stays stopped" if seen.held.status == "stopped" else "is stopped and kept"
+        cost = "only its disks are billed, what is on local SSD is discarded"
+        return f"{what(seen.held)} {does}: {cost}, and when it is started again its place may be taken"
+    if seen.held.status == "stopped":
+        return f"{what(seen.held)} is started again where it is, if there is room; if there is none it stays stopped, and nothing is bought elsewhere"
+    return ""
 
 
 def _standalone(arguments: Mapping[str, Any]) -> Seen:

@@ -412,6 +412,42 @@ def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig):
     assert ("STOP", {"discardLocalSsd": True}) == (found["instanceTerminationAction"], found["onInstanceStopAction"])
 
 
+@pytest.mark.parametrize(
+    ("machine_type", "discards"), [("a2-ultragpu-8g", True), ("a3-ultragpu-8g", True), ("g2-standard-96", False), ("a3-edgegpu-8g-nolssd", False)]
+)
+def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards):
+    """Stopped with discardLocalSsd where there is local SSD, and only there; seen as stopped by somebody, not preempted; started again as the same machine."""
+    handle = rig.got(candidate(machine_type)).handles[0]
+    rig.gcp.update(handle, {"state": "stopped"})
+    assert "stopped" == rig.status(handle)
+    assert machines.bundled_ssd(machine_type) == discards
+    rig.gcp.update(handle, {"state": "stopped"})
+    assert 1 == rig.calls("instances.stop")
+    rig.gcp.update(handle, {"state": "running"})
+    assert "running" == rig.status(handle)
+    rig.gcp.update(handle, {"state": "running"})
+    assert 1 == rig.calls("instances.start")
+
+
+def test_b35_a_refused_stop_is_an_error(rig):
+    """HTTP 400 on a stop: classified, and the machine is seen running."""
+    handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
+    rig.store.add_fault("gcp", "instances.stop", "http", 1, status=400, reason="badRequest")
+    with pytest.raises(Unsupported, match="stopping"):
+        rig.gcp.update(handle, {"state": "stopped"})
+    assert "running" == rig.status(handle)
+
+
+def test_b41_a_start_without_room_leaves_it_stopped(rig):
+    """The zone is full: NoCapacity that names it; the machine is still there, stopped."""
+    handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
+    rig.gcp.update(handle, {"state": "stopped"})
+    rig.store.set_stock("gcp", "us-central1-a", "a2-ultragpu-8g", "", 0)
+    with pytest.raises(NoCapacity, match="gcp us-central1-a: starting"):
+        rig.gcp.update(handle, {"state": "running"})
+    assert "stopped" == rig.status(handle)
+
+
 def test_fabric_names_stand_as_given_or_as_links():
     """Bare names become links of the candidate's region; a shared network's links stay as they are."""
     shared = {"network": "projects/host/global/networks/h-#", "subnetwork": "projects/host/regions/us-central1/subnetworks/h-#", "count": 5}

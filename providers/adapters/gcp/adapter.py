@@ -479,13 +479,45 @@ class Gcp:
         self._edit_labels(handle, lambda labels: {**labels, native.GENERATION: generation})
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
-        """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus)."""
+        """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus).
+
+        `state`: `stopped`, which discards what is on local SSD, or `running`: started again, in its zone and nowhere else.
+        """
         if "labels" in change:
             given = change["labels"]
             labels = {str(key): str(value) for key, value in dict(given).items()}  # type: ignore[call-overload]
             self._edit_labels(handle, lambda old: {**labels, **{key: value for key, value in old.items() if key.startswith("gpus-")}})
         if "ssh_key" in change:
             self._edit_key(handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or ""))
+
+        if "state" in change:
+            self._set_state(handle, str(change["state"]))
+
+    def _set_state(self, handle: Handle, state: str) -> None:
+        """Stops or starts a machine and waits until it is. Raises the refusal (NoCapacity where there is no room); nothing has changed then."""
+        project, zone, name = read.parse(handle)
+        stops = state == "stopped"
+        context = Context(f"gcp {zone}: {'stopping' if stops else 'starting'} {name}", self._client.project)
+        there, under_way = (("TERMINATED", "STOPPED"), ("STOPPING", "PENDING_STOP")) if stops else (("RUNNING",), ("PROVISIONING", "STAGING"))
+
+        def look() -> dict[str, Any]:
+            return self._client.call(lambda service: service.instances().get(project=project, zone=zone, instance=name), context)
+
+        instance = look()
+        if instance.get("status") not in (*there, *under_way):
+            rest: dict[str, Any] = {"project": project, "zone": zone, "instance": name, "requestId": str(uuid.uuid4())}
+            if stops and read.has_local_ssd(instance):
+                # Google stops no machine with local SSD unless told what becomes of it.
+                rest["discardLocalSsd"] = True
+            operation = self._client.call(lambda s: s.instances().stop(**rest) if stops else s.instances().start(**rest), context)
+            self._finish(operation, f"zones/{zone}", context)
+            instance = look()
+        waited = 0.0
+        while instance.get("status") in under_way and waited < EDIT_WAIT_S:
+            self._sleep(2.0)
+            waited, instance = waited + 2.0, look()
+        if instance.get("status") not in there:
+            raise Transient(f"{context.what}: it is {instance.get('status')}; it is asked again", provider=PROVIDER, code="TIMEOUT")
 
     def _edit_labels(self, handle: Handle, edit: Callable[[dict[str, str]], dict[str, str]]) -> None:
         project, zone, name = read.parse(handle)

@@ -125,6 +125,11 @@ def built_in(machine_type: str) -> tuple[str, int]:
     return _BUILT_IN.get(machine_type, ("", 0))
 
 
+def known() -> frozenset[str]:
+    """The machine types that bring GPUs."""
+    return frozenset(_BUILT_IN)
+
+
 def bundled_ssd(machine_type: str) -> bool:
     """True where local SSD comes with the machine type."""
     return family(machine_type).bundled_ssd and not machine_type.endswith("-nolssd")
