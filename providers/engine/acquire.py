@@ -183,7 +183,7 @@ class _Walk:
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
         setup = setup._replace(options=tuple(sorted(section.items())))
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
-        return Order(self.mark, token, chosen, names, setup, entry.wait_s)
+        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 
     def _terms(self, candidate: Candidate) -> tuple[object, ...]:
         entry = self.wanted.ask.entries[candidate.entry]
