@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LOOKS_S = (0.0, 2.0, 5.0)
 """Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds (eventual consistency, EC2 API reference)."""
 PREEMPTED_BLOCK_S = 180.0
+REHEARSAL_LOOKS_S = (0.0, 0.05)
 REGIONS_AT_ONCE = 8
 
 _standins: dict[Path, Server] = {}
@@ -39,32 +40,38 @@ _starting = threading.Lock()
 
 def connect(world: str, config: Mapping[str, str]) -> Ec2:
     """The adapter; see `providers.adapters.aws.connect`."""
-    try:
-        import boto3  # noqa: F401 - asked for here, so that its absence is one clear line
-    except ImportError:
-        raise NotConfigured("aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER) from None
+    from importlib.util import find_spec
+
+    if find_spec("boto3") is None:
+        raise NotConfigured("aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER)
     regions = tuple(dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip()))
     endpoint = config.get("endpoint") or None
     return _rehearsal(endpoint, regions) if world == REHEARSAL else _live(config.get("profile") or "", endpoint, regions)
 
 
 def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
-    from providers.adapters.aws.client import Client, is_loopback, sealed_session
+    if endpoint is not None:
+        from providers.adapters.aws.client import Client, is_loopback, sealed_session
 
-    now = time.time
-    if endpoint is None:
+        if not is_loopback(endpoint):
+            text = f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it"
+            raise NotConfigured(text, provider=PROVIDER)
+        return Ec2(REHEARSAL, lambda: Client(sealed_session(), endpoint), regions=regions, looks_s=REHEARSAL_LOOKS_S)
+    from providers.adapters.aws.standin.state import untouched
+    from providers.adapters.rehearsal import open_store
+
+    store = open_store()
+
+    def opened() -> Client:
         from providers.adapters.aws import standin
-        from providers.adapters.rehearsal import open_store
+        from providers.adapters.aws.client import Client, sealed_session
 
-        store = open_store()
-        now = store.now
         with _starting:
             if store.path not in _standins:
                 _standins[store.path] = standin.start(store)
-            endpoint = _standins[store.path].url
-    elif not is_loopback(endpoint):
-        raise NotConfigured(f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER)
-    return Ec2(REHEARSAL, Client(sealed_session(), endpoint), regions=regions, now=now, looks_s=(0.0, 0.05))
+            return Client(sealed_session(), _standins[store.path].url)
+
+    return Ec2(REHEARSAL, opened, regions=regions, now=store.now, looks_s=REHEARSAL_LOOKS_S, untouched=lambda: untouched(store))
 
 
 def _live(profile: str, endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
@@ -81,7 +88,7 @@ def _live(profile: str, endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
         raise NotConfigured(f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER) from None
     if credentials is None:
         raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
-    return Ec2(LIVE, Client(session, endpoint), regions=regions)
+    return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions)
 
 
 class _Ending(NamedTuple):
@@ -94,26 +101,47 @@ class _Ending(NamedTuple):
 class Ec2:
     """EC2 in one world and account. Safe from several threads.
 
-    `regions` limits where is looked and bought; empty means every region that the account has enabled.
+    `opened` makes the client, once, when the first call is about to be made. `regions` limits where is looked and bought; empty means every region
+    that the account has enabled. `untouched` tells of a rehearsal cloud in which nothing was ever made: to ask each of its regions for machines
+    would cost a second in every run of those who use another provider.
     """
 
     def __init__(
         self,
         world: str,
-        client: Client,
+        opened: Callable[[], Client],
         *,
         regions: tuple[str, ...] = (),
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         looks_s: tuple[float, ...] = LOOKS_S,
+        untouched: Callable[[], bool] = lambda: False,
     ) -> None:
         self._world = world
-        self._client = client
+        self._opened = opened
+        self._opening = threading.Lock()
+        self._open: tuple[Client, Surroundings] | None = None
         self._regions = regions
         self._sleep = sleep
         self._looks_s = looks_s
-        self._around = Surroundings(client, now)
+        self._now = now
+        self._untouched = untouched
         self._ending: dict[Handle, _Ending] = {}
+
+    def _parts(self) -> tuple[Client, Surroundings]:
+        with self._opening:
+            if self._open is None:
+                client = self._opened()
+                self._open = client, Surroundings(client, self._now)
+            return self._open
+
+    @property
+    def _client(self) -> Client:
+        return self._parts()[0]
+
+    @property
+    def _around(self) -> Surroundings:
+        return self._parts()[1]
 
     @property
     def name(self) -> str:
@@ -311,6 +339,8 @@ class Ec2:
         Raises when one region can't be asked: absence would be a guess. Asked for everything of an owner, it tidies regions that hold none of his
         machines but still his security group.
         """
+        if self._untouched():
+            return []
         wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
         filters.append({"Name": "instance-state-name", "Values": list(LIVE_STATES)})
