@@ -37,32 +37,7 @@ OUTPUTS = (
     "generation",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-SPEC = (
-    "gpu",
-    "kind",
-    "nodes",
-    "fallback",
-    "spot",
-    "capacity",
-    "providers",
-    "regions",
-    "rank",
-    "max_price_per_hour",
-    "prices",
-    "wait",
-    "ttl",
-    "on_ttl",
-    "disk_gib",
-    "ports",
-    "expose",
-    "ssh_key",
-    "labels",
-    "network",
-    "options",
-    "run",
-    "reclaim",
-)
-"""The fields of the spec, all of them inputs of the same name."""
+_RESERVED = frozenset({"world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
 _CONFIG = ("world", "clusters")
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
@@ -120,25 +95,24 @@ class GpuCluster(pulumi.CustomResource):
         self,
         name: str,
         *,
-        gpu: Any,
+        gpu: Any = None,
         world: str = REHEARSAL,
         settings: Mapping[str, Mapping[str, str]] | None = None,
         ownership: Ownership | None = None,
+        managed_network: ManagedNetwork | None = None,
         opts: pulumi.ResourceOptions | None = None,
         **fields: Any,
     ) -> None:
-        unknown = sorted(set(fields) - set(SPEC))
-        if unknown:
-            raise pulumi.RunError(f"{name}: wanted a field of a cluster, found {', '.join(unknown)}{_near(unknown[0], SPEC)}")
         found = settings if settings is not None else account_settings(world)
-        owner = ownership or _one_ownership(world, found)
         spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
         if isinstance(spec.get("ssh_key"), str):
             spec["ssh_key"] = _key(name, spec["ssh_key"])
+        if spec.get("network") == "managed" and managed_network is None:
+            managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
+        owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
         props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
-        if spec.get("network") == "managed":
-            network = ManagedNetwork(name, spec=spec, world=world, settings=found, owner=owner)
-            props["network_links"] = network.links
+        if managed_network is not None:
+            props["network_links"] = managed_network.links
         for output in (*OUTPUTS, "nodes"):
             props.setdefault(output, None)
         super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
@@ -176,7 +150,6 @@ class ManagedNetwork(pulumi.ComponentResource):
         spec: Mapping[str, Any],
         world: str,
         settings: Mapping[str, Mapping[str, str]],
-        owner: Ownership,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         regions = spec.get("regions")
@@ -193,16 +166,14 @@ class ManagedNetwork(pulumi.ComponentResource):
 
         project = settings.get("gcp", {}).get("project")
         inner = pulumi.ResourceOptions(parent=self, provider=_stand_in(project) if world == REHEARSAL else None)
-        base = pulumi.Output.concat(f"gpus-{_label(pulumi.get_stack(), 12)}-{_label(name, 12)}-", owner.owner_id)
         network = compute.Network(
-            f"{name}-network", name=base, project=project, auto_create_subnetworks=False, description="made by gpus for one cluster", opts=inner
+            f"{name}-network", project=project, auto_create_subnetworks=False, description="made by gpus for one cluster", opts=inner
         )
         self.links = {"network": network.id}
         blocks = subnets(regions)
         for region, block in blocks.items():
             subnet = compute.Subnetwork(
                 f"{name}-{region}",
-                name=base,
                 project=project,
                 region=region,
                 network=network.id,
@@ -215,7 +186,6 @@ class ManagedNetwork(pulumi.ComponentResource):
         def firewall(what: str, ranges: Sequence[str], allows: Sequence[dict[str, Any]]) -> None:
             compute.Firewall(
                 f"{name}-{what}",
-                name=pulumi.Output.concat(base, f"-{what}"),
                 project=project,
                 network=network.id,
                 direction="INGRESS",
@@ -243,20 +213,23 @@ def declare() -> dict[str, GpuCluster]:
         raise pulumi.RunError(f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {world!r}; a world is set, never inferred from credentials")
     clusters = _clusters(config)
     settings = account_settings(world)
-    owner = _one_ownership(world, settings)
-    made: dict[str, GpuCluster] = {}
+    specs: dict[str, dict[str, Any]] = {}
     for name, entry in clusters.items():
         spec = {"gpu": entry} if isinstance(entry, str) else entry
         if not isinstance(spec, dict):
             raise pulumi.RunError(f'gpus:clusters.{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
-        unknown = sorted(set(spec) - set(SPEC))
-        if unknown:
-            raise pulumi.RunError(
-                f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, unknown))}{_near(unknown[0], SPEC)}"
-            )
-        if "gpu" not in spec:
-            raise pulumi.RunError(f'gpus:clusters.{name}.gpu: wanted a GPU such as "H100:8", found nothing')
-        made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, **spec)
+        # Every other field, known or not, is the plugin's to check, so that all problems are told at once.
+        ours = sorted(set(spec) & _RESERVED)
+        if ours:
+            raise pulumi.RunError(f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
+        specs[name] = spec
+    networks = {
+        name: ManagedNetwork(name, spec=spec, world=world, settings=settings) for name, spec in specs.items() if spec.get("network") == "managed"
+    }
+    owner = _one_ownership(world, settings, list(networks.values()))
+    made: dict[str, GpuCluster] = {}
+    for name, spec in specs.items():
+        made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, managed_network=networks.get(name), **spec)
         pulumi.export(name, summary(made[name]))
     return made
 
@@ -306,10 +279,12 @@ def _made() -> dict[str, Any]:
     return cast("dict[str, Any]", root.__dict__.setdefault("_gpus_made", {}))
 
 
-def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]]) -> Ownership:
+def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()) -> Ownership:
     made = _made()
     if "ownership" not in made:
-        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings)
+        # Made after the networks, so that it goes before them: what it finds and deletes may still use one.
+        opts = pulumi.ResourceOptions(depends_on=list(networks))
+        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, opts=opts)
     if made["world"] != world:
         raise pulumi.RunError(f"world: wanted one world for all clusters of a stack, found {made['world']} and {world}; make a stack for each")
     return cast("Ownership", made["ownership"])
@@ -366,6 +341,8 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _plain(value: Any) -> Any:
     """Models as mappings of what was set; everything else as it is."""
+    if isinstance(value, pulumi.Output):
+        return value
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, (list, tuple)):
@@ -385,8 +362,3 @@ def _key(name: str, text: str) -> str:
         return (Path(pulumi.runtime.settings.get_root_directory() or "") / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None
-
-
-def _label(text: str, longest: int) -> str:
-    """Lowercase letters, digits and hyphens, as Google's names allow."""
-    return "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower())[:longest].strip("-") or "x"

@@ -132,20 +132,21 @@ class Store:
         self._prepare()
 
     def _prepare(self) -> None:
+        import errno
         import sqlite3
         import time
 
-        for attempt in range(200):
+        for attempt in range(250):
             try:
                 db = self.connection()
                 if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                     db.execute("PRAGMA journal_mode=WAL")
                 if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'request'").fetchone():
                     self.tables(_SCHEMA)
-            except sqlite3.OperationalError:
+            except sqlite3.DatabaseError as error:
                 # Switching a new file to WAL does not wait for other openers as everything else does.
-                if attempt == 199:
-                    raise
+                if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
+                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); move it away to begin anew", str(self.path)) from error
                 time.sleep(0.02)
             else:
                 return

@@ -277,8 +277,8 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
         if not isinstance(outcome, Outcome):
             continue
         if outcome.state != ACQUIRED:
-            after = had(world.name, wanted, held.generation, outcome, world.clock.now())
-            return held._replace(status=after.status, reasons=after.reasons, leftovers=after.leftovers) if keep else after
+            open_one = had(world.name, wanted, held.generation, outcome, world.clock.now())
+            return held._replace(status=open_one.status, reasons=open_one.reasons, leftovers=open_one.leftovers) if keep else open_one
         if keep:
             # The held one stays: what the order made is one too many.
             left = await _release_all(world, held, outcome.handles, keep=keep)
@@ -293,7 +293,7 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
     if held.handles:
         adapter = await _adapter(world, held.provider)
         nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
-    after = seen(held._replace(leftovers=()), nodes, now)
+    after: Held | None = seen(held._replace(leftovers=()), nodes, now)
     if after is not None and after.status == ENDED:
         return after
     if after is None or after.reasons or after.status in {PREEMPTED, *_OVER}:
@@ -323,7 +323,10 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     if not left.clean:
         return _stuck(held, left)
     world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
-    return await _buy(world, wanted, held.generation, brake)
+    placed = await _buy(world, wanted, held.generation, brake)
+    if brake.abandoned and (await _release_all(world, placed, placed.handles)).clean:
+        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+    return placed
 
 
 async def _better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
@@ -397,16 +400,20 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
 async def _delete(world: World, held: Held) -> None:
     which = (world.name, held.owner, held.cluster, held.generation)
     handles: set[Handle] = {*held.handles, *held.leftovers}
+    entries = world.journal.orders(*which)
+    handles.update(handle for entry in entries for handle in entry.handles)
+    named = [held.provider] if held.provider else []
     lefts: list[Left] = []
-    for entry in world.journal.orders(*which):
-        handles.update(entry.handles)
-        if entry.state in journals.PENDING:
-            adapter = await _adapter(world, entry.provider)
-            lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
-    providers = dict.fromkeys([*([held.provider] if held.provider else ()), *sorted(handle.provider for handle in handles)])
-    for provider in providers:
-        adapter = await _adapter(world, provider)
-        own = await _own(world, adapter, held, [handle for handle in handles if handle.provider == provider])
+    for provider in dict.fromkeys([*named, *(entry.provider for entry in entries), *sorted(handle.provider for handle in handles)]):
+        there = [handle for handle in handles if handle.provider == provider]
+        try:
+            adapter = await _adapter(world, provider)
+        except CloudError as error:
+            lefts.append(Left(tuple(there), trimmed(error)))
+            continue
+        pending = [entry for entry in entries if entry.provider == provider and entry.state in journals.PENDING]
+        lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
+        own = await _own(world, adapter, held, there)
         lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own))
     _raise_left(held.cluster, lefts, held.micro_usd)
     world.journal.release(*which, world.clock.now())

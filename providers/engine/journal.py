@@ -180,7 +180,7 @@ class Journal:
         """The orders in these states, oldest first."""
         query = (
             "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at, generation FROM orders "
-            "WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?) AND (? IS NULL OR generation = ?) ORDER BY created_at, token"
+            "WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?) AND (? IS NULL OR generation = ?) ORDER BY rowid"
         )
         with self._read() as db:
             rows = db.execute(query, (world, owner, cluster, cluster, generation, generation)).fetchall()

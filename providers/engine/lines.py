@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from providers.errors import AllFailed, CloudError, QuotaExceeded
 from providers.model.money import per_hour
+from providers.planner.rules import GPU, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,7 +70,9 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
     tried = f"{len(attempts)} tries" if attempts else "no place is left to try"
     lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
     lines += [f"{attempt}{f': {attempt.message}' if attempt.message else ''}" for attempt in attempts]
-    if refusals:
-        lines.append("not tried: " + ", ".join(f"{rule} {count}" for rule, count in refusals))
+    # Offers of other GPUs were never meant: only the near misses help.
+    near = [f"{rule} {count}" for rule, count in refusals if rule != NAMES[GPU]]
+    if near:
+        lines.append(f"not tried: {', '.join(near)}")
     lines.append("allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later")
     return AllFailed("\n".join(lines), attempts, refusals)

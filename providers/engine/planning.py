@@ -72,14 +72,17 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     `only` narrows the live look to these providers; the others are shown from the catalog.
     """
     base = world.offers
+    lines = [*warnings]
     if base is None:
-        from providers.catalog.offers import load
+        import datetime
+
+        from providers.catalog.offers import load, stale
 
         base = load()
+        lines.extend(stale(datetime.datetime.now(tz=datetime.UTC).date()))
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looked = _look(world, [name for name in allowed if world.name == LIVE or name in live], live)
-    lines = [*warnings]
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, result in looked.items():

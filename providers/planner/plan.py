@@ -154,13 +154,13 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
 
     def key(pair: tuple[rules.Kept, Offer]) -> tuple[Any, ...]:
         item, offer = pair
-        name = (offer.provider, offer.region, offer.zone, offer.machine_type, offer.gpu_type, item.reservation)
-        preference = (item.entry, item.capacity, listed.get(offer.provider, 0))
+        # The name comes last: provider, region, zone, machine type, GPU type are an offer's first five fields.
+        last = (item.entry, item.capacity, listed.get(offer[0], 0), item.micro_usd, offer[:5], item.reservation)
         if ask.rank == "price":
-            return (item.micro_usd, *preference, *name)
+            return (item.micro_usd, last)
         if ask.rank == "performance_per_dollar":
-            return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, *preference, *name)
-        return (*preference, item.micro_usd, *name)
+            return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, last)
+        return last
 
     ranked = sorted(zip(kept, offers, strict=True), key=key)
     return tuple(

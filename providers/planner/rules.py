@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 RULES = (
     ("gpu", "the GPU is one that the entry accepts"),
-    ("gpu-memory", "the memory that the seller reports is that of this GPU model"),
     ("gpu-count", "one machine has exactly as many GPUs as asked for"),
+    ("gpu-memory", "the memory that the seller reports is that of this GPU model"),
     ("capacity", "it is bought in one of the ways asked for"),
     ("sold", "the cloud sells this kind of capacity on this machine"),
     ("region", "the region is among those allowed"),
@@ -41,7 +41,7 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, MEMORY, COUNT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -127,19 +127,29 @@ def known(price: object) -> int | None:
     return None
 
 
-def gate(provider: str, entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities], unavailable: Mapping[str, str]) -> int:
-    """The first rule that a provider breaks as a whole for this entry, or one past the last."""
+def able(
+    entry: Entry,
+    ask: Ask,
+    capabilities: Mapping[str, Capabilities],
+    unavailable: Mapping[str, str],
+    provider: str,
+    machine_type: str,
+    capacity: str,
+) -> int:
+    """The first rule of `provider` to `orderable` that this machine of this provider breaks for this entry, or one past the last rule."""
     if ask.providers and provider not in ask.providers:
         return PROVIDER
-    able = capabilities.get(provider)
-    if able is None:
+    skills = capabilities.get(provider)
+    if skills is None:
         return ADAPTER
-    if ask.kind not in able.kinds:
+    if ask.kind not in skills.kinds:
         return KIND
-    if entry.nodes > able.max_nodes:
+    if entry.nodes > skills.max_nodes:
         return NODES
     if provider in unavailable:
         return CONFIGURED
+    if capacity not in skills.capacities or not skills.orders(machine_type):
+        return ORDERABLE
     return _PASSED
 
 
@@ -164,19 +174,19 @@ def sift(terms: Terms) -> Sifted:
         ways: dict[str, list[tuple[int, str]]] = {}
         for index, way in enumerate(entry.capacity):
             ways.setdefault(way.kind, []).append((index, way.reservation))
-        gates: dict[str, int] = {}
-        orderable: dict[tuple[str, str, str], bool] = {}
+        sellers: dict[tuple[str, str, str], int] = {}
         want, nodes = entry.gpu_count, entry.nodes
+        verdicts = [(rule, number) for rule in range(len(RULES))]
         for gpu_type in types(entry):
             least = least_memory_gib(gpu_type)
             for row in table.by_gpu.get(gpu_type, ()):
                 price = 0
                 overridden = False
                 capacity = capacities[row]
-                if memories[row] and memories[row] < least:
-                    rule = MEMORY
-                elif counts[row] != want:
+                if counts[row] != want:
                     rule = COUNT
+                elif 0 < memories[row] < least:
+                    rule = MEMORY
                 elif capacity not in ways:
                     rule = CAPACITY
                 elif restrictions[row]:
@@ -184,24 +194,17 @@ def sift(terms: Terms) -> Sifted:
                 elif allowed and regions[row] not in allowed:
                     rule = REGION
                 else:
-                    provider = providers[row]
-                    rule = gates.get(provider, -1)
-                    if rule < 0:
-                        rule = gates[provider] = gate(provider, entry, ask, capabilities, unavailable)
+                    provider, machine = providers[row], machines[row]
+                    seller = (provider, machine, capacity)
+                    found = sellers.get(seller)
+                    rule = found if found is not None else sellers.setdefault(seller, able(entry, ask, capabilities, unavailable, *seller))
                     if rule == _PASSED:
-                        machine = machines[row]
-                        able = orderable.get((provider, machine, capacity))
-                        if able is None:
-                            skills = capabilities[provider]
-                            able = orderable[provider, machine, capacity] = capacity in skills.capacities and skills.orders(machine)
                         listed = prices[row]
                         if overrides is not None:
                             own = overrides.price(provider, regions[row], machine, gpu_type, capacity)
                             if own is not None:
                                 listed, overridden = own, True
-                        if not able:
-                            rule = ORDERABLE
-                        elif not listed or not 0 < listed < float("inf"):
+                        if not listed or not 0 < listed < float("inf"):
                             rule = PRICE
                         else:
                             price = int(listed)
@@ -215,8 +218,10 @@ def sift(terms: Terms) -> Sifted:
                         if (nodes, reservation) not in done:
                             done.append((nodes, reservation))
                             kept.append(Kept(row, number, index, reservation, price, price * nodes, overridden))
-                elif row not in refused or refused[row][0] < rule:
-                    refused[row] = (rule, number)
+                else:
+                    before = refused.get(row)
+                    if before is None or before[0] < rule:
+                        refused[row] = verdicts[rule]
     for row in bought:
         refused.pop(row, None)
     return Sifted(kept, refused)
@@ -225,7 +230,7 @@ def sift(terms: Terms) -> Sifted:
 def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     """(wanted, found) of one refusal, as texts for people."""
     ask, offer = terms.ask, terms.table.offer(row)
-    able = terms.capabilities.get(offer.provider)
+    skills = terms.capabilities.get(offer.provider)
     if rule == GPU:
         return asked(ask), offer.gpu_type
     if rule == MEMORY:
@@ -243,13 +248,13 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == ADAPTER:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
-        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(able.kinds if able else ()))}"
+        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}"
     if rule == NODES:
-        return f"{entry.nodes} nodes", f"at most {able.max_nodes if able else 0} at {offer.provider}"
+        return f"{entry.nodes} nodes", f"at most {skills.max_nodes if skills else 0} at {offer.provider}"
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:
-        what = offer.machine_type if able and not able.orders(offer.machine_type) else offer.capacity
+        what = offer.machine_type if skills and not skills.orders(offer.machine_type) else offer.capacity
         return "what the adapter can order", f"{what} cannot be ordered yet"
     if rule == PRICE:
         return "a known price", "no price"

@@ -256,6 +256,19 @@ def test_an_unknown_code_is_unclassified_and_settles_to_nothing(rig):
     assert rig.gcp.resume(ordered) is None
 
 
+@pytest.mark.parametrize("code", ["RESOURCE_OPERATION_RATE_EXCEEDED", "RESOURCE_NOT_READY", "INTERNAL_ERROR"])
+def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code):
+    """The operation is over, so polling on would never end: it is looked up, and nothing was made."""
+    rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code=code)
+    ordered = order(candidate(A))
+    ticket = rig.gcp.submit(ordered)
+    rig.moment += 30
+    with pytest.raises(OutcomeUnknown) as caught:
+        rig.gcp.poll(ticket)
+    assert code == caught.value.code
+    assert rig.gcp.resume(ordered) is None
+
+
 def test_b19_quota_stops_what_it_counts(rig):
     """A regional limit blocks that GPU in that region; the global one blocks Google; both name metric and page."""
     rig.store.set_quota("gcp", "us-central1", "NVIDIA_L4_GPUS", 0)
@@ -268,6 +281,22 @@ def test_b19_quota_stops_what_it_counts(rig):
         rig.got(candidate("us-east1-c", "g2-standard-4"))
     assert (Scope("gcp"),) == caught.value.scopes
     assert "iam-admin/quotas?project=rehearsal" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "metric", "scopes"),
+    [
+        ("", "GPUS_ALL_REGIONS", {Scope("gcp")}),
+        ("us-central1", "NVIDIA_L4_GPUS", {Scope("gcp", "us-central1", gpu_type="L4", capacity="on-demand")}),
+    ],
+)
+def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(rig, place, metric, scopes):
+    """HTTP 403 without quotaInfo: the quotas are read, so that the scope is known and no word is matched."""
+    rig.store.set_quota("gcp", place, metric, 0)
+    rig.store.add_fault("gcp", "instances.bulkInsert", "quota", metric="SOMETHING_ELSE")
+    with pytest.raises(QuotaExceeded) as caught:
+        rig.gcp.submit(order(candidate(A, "g2-standard-4")))
+    assert (metric, "0", scopes) == (caught.value.metric, caught.value.limit, set(caught.value.scopes))
 
 
 def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
@@ -322,7 +351,7 @@ def test_flex_start_s_wait_runs_out(rig):
     """When the queue's time is over Google deletes the machine and the operation fails: refused, nothing left."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "flex-start", 0)
     ticket = rig.gcp.submit(order(candidate(A, capacity="flex-start"), wait_s=120))
-    rig.moment += 300
+    rig.moment += 7300
     with pytest.raises(NoCapacity):
         rig.gcp.poll(ticket)
     assert [] == list(rig.gcp.find("own1"))
@@ -391,6 +420,13 @@ def test_a_server_error_before_any_work_settles_to_nothing(rig, fault):
     assert 4 <= rig.calls("zoneOperations.list") + rig.calls("instances.list")
 
 
+def test_what_cannot_be_looked_up_stays_unknown(rig):
+    """A refused look-up is no proof that nothing was made."""
+    rig.store.add_fault("gcp", "zoneOperations.list", "forbidden")
+    with pytest.raises(OutcomeUnknown, match="could not be looked up"):
+        rig.gcp.resume(order())
+
+
 def test_the_same_token_buys_once(rig):
     """Google does the work of one requestId once: a repeat returns the same operation."""
     ordered = order()
@@ -411,7 +447,14 @@ def test_a_taken_name_is_settled_not_bought_again(rig):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("rate-limit", RateLimited), ("too-many", RateLimited), ("unauthorized", BadCredentials), ("forbidden", BadCredentials), ("quota", QuotaExceeded)]
+    ("fault", "kind"),
+    [
+        ("rate-limit", RateLimited),
+        ("too-many", RateLimited),
+        ("unauthorized", BadCredentials),
+        ("forbidden", BadCredentials),
+        ("quota", QuotaExceeded),
+    ],
 )
 def test_refusals_of_the_post_are_classified(rig, fault, kind):
     """Refused before any work: its class, and one request."""
@@ -476,6 +519,18 @@ def test_b29_gone_only_on_google_s_own_word(rig):
     assert "running" == rig.status(ticket.handles[0])
 
 
+def test_b29_a_preempted_machine_is_told(rig):
+    """Taken back and stopped: preempted. Taken back and deleted: gone, and the detail says why."""
+    from providers.adapters.gcp.standin import console
+
+    kept = rig.got(candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep", generation="kept").handles[0]
+    released = rig.got(candidate(A, "g2-standard-4", capacity="spot"), generation="released").handles[0]
+    for handle in (kept, released):
+        assert 1 == console.preempt(rig.store, handle.native_id.rsplit("/", 1)[-1])
+    assert ["preempted", "preempted"] == [node.status for node in rig.gcp.observe([kept, released])]
+    rig.moment += 120
+    nodes = rig.gcp.observe([kept, released])
+    assert [("preempted", "TERMINATED"), ("gone", "preempted and deleted")] == [(node.status, node.detail) for node in nodes]
 
 
 def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig):
@@ -650,6 +705,31 @@ def test_check_tells_what_is_there_and_how_to_get_the_rest(rig):
     assert "quotas?project=rehearsal" in lines["quota GPUS_ALL_REGIONS"].todo
 
 
+@pytest.mark.parametrize(
+    ("regions", "state", "found"),
+    [
+        ({}, "unknown", "not zero"),
+        ({"a": (0, 0), "b": (0, 0)}, "missing", "0 in all 2 regions"),
+        ({"a": (8, 1), "b": (8, 0), "c": (0, 0)}, "ok", "8 in each of 2 regions, 1 used; 0 in 1 regions"),
+        ({"a": (8, 1), "b": (16, 0), "c": (1, 0), "d": (2, 0)}, "ok", "b 16 (0 used), a 8 (1 used), d 2 (0 used) and 1 more regions"),
+    ],
+)
+def test_quota_over_the_regions_is_one_line(regions, state, found):
+    """The largest limits first; where there is none, the line says where to ask."""
+    from providers.adapters.gcp import check
+
+    line = check._quota("NVIDIA_L4_GPUS", regions, "my-project")
+    assert (state, True) == (line.state, found in line.found)
+
+
+def test_nothing_of_the_client_s_own_reaches_the_screen(rig, capfd):
+    """A refusal is told once, by us: the client's log lines are not printed."""
+    rig.store.add_fault("gcp", "instances.bulkInsert", "quota")
+    with pytest.raises(QuotaExceeded):
+        rig.gcp.submit(order())
+    assert ("", "") == capfd.readouterr()
+
+
 def test_b19_a_quota_that_is_not_listed_is_unknown(rig):
     """Compute Engine lists no metric for H100 on demand: unknown, so a try decides."""
     line = next(line for line in rig.gcp.check() if line.topic == "quota NVIDIA_H100_GPUS")
@@ -658,7 +738,12 @@ def test_b19_a_quota_that_is_not_listed_is_unknown(rig):
 
 @pytest.mark.parametrize(
     ("status", "reason", "topic", "state"),
-    [(401, "authError", "credentials", "refused"), (403, "forbidden", "credentials", "refused"), (403, "accessNotConfigured", "Compute Engine API", "missing"), (404, "notFound", "project", "missing")],
+    [
+        (401, "authError", "credentials", "refused"),
+        (403, "forbidden", "credentials", "refused"),
+        (403, "accessNotConfigured", "Compute Engine API", "missing"),
+        (404, "notFound", "project", "missing"),
+    ],
 )
 def test_check_names_what_is_refused(rig, status, reason, topic, state):
     """Each refusal is a line with what to do, never an exception."""
@@ -691,6 +776,31 @@ def test_live_without_a_project_is_not_configured(tmp_path, monkeypatch):
         MANIFEST.connect("live", {})
     assert "s3cr3t" not in str(caught.value) and "r3fr3sh" not in str(caught.value)
     assert "live" == MANIFEST.connect("live", {"project": "my-project"}).world
+
+
+def live(monkeypatch, url, token="ya29.s3cr3t"):
+    import google.auth
+    from google.oauth2.credentials import Credentials
+
+    monkeypatch.setattr(google.auth, "default", lambda scopes: (Credentials(token=token), "adc-project"))
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    return MANIFEST.connect("live", {"endpoint": f"{url}/compute/v1/"})
+
+
+def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monkeypatch):
+    """The credentials' own project is used where none is set, and calls reach the endpoint with them."""
+    gcp = live(monkeypatch, rig.server.url)
+    assert [] == list(gcp.find("own1"))
+    assert "adc-project" in rig.store.requests("instances.aggregatedList")[-1].path
+
+
+def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkeypatch):
+    """401, and no way to renew: refused, with the way to sign in, without the token."""
+    with answering(raw(401, '{"error": {"code": 401, "message": "Invalid Credentials", "errors": [{"reason": "authError"}]}}')) as (url, seen):
+        with pytest.raises(BadCredentials, match="gcloud auth application-default login") as caught:
+            live(monkeypatch, url).submit(order())
+    assert "s3cr3t" not in str(caught.value)
+    assert 1 == len(seen)
 
 
 def test_a_rehearsal_never_reaches_a_real_endpoint():

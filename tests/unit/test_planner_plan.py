@@ -47,8 +47,8 @@ def test_each_rule_refuses_what_it_is_for():
     """One offer for each rule, refused by exactly that rule."""
     capped = {
         "gpu": offer(gpu="L4", machine="g2-standard-4"),
-        "gpu-memory": offer(gpu_memory_gib=40.0),
         "gpu-count": offer(count=4, machine="a3-highgpu-4g"),
+        "gpu-memory": offer(gpu_memory_gib=40.0),
         "capacity": offer(capacity="flex-start"),
         "sold": offer(restriction="by reservation only"),
         "region": offer(zone="europe-west4-b"),

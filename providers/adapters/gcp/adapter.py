@@ -15,9 +15,9 @@ from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.client import Client, is_loopback
-from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
-from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, Transient, Unsupported
-from providers.model.ask import FLEX_START, RESERVATION
+from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation, quota_exceeded
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported
+from providers.model.ask import FLEX_START, RESERVATION, SPOT
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
 
@@ -141,8 +141,10 @@ class Gcp:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
             raise self._explained(error, order) from None
-        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
-        return Ticket(order, "waiting", (("operation", str(operation.get("name", ""))), ("scope", scope)), detail="; ".join(call.notes))
+        except QuotaExceeded as error:
+            raise self._named(error, order, context) from None
+        place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
+        return Ticket(order, "waiting", place, detail="; ".join(call.notes))
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Asks for the operation; once it is over, looks at the machines themselves and compares them with the order."""
@@ -161,9 +163,15 @@ class Gcp:
 
         Repeating the POST with the same `requestId` would be safe too, but would buy where nothing had been bought.
         """
-        context = self._context(order)
-        call = native.creating_call(order)
-        scope = f"zones/{call.zone}" if call.zone else f"regions/{call.region}"
+        try:
+            return self._settled(order, self._context(order))
+        except (OutcomeUnknown, HalfMade, RateLimited, Transient):
+            raise
+        except CloudError as error:
+            raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
+
+    def _settled(self, order: Order, context: Context) -> Ticket | None:
+        scope = native.scope_of(order)
         for look in range(2):
             if look:
                 self._sleep(self._second_look_s)
@@ -174,10 +182,10 @@ class Gcp:
                     raise refused
                 return None
             if operation is not None:
-                return Ticket(order, "waiting", (("operation", str(operation["name"])), ("scope", scope)), detail="; ".join(call.notes))
+                return Ticket(order, "waiting", (("operation", str(operation["name"])), ("scope", scope)))
             made = self._made(order, context, thorough=True)
             if len(made) == len(order.node_names):
-                return Ticket(order, "waiting", (("operation", ""), ("scope", scope)), detail="; ".join(call.notes))
+                return Ticket(order, "waiting", (("operation", ""), ("scope", scope)))
             if made:
                 raise self._half_made("PARTLY_MADE", f"{len(made)} of {len(order.node_names)} machines exist", made, context)
         return None
@@ -254,11 +262,16 @@ class Gcp:
         return found
 
     def _refused(self, operation: Mapping[str, Any], order: Order, context: Context) -> CloudError:
-        """What a failed operation means, after a look at whether it left anything."""
+        """What a failed operation means, after a look at whether it left anything.
+
+        A passing fault ends the operation for good all the same: the same token would only return it, so it is to be settled, not asked again.
+        """
         error = from_operation(operation, context)
         left = self._made(order, context)
+        if not left and isinstance(error, (RateLimited, Transient)):
+            return OutcomeUnknown(f"{error}; the operation is over", provider=PROVIDER, code=error.code, token=order.token)
         if not left:
-            return error
+            return self._named(error, order, context) if isinstance(error, QuotaExceeded) else error
         return HalfMade(
             f"{error}; {len(left)} of {len(order.node_names)} machines are still there",
             handles=[read.handle(instance) for instance in left],
@@ -325,6 +338,25 @@ class Gcp:
             f"{error}; the machine type is there, so something else that the request names is missing or wrong: image, network, disk, service account"
         )
         return NotConfigured(text, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
+
+    def _named(self, error: QuotaExceeded, order: Order, context: Context) -> CloudError:
+        """A refusal for quota that does not say which limit, by reading the quotas: the one over all regions, then the region's own for this GPU."""
+        if error.metric:
+            return error
+        first, project = order.candidates[0], self._client.project
+        wanted = first.gpu_count * len(order.node_names)
+        preemptible = "PREEMPTIBLE_" if first.capacity in (SPOT, FLEX_START) else ""
+        regional = f"{preemptible}NVIDIA_{first.gpu_type.replace('-', '_')}_GPUS"
+        try:
+            everywhere = self._client.call(lambda service: service.projects().get(project=project), context)
+            there = self._client.call(lambda service: service.regions().get(project=project, region=first.region), context)
+        except CloudError:
+            return error
+        for metric, region, holder in (("GPUS_ALL_REGIONS", "", everywhere), (regional, first.region, there)):
+            for row in holder.get("quotas", ()):
+                if row.get("metric") == metric and float(row.get("usage", 0)) + wanted > float(row.get("limit", 0)):
+                    return quota_exceeded(error.code, metric, float(row.get("limit", 0)), region, context)
+        return error
 
     # Seeing
 

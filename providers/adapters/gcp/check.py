@@ -105,8 +105,14 @@ def _quota(metric: str, regions: dict[str, tuple[float, float]] | None, project:
     granted = {region: pair for region, pair in sorted(regions.items()) if pair[0] > 0}
     if not granted:
         return CheckLine(PROVIDER, topic, MISSING, f"0 in all {len(regions)} regions", f"ask for more at {quota_page(project)}")
-    shown = [f"{region} {usage:g} of {limit:g}" for region, (limit, usage) in list(granted.items())[:4]]
-    more = f" and {len(granted) - 4} more regions" if len(granted) > 4 else ""
+    limits = {limit for limit, _ in granted.values()}
+    if len(limits) == 1 and len(granted) > 1:
+        used = sum(usage for _, usage in granted.values())
+        shown = f"{limits.pop():g} in each of {len(granted)} regions, {used:g} used"
+    else:
+        most = sorted(granted.items(), key=lambda item: (-item[1][0], item[0]))
+        shown = ", ".join(f"{region} {limit:g} ({usage:g} used)" for region, (limit, usage) in most[:3])
+        shown += f" and {len(granted) - 3} more regions" if len(granted) > 3 else ""
     lacking = len(regions) - len(granted)
     rest = f"; 0 in {lacking} regions" if lacking else ""
-    return CheckLine(PROVIDER, topic, OK, "used " + ", ".join(shown) + more + rest, f"more: {quota_page(project)}" if lacking else "")
+    return CheckLine(PROVIDER, topic, OK, shown + rest, f"more: {quota_page(project)}" if lacking else "")

@@ -6,6 +6,7 @@ know orders or machines.
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -22,6 +23,10 @@ from providers.errors import GpusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+for _name in ("googleapiclient", "google.auth", "google_auth_httplib2"):
+    # Refusals are classified and told by us; without a handler Python would also print the client's own lines on the user's screen.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 TIMEOUT_S = 60.0
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

@@ -92,6 +92,12 @@ def group(candidates: Sequence[Candidate]) -> int:
     return best
 
 
+def scope_of(order: Order) -> str:
+    """Where the order's operation lives: `zones/Z` or `regions/R`."""
+    first = order.candidates[0]
+    return f"zones/{first.zone}" if first.zone and len(order.candidates) == 1 else f"regions/{first.region}"
+
+
 def creating_call(order: Order, region_zones: Sequence[str] = ()) -> Call:
     """The call that makes all of the order's nodes in one zone, or none.
 
@@ -242,6 +248,8 @@ def _notes(order: Order, options: Options) -> tuple[str, ...]:
         notes.append(f"Google ends the run after {duration_text(limit_s)}{why}: the machine is {what}")
         if what == "stopped" and _has_local_ssd(order, options):
             notes.append("what is on its local SSD is lost then")
+    if capacity == FLEX_START and len(order.node_names) == 1 and order.wait_s >= QUEUE_MIN_S:
+        notes.append(f"Google keeps the request queued for up to {duration_text(QUEUE_MAX_S)}")
     if capacity == FLEX_START and len(order.node_names) > 1:
         notes.append("several Flex-start nodes are had at once or not at all: Google queues only single machines")
     return tuple(notes)
@@ -326,6 +334,7 @@ def _instance(order: Order, candidate: Candidate, options: Options) -> dict[str,
     body["disks"] = _disks(order.setup, candidate, options, body["labels"], f"zones/{zone}/diskTypes/")
     for accelerator in body.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
-    wait_s = 0 if order.wait_s < QUEUE_MIN_S else min(order.wait_s, QUEUE_MAX_S)
+    # Longer than this run waits: a later run waits on, and Google itself ends the queue.
+    wait_s = 0 if order.wait_s < QUEUE_MIN_S else QUEUE_MAX_S
     body["params"] = {"requestValidForDuration": {"seconds": str(wait_s)}}
     return body

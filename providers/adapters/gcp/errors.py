@@ -196,21 +196,26 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
     failed_zones = {zone for item in entries if (zone := _metadatas(item).get("zone"))}
     named = [zone.strip() for item in entries for zone in _metadatas(item).get("zonesAvailable", "").split(",")]
     hints = tuple(dict.fromkeys(zone for zone in named if zone and zone not in failed_zones))
-    kind = row.kind
-    if kind is OutcomeUnknown and str(entry.get("code")) not in ("RESOURCE_ALREADY_EXISTS", "alreadyExists"):
-        kind = Transient  # the operation is over: Google itself says that it failed
-    return _error(kind, row, str(entry.get("code") or ""), str(entry.get("message") or ""), context, hints=hints, quota=_quota(entry))
+    return _error(row.kind, row, str(entry.get("code") or ""), str(entry.get("message") or ""), context, hints=hints, quota=_quota(entry))
 
 
 def from_http(status: int, content: bytes | str, context: Context, retry_after: str = "") -> CloudError:
     """The refusal in an HTTP answer: by its reason, else by its status. A page that is no JSON is read by its status alone."""
     code, message, quota = _body(content)
+    if status == 400:
+        # `required` says "sign in" at 401, but "a field is missing" at 400.
+        code = ["invalid" if item == "required" else item for item in code]
     row = next((CODES[item] for item in code if item in CODES), None) or STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)
     shown = next((item for item in code if item in CODES), code[0] if code else f"HTTP {status}")
     if row is None:
         return _unknown(shown, message, context)
     kind = row.kind if context.creating else row.reading or row.kind
     return _error(kind, row, shown, message, context, quota=quota, retry_after=retry_after)
+
+
+def quota_exceeded(code: str, metric: str, limit: float, region: str, context: Context) -> CloudError:
+    """A refusal for quota whose limit was found by reading the quotas. `region` is empty for a limit that counts everywhere."""
+    return _error(QuotaExceeded, CODES["quotaExceeded"], code, "", context, quota=Quota(metric, "", f"{limit:g}", region))
 
 
 def from_exception(error: BaseException, context: Context) -> CloudError:
@@ -351,7 +356,8 @@ def _error(
         metric = _metric(quota.metric) if quota else ""
         limit = quota.limit if quota else ""
         where = "" if quota is None or quota.region is None else f" in {quota.region}" if quota.region else " over all regions"
-        named = f"{metric} ({quota.limit_name}) is {limit or 'reached'}{where}" if quota else "the metric is in Google's words"
+        limit_name = f" ({quota.limit_name})" if quota and quota.limit_name else ""
+        named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
         text = f"{context.what}: {code}: {named}{said if quota is None else ''}; {todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=metric, limit=limit, **base)
     text = f"{context.what}: {code}{said}; {todo}"

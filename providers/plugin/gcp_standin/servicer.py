@@ -7,7 +7,7 @@ type is refused by name. Uses Google's real client. Every edit replaces, delete 
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
@@ -74,30 +74,41 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self) -> None:
         self.project = "rehearsal"
         self._under_way: set[asyncio.Task[Any]] = set()
+        self._local = threading.local()
+        self._starting = threading.Lock()
+        self._server: Any = None
 
     async def settled(self) -> None:
         """Returns once no call is under way any more."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    @cached_property
     def compute(self) -> Any:
-        """Google's client, pointed at the stand-in; both start on first use."""
+        """This thread's own client of Google's, pointed at the stand-in: its connection is not safe for several threads."""
         from google.auth.credentials import AnonymousCredentials
         from googleapiclient.discovery import build
 
+        if not hasattr(self._local, "client"):
+            self._local.client = build(
+                "compute",
+                "v1",
+                static_discovery=True,
+                cache_discovery=False,
+                credentials=AnonymousCredentials(),
+                client_options={"api_endpoint": f"{self._url}/compute/v1/"},
+            )
+        return self._local.client
+
+    @property
+    def _url(self) -> str:
+        """Where the Compute Engine stand-in listens; it is started in this process on first use."""
         from providers.adapters.gcp import standin
         from providers.adapters.rehearsal import open_store
 
-        self._server = standin.start(open_store())
-        return build(
-            "compute",
-            "v1",
-            static_discovery=True,
-            cache_discovery=False,
-            credentials=AnonymousCredentials(),
-            client_options={"api_endpoint": f"{self._server.url}/compute/v1/"},
-        )
+        with self._starting:
+            if self._server is None:
+                self._server = standin.start(open_store())
+            return str(self._server.url)
 
     async def Handshake(self, _request: Any, _context: Any) -> Any:
         return provider_pb2.ProviderHandshakeResponse()
@@ -127,7 +138,12 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
             for name in news.values
             if name not in known and not name.startswith("__")
         ]
-        return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
+        values = dict(news.values)
+        if "name" not in values:
+            # As Google's own plugin does: a name that no other stack has, kept once it is in the state.
+            kept = wire.decode(request.olds).values.get("name")
+            values["name"] = kept or f"{request.urn.rpartition('::')[2].lower()}-{request.randomSeed.hex()[:7]}"
+        return provider_pb2.CheckResponse(inputs=wire.encode(values), failures=failures)
 
     async def Diff(self, request: Any, _context: Any) -> Any:
         old, new = wire.decode(request.old_inputs).values, wire.decode(request.news).values
@@ -170,7 +186,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         """The result of blocking calls, in a thread and to their end even if the engine goes away."""
 
         def whole() -> Any:
-            return work(self.compute)
+            return work(self.compute())
 
         task = asyncio.get_running_loop().create_task(asyncio.to_thread(whole))
         self._under_way.add(task)
@@ -179,7 +195,8 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         try:
             return await asyncio.shield(task)
         except Exception as error:
-            await _refuse(context, str(error))
+            # Google's HttpError has the cloud's own words in `reason`; its text is a paragraph.
+            await _refuse(context, str(getattr(error, "reason", "") or error))
 
 
 async def _kind(urn: str, context: Any) -> Kind:

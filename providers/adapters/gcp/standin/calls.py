@@ -98,12 +98,12 @@ def _page(call: Call, items: Scoped, kind: str, scope: str) -> Json:
 def _chosen(call: Call, items: Scoped) -> tuple[Scoped, str]:
     test = filters.compile_filter(str(call.query.get("filter", "")))
     kept = [(scope, item) for scope, item in items if test(item)]
-    order = call.query.get("orderBy", "")
+    order = call.query.get("orderBy", "name")
     if order == "creationTimestamp desc":
         kept.reverse()
     elif order == "name":
-        kept.sort(key=lambda pair: pair[1]["name"])
-    elif order:
+        kept.sort(key=lambda pair: (pair[0], pair[1]["name"]))
+    else:
         raise invalid("orderBy", order, "Only 'name' and 'creationTimestamp desc' are supported.")
     size = int(call.query.get("maxResults", 500))
     if not 0 <= size <= 500:

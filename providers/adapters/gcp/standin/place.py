@@ -37,32 +37,38 @@ GLOBAL_METRIC = "GPUS_ALL_REGIONS"
 # Stock
 
 
-def free(rows: Rows, zone: str, wish: Wish, at: float | None = None) -> int:
-    """How many machines of this kind the zone can give at a moment (now)."""
-    return _free(rows, zone, wish.machine, wish.accelerator, wish.gpu, wish.capacity, wish.reservation, rows.now if at is None else at)
+def free(rows: Rows, zone: str, wish: Wish) -> int:
+    """How many machines of this kind the zone can give now."""
+    return _free(rows, zone, wish, rows.now)
 
 
-def _free(rows: Rows, zone: str, machine: machines.MachineType, accelerator: str, gpu: str, capacity: str, reservation: str, at: float) -> int:
-    if zone not in machine.zones or (accelerator and not machine.accelerator and zone not in machines.attachable()[accelerator][1]):
+def _free(rows: Rows, zone: str, wish: Wish, at: float) -> int:
+    machine = wish.machine
+    if zone not in machine.zones or (wish.attachment and zone not in machines.attachable()[wish.accelerator][1]):
         return 0
-    if reservation:
-        held = rows.resources(_any_project(rows, reservation, zone), "reservations", f"zones/{zone}", reservation)
+    now = at == rows.now
+    if wish.reservation:
+        held = rows.resources(wish.project, "reservations", f"zones/{zone}", wish.reservation)
         limit = int(held[0][3]["specificReservation"]["count"]) if held else 0
-        same = rows.vms("zone = ? AND reservation = ?", (zone, reservation), existing=False)
+        same = rows.vms("project = ? AND zone = ? AND reservation = ?", (wish.project, zone, wish.reservation), existing=now)
     else:
-        line = rows.store.stock(PROVIDER, machines.region_of(zone), zone, machine.name, (accelerator, gpu), capacity)
+        line = rows.store.stock(PROVIDER, machines.region_of(zone), zone, machine.name, (wish.accelerator, wish.gpu), wish.capacity)
         if line.machines is None:
             return UNLIMITED
         limit = line.machines
-        where = "zone = ? AND machine_type = ? AND gpu = ? AND capacity = ? AND reservation = ''"
-        same = rows.vms(where, (zone, machine.name, accelerator, capacity), existing=False)
+        where = "zone = ? AND machine_type = ? AND gpu = ? AND capacity = ?"
+        same = rows.vms(where, (zone, machine.name, wish.accelerator, wish.capacity), existing=now)
     return max(0, limit - sum(status_at(vm.timeline, at) in HOLDING for vm in same))
 
 
-def _any_project(rows: Rows, reservation: str, zone: str) -> str:
-    query = "SELECT project FROM gcp_resource WHERE kind = 'reservations' AND scope = ? AND name = ? ORDER BY id DESC"
-    found = rows.db.execute(query, (f"zones/{zone}", reservation)).fetchone()
-    return found[0] if found else ""
+def wish_of(vm: Vm) -> Wish:
+    """What a machine once asked for, to be asked again."""
+    from providers.adapters.gcp.standin.wish import Wish
+
+    machine = machines.types()[vm.machine_type]
+    gpu = machine.gpu or machines.attachable().get(vm.gpu, ("",))[0]
+    run_s, action = float(vm.body["run_s"]), str(vm.body["action"])
+    return Wish(vm.project, machine, vm.gpu, gpu, vm.gpu_count, vm.capacity, vm.reservation, run_s, action, None, vm.body)
 
 
 def zones_with_stock(rows: Rows, region: str, wish: Wish, without: str) -> list[str]:
@@ -276,14 +282,13 @@ def settle(rows: Rows) -> None:
     """
     for vm in rows.vms("wait_until IS NOT NULL", existing=False):
         until = float(vm.wait_until or 0.0)
-        machine = machines.types()[vm.machine_type]
-        gpu = machine.gpu or machines.attachable().get(vm.gpu, ("",))[0]
-        line = rows.store.stock(PROVIDER, vm.region, vm.zone, vm.machine_type, (vm.gpu, gpu), vm.capacity)
+        wish = wish_of(vm)
+        line = rows.store.stock(PROVIDER, vm.region, vm.zone, vm.machine_type, (vm.gpu, wish.gpu), vm.capacity)
         start = max(vm.created, line.since)
         same = rows.vms("zone = ? AND machine_type = ? AND gpu = ? AND capacity = ?", (vm.zone, vm.machine_type, vm.gpu, vm.capacity), existing=False)
         moments = sorted({start} | {at for other in same for at, status in other.timeline if status not in HOLDING and at > start})
         had = next(
-            (at for at in moments if at <= min(rows.now, until) and _free(rows, vm.zone, machine, vm.gpu, gpu, vm.capacity, vm.reservation, at) > 0),
+            (at for at in moments if at <= min(rows.now, until) and _free(rows, vm.zone, wish, at) > 0),
             None,
         )
         if had is not None:

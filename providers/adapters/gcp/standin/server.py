@@ -6,10 +6,12 @@ Started inside the process that needs it; everything it knows is in the store, s
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from providers.adapters.gcp.standin import calls, discovery, fields, place
@@ -48,7 +50,7 @@ class Server:
         store.tables(SCHEMA)
         self.store = store
         self.faulty: list[str] = []
-        """Answers of its own that broke the schema: always empty unless the stand-in is wrong."""
+        """Calls that it could not answer, or not by the schema: always empty unless the stand-in itself is wrong."""
         self._http = _Http(self)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="gcp-standin", daemon=True)
         self._thread.start()
@@ -59,9 +61,10 @@ class Server:
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def close(self) -> None:
-        """Stops answering. What happened stays in the store."""
+        """Stops answering, on open connections too. What happened stays in the store."""
         self._http.shutdown()
         self._http.server_close()
+        self._http.hang_up()
         self._thread.join()
 
     def answer(self, verb: str, target: str, payload: bytes) -> Answer:
@@ -112,10 +115,10 @@ class Server:
         except Refusal as refusal:
             db.execute("ROLLBACK TO work")
             return Answer(refusal.status, refusal.body())
-        except ValueError as wrong:
+        except Exception as wrong:
             db.execute("ROLLBACK TO work")
-            self.faulty.append(f"{method.name}: {wrong}")
-            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong}").body())
+            self.faulty.append(f"{method.name}: {wrong!r}")
+            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong!r}").body())
         fault = call.fault
         if fault and fault.kind == "reply-lost":
             return Answer(200, None)
@@ -137,8 +140,15 @@ def _payload(payload: bytes, method: discovery.Method) -> Json:
             raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
         return {}
     discovery.body(method.request, body)
-    # Google reads null as absent.
-    return {key: value for key, value in body.items() if value is not None}
+    out: Json = _without_null(body)
+    return out
+
+
+def _without_null(value: Any) -> Any:
+    """Google reads null as absent, at any depth."""
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value if item is not None] if isinstance(value, list) else value
 
 
 def _refused(fault: Fault | None) -> Answer | None:
@@ -190,6 +200,7 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, standin: Server) -> None:
         self.standin = standin
+        self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
@@ -198,6 +209,20 @@ class _Http(ThreadingHTTPServer):
 
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Ends the connections that clients keep open."""
+        for request in list(self._open):
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that hangs up is no news."""
@@ -225,6 +250,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _handle  # noqa: N815 (the base class looks these names up)
+
+    def finish(self) -> None:
+        super().finish()
+        # Each connection has its own thread, and so its own connection to the store.
+        self.server.standin.store.close()
 
     def log_message(self, *_: object) -> None:
         """Nothing on the screen: the store has the log."""

@@ -27,7 +27,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS gcp_vm (
   id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL,
   machine_type TEXT NOT NULL, gpu TEXT NOT NULL, gpu_count REAL NOT NULL, capacity TEXT NOT NULL, reservation TEXT NOT NULL,
-  created REAL NOT NULL, wait_until REAL, body TEXT NOT NULL, timeline TEXT NOT NULL);
+  created REAL NOT NULL, wait_until REAL, body TEXT NOT NULL, timeline TEXT NOT NULL, gone REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS gcp_vm_name ON gcp_vm (project, zone, name);
 CREATE TABLE IF NOT EXISTS gcp_disk (
   id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL, vm INTEGER NOT NULL,
@@ -93,6 +93,10 @@ def cut(timeline: Timeline, now: float, then: Iterable[tuple[float, str]]) -> Ti
     return [entry for entry in timeline if entry[0] <= now] + list(then)
 
 
+def _gone(timeline: Timeline) -> float:
+    return next((at for at, status in timeline if status == GONE), FOREVER)
+
+
 def vm_number(vm_id: int) -> str:
     """The machine's numeric id, as Google's: 19 digits."""
     return str(4_000_000_000_000_000_000 + vm_id)
@@ -113,10 +117,10 @@ class Rows:
     # Machines
 
     def vms(self, where: str = "1", args: tuple[object, ...] = (), *, existing: bool = True) -> list[Vm]:
-        """Machines in the order they were made; with `existing`, those that can be read now."""
+        """Machines in the order they were made; without `existing`, those of the past and of the future too."""
+        where, args = (f"created <= ? AND gone > ? AND {where}", (self.now, self.now, *args)) if existing else (where, args)
         rows = self.db.execute(f"SELECT * FROM gcp_vm WHERE {where} ORDER BY id", args)  # noqa: S608 (conditions are literals of this package)
-        found = [Vm._make((*row[:12], json.loads(row[12]), [(float(at), status) for at, status in json.loads(row[13])])) for row in rows]
-        return [vm for vm in found if vm.exists(self.now)] if existing else found
+        return [Vm._make((*row[:12], json.loads(row[12]), [(float(at), status) for at, status in json.loads(row[13])])) for row in rows]
 
     def vm(self, project: str, zone: str, name: str) -> Vm | None:
         """The machine that bears this name now."""
@@ -125,16 +129,16 @@ class Rows:
 
     def add_vm(self, vm: Vm) -> Vm:
         """Writes a new machine and returns it with its id."""
-        values = (*vm[1:12], json.dumps(vm.body), json.dumps(vm.timeline))
-        columns = "project, region, zone, name, machine_type, gpu, gpu_count, capacity, reservation, created, wait_until, body, timeline"
-        cursor = self.db.execute(f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", values)  # noqa: S608
+        values = (*vm[1:12], json.dumps(vm.body), json.dumps(vm.timeline), _gone(vm.timeline))
+        columns = "project, region, zone, name, machine_type, gpu, gpu_count, capacity, reservation, created, wait_until, body, timeline, gone"
+        cursor = self.db.execute(f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)  # noqa: S608
         return vm._replace(id=int(cursor.lastrowid or 0))
 
     def write_vm(self, vm: Vm) -> None:
         """Writes a machine's changed body, timeline and wait."""
         self.db.execute(
-            "UPDATE gcp_vm SET body = ?, timeline = ?, wait_until = ? WHERE id = ?",
-            (json.dumps(vm.body), json.dumps(vm.timeline), vm.wait_until, vm.id),
+            "UPDATE gcp_vm SET body = ?, timeline = ?, gone = ?, wait_until = ? WHERE id = ?",
+            (json.dumps(vm.body), json.dumps(vm.timeline), _gone(vm.timeline), vm.wait_until, vm.id),
         )
 
     def drop_plans(self, vm_id: int) -> None:
@@ -165,11 +169,14 @@ class Rows:
         import uuid
 
         began = self.now if created is None else created
+        # Names sort by time, and within a moment by the order in which they were made.
+        number = self.db.execute("SELECT coalesce(max(id), 0) + 1 FROM gcp_operation").fetchone()[0]
+        name = f"operation-{int(began * 1000)}-{number:08x}-{uuid.uuid4().hex[:12]}"
         cursor = self.db.execute(
             "INSERT INTO gcp_operation (project, scope, name, type, target, target_id, request, method, user, created, done, errors, vm, group_id,"
             " locations) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
-                *(project, scope, f"operation-{int(began * 1000)}-{uuid.uuid4().hex[:20]}", kind, target, target_id, request, method, user),
+                *(project, scope, name, kind, target, target_id, request, method, user),
                 *(began, done, json.dumps(list(errors)), vm, group, json.dumps(locations or {})),
             ),
         )

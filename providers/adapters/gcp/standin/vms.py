@@ -132,9 +132,7 @@ def start(call: Call) -> Json:
     rows, vm = call.rows, named(call)
     if vm.status(rows.now) != "TERMINATED":
         raise Refusal(400, "resourceNotReady", f"The resource '{vm.link().removeprefix(ROOT + '/')}' is not ready")
-    machine = machines.types()[vm.machine_type]
-    gpu = machine.gpu or machines.attachable().get(vm.gpu, ("",))[0]
-    again = wish.Wish(machine, vm.gpu, gpu, vm.gpu_count, vm.capacity, vm.reservation, vm.body["run_s"], vm.body["action"], None, vm.body)
+    again = place.wish_of(vm)
     failed = call.planned_errors()
     if not failed and place.free(rows, vm.zone, again) < 1:
         failed = [place.stockout(rows, call.project, vm.zone, again)]

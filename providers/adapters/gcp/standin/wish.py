@@ -29,6 +29,7 @@ class Wish(NamedTuple):
     `action` is what happens at preemption or at the limit; `wait_s` how long a Flex-start request may wait, None where it may not.
     """
 
+    project: str
     machine: MachineType
     accelerator: str
     gpu: str
@@ -116,7 +117,7 @@ def read(rows: Rows, project: str, region: str, zone: str, machine: MachineType,
     reservation = _reservation(rows, project, zone, machine, affinity, field) if specific else ""
     capacity = "reservation" if reservation else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
     action = scheduling.get("instanceTerminationAction") or ("STOP" if model == "SPOT" else "")
-    return Wish(machine, accelerator, gpu, count, capacity, reservation, run_s, action, wait_s, spec)
+    return Wish(project, machine, accelerator, gpu, count, capacity, reservation, run_s, action, wait_s, spec)
 
 
 def _gpus(machine: MachineType, given: list[Json], zone: str, field: str, *, bulk: bool) -> tuple[str, str, float]:

@@ -1,0 +1,1 @@
+from tests.engine.cases import lab  # noqa: F401

@@ -1,0 +1,385 @@
+"""The walk: order, error classes, what each blocks, waits, and never two machines."""
+
+import asyncio
+
+import pytest
+
+from providers import errors
+from providers.catalog.table import table
+from providers.engine import cluster
+from providers.model.ask import Capacity
+from providers.model.place import Scope
+from providers.testing.fake_adapter import lost
+from tests.engine.cases import ask, offer, run, wanted
+
+
+def no_capacity(zone, provider="alpha", **more):
+    return errors.NoCapacity("none", provider=provider, code="FULL", scopes=[Scope(provider, "north", zone, capacity="spot")], **more)
+
+
+def create(lab, want=None, generation="g1", **more):
+    world = lab.world(**more)
+    return run(cluster.create(world, want or wanted(), generation))
+
+
+def test_first_candidate_is_had_and_recorded(lab):
+    """The first candidate that can be had is taken with one creating call, and its price and attempt are recorded."""
+    held = create(lab)
+    assert (held.status, held.provider, held.zone, held.micro_usd) == ("running", "alpha", "north-a", 10_000_000)
+    assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
+    assert lab.creates == len(lab.alive) == 1
+    assert cluster.Held.from_dict(held.to_dict()) == held
+
+
+def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):
+    """A stockout moves on in the plan's order until something can be had, and every attempt is on the screen."""
+    for zone in ("north-a", "north-b", "south-a"):
+        lab.alpha.stock[zone, "spot"] = 0
+    lab.beta.stock["east-a", "spot"] = 0
+    lab.alpha.stock["north-a", "spot"] = 0
+    with pytest.raises(errors.AllFailed) as failed:
+        create(lab, wanted(ask("H100")))
+    assert [attempt.provider for attempt in failed.value.attempts] == ["alpha", "alpha", "beta"]
+    assert len(lab.said("sold out (FULL)")) == 3
+    assert str(failed.value).count("#") == 3
+    assert lab.alive == []
+
+
+def test_group_goes_out_as_one_call(lab):
+    """Consecutive equals that one cloud can choose among are one creating call."""
+    lab.alpha.stock["north-a", "spot"] = 0
+    held = create(lab)
+    assert held.zone == "north-b"
+    assert lab.alpha.calls["submit"] == 1
+    assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == ["north-a", "north-b"]
+
+
+def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
+    """A regional quota blocks the whole region for the run: one call, then the next region."""
+    scopes = [Scope("alpha", "north")]
+    lab.alpha.fail("submit", errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=scopes, metric="GPUS", limit="0"))
+    held = create(lab, wanted(ask("H100", "A100-80GB")))
+    assert held.region == "south"
+    assert lab.alpha.calls["submit"] == 2
+    assert lab.said("over the account's quota GPUS 0 (QUOTA)")
+
+
+def test_b19_global_quota_stops_the_provider_at_once(lab):
+    """A quota of the whole account skips every other place of that provider."""
+    lab.alpha.fail("submit", errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=[Scope("alpha")]))
+    held = create(lab)
+    assert held.provider == "beta"
+    assert (lab.alpha.calls["submit"], lab.beta.calls["submit"]) == (1, 1)
+
+
+def test_b21_unsupported_blocks_its_zone_only(lab):
+    """A zone that never has the type is skipped alone; the next zone of the region is tried."""
+    lab.alpha.group = lambda candidates: 1
+    lab.alpha.fail("submit", errors.Unsupported("not here", provider="alpha", code="NOPE", scopes=[Scope("alpha", "north", "north-a")]))
+    held = create(lab)
+    assert held.zone == "north-b"
+    assert lab.alpha.calls["submit"] == 2
+
+
+def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
+    """An order that fails after it was taken leaves nothing, and the zone that the cloud named goes first among equals."""
+    lab.offers = table([offer("alpha", "north", f"north-{letter}", usd=10) for letter in "abcd"] + [offer("alpha", "south", "south-a", usd=9.5)])
+    lab.alpha.group = lambda candidates: 1
+    lab.alpha.stock["south-a", "spot"] = 0
+    world = lab.world()
+    lab.alpha.fail("submit", no_capacity("south-a"), times=1)
+    lab.alpha.refuse_late = no_capacity("north-a", hints=["north-d"])
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert [attempt.zones for attempt in held.attempts] == [("south-a",), ("north-a",), ("north-d",)]
+    assert len(lab.alive) == 1
+    assert world.journal.orders("rehearsal", "own", states=("failed",))[1].handles == ()
+
+
+def test_block_is_kept_grows_and_is_cleared_by_success(lab):
+    """A refusal is remembered for the next plan, longer each time it comes back, and a success there clears it."""
+    world = lab.world()
+    scope, now = Scope("alpha", "north", "north-a", capacity="spot"), lab.clock.now()
+    assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 600
+    assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 1200
+    assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 2400
+    assert run(cluster.create(world, wanted(), "g1")).zone == "north-b"
+    world.journal.clear("rehearsal", lab.offers.offer(0))
+    assert world.journal.blocks("rehearsal") == ()
+
+
+def test_everything_blocked_is_asked_again(lab):
+    """When every acceptable place was refused lately, they are asked again rather than given up unasked."""
+    world = lab.world()
+    for provider in ("alpha", "beta"):
+        world.journal.block("rehearsal", Scope(provider), 600, "sold out", lab.clock.now())
+    assert run(cluster.create(world, wanted(), "g1")).status == "running"
+
+
+@pytest.mark.parametrize("kind", [errors.BadCredentials, errors.InsufficientFunds])
+def test_account_refusals_block_the_provider_unless_pinned(lab, kind):
+    """Refused keys and an empty wallet skip the provider; with only that provider allowed they are the answer."""
+    lab.alpha.fail("submit", kind("no", provider="alpha", code="NO"), times=2)
+    assert create(lab).provider == "beta"
+    assert lab.alpha.calls["submit"] == 1
+    with pytest.raises(kind):
+        create(lab, wanted(ask(providers=("alpha",)), name="other"), "g2")
+
+
+def test_not_configured_skips_or_is_raised_when_pinned(lab):
+    """A provider without keys is skipped; when it is the only one allowed, its error is raised before anything else."""
+    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    assert create(lab).provider == "beta"
+    with pytest.raises(errors.NotConfigured, match="no keys"):
+        create(lab, wanted(ask(providers=("alpha",)), name="other"), "g2")
+    assert lab.creates == 1
+
+
+@pytest.mark.parametrize("kind", [errors.RateLimited, errors.Transient])
+def test_passing_faults_are_sent_again_with_the_same_token(lab, kind):
+    """A rate limit or passing fault is waited out, and the order goes out again only under its own token."""
+    lab.alpha.fail("submit", kind("busy", provider="alpha", code="503"), times=2)
+    held = create(lab)
+    assert held.provider == "alpha"
+    assert len({order.token for order in lab.alpha.orders}) == 1
+    assert lab.alpha.calls["submit"] == 3
+    assert lab.alpha.calls["resume"] == 2
+    assert lab.clock.slept >= 3
+
+
+def test_passing_faults_are_bounded_then_the_walk_goes_on(lab):
+    """A fault that does not pass ends that attempt after bounded tries, without a machine."""
+    lab.alpha.fail("submit", errors.RateLimited("busy", provider="alpha", code="429"), times=99)
+    held = create(lab)
+    assert held.provider == "beta"
+    assert lab.alpha.calls["submit"] == 7
+
+
+def test_b26_lost_answer_is_found_and_adopted(lab):
+    """A create whose answer was lost is found by its token: one machine, no second call."""
+    lab.alpha.fail("submit", lost("alpha"), after=True)
+    held = create(lab)
+    assert held.status == "running"
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab):
+    """When the cloud is certain that nothing was made, the walk goes on."""
+    lab.alpha.fail("submit", lost("alpha"))
+    held = create(lab)
+    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    assert len(lab.alive) == 1
+
+
+def test_unknown_outcome_stops_everything(lab):
+    """While it is not known whether a machine was made, nothing else is bought: unsettled, with the reason, kept in the journal."""
+    lab.alpha.fail("submit", lost("alpha"), after=True)
+    lab.alpha.fail("resume", lost("alpha"), times=99)
+    world = lab.world()
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert held.status == "unsettled"
+    assert "nothing else is bought" in held.reasons[0]
+    assert lab.creates == 1
+    assert [entry.state for entry in world.journal.orders("rehearsal", "own")] == ["unsettled"]
+    lab.alpha._faults.clear()
+    run(cluster.delete(world, held))
+    assert lab.alive == []
+    assert world.journal.orders("rehearsal", "own") == ()
+
+
+def test_unclassified_is_loud_and_settled_first(lab):
+    """A code that no table knows is shown as it is, settled by the token, and only then the walk goes on."""
+    lab.alpha.fail("submit", errors.Unclassified("what is this", provider="alpha", code="X99"))
+    held = create(lab)
+    assert lab.alpha.calls["resume"] == 1
+    assert lab.said("warning: #1") and lab.said("X99")
+    assert held.attempts[0].outcome == "Unclassified"
+
+
+def test_any_other_exception_of_an_adapter_is_unclassified(lab):
+    """A bug in an adapter is handled as an unknown outcome, never as a traceback or a second purchase."""
+    lab.alpha.fail("submit", ValueError("oops"), after=True)
+    held = create(lab)
+    assert held.status == "running"
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_b45_not_as_ordered_is_released_before_the_next(lab):
+    """A cluster that came short is deleted, confirmed, before the next place is asked: all nodes in one place or none."""
+    lab.alpha.twist = lambda nodes: nodes[:1]
+    held = create(lab, wanted(ask(nodes=2)))
+    assert [attempt.outcome for attempt in held.attempts] == ["HalfMade", "acquired"]
+    assert len(held.handles) == len(lab.alive) == 2
+    assert {node.zone for node in lab.alive} == {held.zone}
+
+
+def test_delivered_type_is_compared_with_the_order(lab):
+    """A machine with another GPU than ordered is not accepted."""
+    lab.alpha.twist = lambda nodes: [node._replace(gpu_type="A100") for node in nodes]
+    held = create(lab)
+    assert held.gpu_type == "H100"
+    assert [node.gpu_type for node in lab.alive] == ["H100"]
+
+
+def test_b23_failed_clean_up_stops_the_walk(lab):
+    """When what is half made cannot be deleted, nothing else is bought; it stays in state with what it costs, and delete tries again."""
+    lab.alpha.twist = lambda nodes: nodes[:1]
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=99)
+    world = lab.world()
+    held = run(cluster.create(world, wanted(ask(nodes=2)), "g1"))
+    assert held.status == "unsettled"
+    assert lab.creates == 1
+    assert held.leftovers == tuple(node.handle for node in lab.alive)
+    assert held.leftovers[0].native_id in held.reasons[0] and "$20.00/h" in held.reasons[0]
+    with pytest.raises(errors.HalfMade, match="may still cost"):
+        run(cluster.delete(world, held))
+    lab.alpha._faults.clear()
+    run(cluster.delete(world, held))
+    assert lab.alive == []
+
+
+def test_b23_three_refused_deletes_are_overcome(lab):
+    """A delete that is refused three times is tried again, and counts only once the cloud says gone."""
+    lab.alpha.twist = lambda nodes: nodes[:1]
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=3)
+    held = create(lab, wanted(ask(nodes=2)))
+    assert held.status == "running"
+    assert lab.alpha.calls["delete"] >= 4
+
+
+def test_wait_runs_out_then_cancelled_and_next(lab):
+    """One time-out governs the wait: the call is ended, confirmed, and the next candidate gets its turn."""
+    lab.alpha.create_s = 100_000
+    held = create(lab, wanted(ask(wait_s=60)))
+    assert held.provider == "beta"
+    assert [attempt.code for attempt in held.attempts][:2] == ["waited", "waited"]
+    assert len(lab.alive) == 1
+
+
+def test_queue_is_waited_for_then_left_for_the_next(lab):
+    """A queue that takes longer than the wait is left when there is another candidate."""
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5), offer("beta", "east", "east-a", usd=14)])
+    lab.alpha.queue_s = 100_000
+    held = create(lab, wanted(ask(spot=("flex-start", "spot"), wait_s=60)))
+    assert held.provider == "beta"
+    assert len(lab.alive) == 1
+
+
+def test_last_hope_in_a_queue_is_kept_and_waited_on(lab):
+    """When only a queue is left, the place in it is kept: status queued with a reason, and the next update waits on."""
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
+    lab.alpha.queue_s = 1_000
+    world, want = lab.world(), wanted(ask(spot=("flex-start",), wait_s=600))
+    held = run(cluster.create(world, want, "g1"))
+    assert held.status == "queued" and held.reasons[0].startswith("queued")
+    assert run(cluster.read(world, held)).status == "queued"
+    after = run(cluster.update(world, held, want))
+    assert after.status == "running" and after.reasons == () and after.generation == "g1"
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_price_rose_refreshes_once_and_checks_the_cap(lab):
+    """A market that moved is listed again, once, and what is above the cap now is not bought."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    lab.alpha.listed = [offer("alpha", "north", "north-a", usd=10)]
+    world = lab.world()
+
+    def rise(order, real=lab.alpha.submit):
+        lab.alpha.listed = [offer("alpha", "north", "north-a", usd=40), offer("alpha", "south", "south-a", usd=11)]
+        lab.alpha.submit = real
+        raise errors.PriceRose("dearer now", provider="alpha", code="PRICE")
+
+    lab.alpha.submit = rise
+    held = run(cluster.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
+    assert (held.region, held.micro_usd) == ("south", 11_000_000)
+    assert lab.alpha.calls["offers"] == 2
+
+
+def test_stop_ends_before_the_next_attempt(lab):
+    """The user's stop lets the call under way end, releases it, and says that nothing is left."""
+    world = lab.world()
+    lab.alpha.create_s = 100_000
+    real = lab.alpha.poll
+
+    def poll(ticket):
+        world.stop.set()
+        return real(ticket)
+
+    lab.alpha.poll = poll
+    with pytest.raises(errors.GpusError, match="stopped by the user; nothing is left running"):
+        run(cluster.create(world, wanted(), "g1"))
+    assert lab.creates == 1
+    assert lab.alive == []
+
+
+def test_cancelled_caller_releases_what_was_made(lab):
+    """When the caller is cancelled, the purchase ends by itself, what it made is deleted, and the journal is closed."""
+    world = lab.world()
+
+    async def work():
+        task = asyncio.ensure_future(cluster.create(world, wanted(), "g1"))
+        while not lab.alpha.calls["submit"]:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(work())
+    assert lab.alive == []
+    assert world.journal.orders("rehearsal", "own") == ()
+    assert world.journal.leased("rehearsal", "own") == ()
+
+
+def test_no_intent_no_purchase(lab, monkeypatch):
+    """Without a durable intent nothing is bought."""
+    world = lab.world()
+
+    def broken(*_):
+        raise errors.GpusError("disk full")
+
+    monkeypatch.setattr(world.journal, "intend", broken)
+    with pytest.raises(errors.GpusError, match="disk full"):
+        run(cluster.create(world, wanted(), "g1"))
+    assert lab.creates == 0
+
+
+def test_intent_is_written_before_the_call(lab):
+    """The order is in the journal, with its token and names, when the creating call is made."""
+    world = lab.world()
+    seen = []
+    real = lab.alpha.submit
+
+    def submit(order):
+        seen.extend(world.journal.orders("rehearsal", "own", states=("intent",)))
+        return real(order)
+
+    lab.alpha.submit = submit
+    run(cluster.create(world, wanted(), "g1"))
+    assert seen[0].order == lab.alpha.orders[0]
+
+
+def test_call_that_never_ends_is_unknown_not_absent(lab):
+    """A creating call that is still under way keeps "nothing was made" from counting."""
+    import threading
+
+    gate = threading.Event()
+    real = lab.alpha.submit
+
+    def slow(order):
+        gate.wait(5)
+        return real(order)
+
+    lab.alpha.submit = slow
+    world = lab.world(call_limit_s=0.05)
+    held = run(cluster.create(world, wanted(), "g1"))
+    gate.set()
+    assert held.status == "unsettled"
+    assert lab.beta.calls["submit"] == 0
+
+
+def test_reservations_at_one_place_are_separate_pools(lab):
+    """One reservation that is used up does not block another at the same place."""
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="reservation", usd=10)])
+    lab.alpha.group = lambda candidates: 1
+    lab.alpha.fail("submit", errors.NoCapacity("used up", provider="alpha", code="FULL"))
+    held = create(lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two")))))
+    assert held.reservation == "two"

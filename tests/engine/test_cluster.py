@@ -1,0 +1,452 @@
+"""The life of a cluster: what a killed run left, what is seen, what the next run does about it, and that deleted means gone."""
+
+import json
+
+import pytest
+
+from providers import errors
+from providers.catalog.table import table
+from providers.engine import cluster
+from providers.engine.journal import Journal
+from providers.model.machine import Setup
+from providers.testing.fake_adapter import lost
+from tests.engine.cases import Killed, ask, offer, run, wanted
+
+
+def killed_create(lab, generation="g1", want=None):
+    """A create whose process dies where the test put it; the next world is another process, and the lease's holder is dead."""
+    world = lab.world()
+    with pytest.raises(Killed):
+        run(cluster.create(world, want or wanted(), generation))
+    world.close()
+    return lab.world()
+
+
+def test_killed_between_intent_and_call(lab):
+    """Killed after the intent and before the call: the next run finds that nothing was made, and buys once."""
+    lab.alpha.fail("submit", Killed())
+    world = killed_create(lab)
+    assert lab.alive == []
+    held = run(cluster.create(world, wanted(), "g2"))
+    assert held.generation == "g2" and len(lab.alive) == 1
+    assert [entry.state for entry in world.journal.orders("rehearsal", "own", states=("failed", "made"))] == ["failed", "made"]
+
+
+def test_b26_killed_between_call_and_answer(lab):
+    """Killed after the cloud acted and before the answer: the next run adopts that machine, relabelled, and buys nothing."""
+    lab.alpha.fail("submit", Killed(), after=True)
+    world = killed_create(lab)
+    held = run(cluster.create(world, wanted(), "g2"))
+    assert lab.creates == len(lab.alive) == 1
+    assert lab.alive[0].mark.generation == held.generation == "g2"
+    assert held.micro_usd == 10_000_000
+    assert lab.said("adopted")
+
+
+def test_b26_killed_between_answer_and_state(lab):
+    """Killed when all was done but the state: the next run adopts, and delete then removes it under its new generation."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    world = lab.world()
+    held = run(cluster.create(world, wanted(), "g2"))
+    assert lab.creates == 1
+    assert [launch.generation for launch in world.journal.launches("rehearsal", "own") if launch.ended_at is None] == ["g2"]
+    run(cluster.delete(world, held))
+    assert lab.alive == []
+
+
+def test_b26_same_paths_on_a_cloud_without_labels(lab):
+    """Where machines bear no mark, the journal alone prevents the second purchase."""
+    lab.alpha.marked = False
+    lab.alpha.fail("submit", Killed(), after=True)
+    world = killed_create(lab)
+    held = run(cluster.create(world, wanted(), "g2"))
+    assert lab.creates == len(lab.alive) == 1
+    run(cluster.delete(world, held))
+    assert lab.alive == []
+
+
+def test_adopted_machine_survives_the_former_generation_delete(lab):
+    """Delete touches only its own generation: what was adopted meanwhile stays."""
+    world = lab.world()
+    old = run(cluster.create(world, wanted(), "g1"))
+    run(cluster.create(world, wanted(), "g2"))
+    run(cluster.delete(world, old))
+    assert len(lab.alive) == 1
+
+
+def test_other_fingerprint_is_deleted_first(lab):
+    """A machine of the same cluster that is not what is declared now is gone, confirmed, before anything is bought."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    first = lab.alive[0].handle
+    held = run(cluster.create(lab.world(), wanted(fingerprint="f2"), "g2"))
+    assert [node.handle for node in lab.alive] == list(held.handles)
+    assert first not in held.handles
+
+
+def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab):
+    """Never both: if the former machine can't be deleted, nothing is bought."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
+    with pytest.raises(errors.HalfMade, match="nothing is bought"):
+        run(cluster.create(lab.world(), wanted(fingerprint="f2"), "g2"))
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_one_too_many_is_deleted_at_adoption(lab):
+    """Of several machines that would serve, the right number is kept and the rest deleted."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    twin = next(iter(lab.alpha.machines.values()))
+    extra = twin._replace(handle=twin.handle._replace(native_id="north-a/twin"), name="twin", created_at=twin.created_at + 9)
+    lab.alpha.machines[extra.handle] = extra
+    held = run(cluster.create(lab.world(), wanted(), "g2"))
+    assert [node.handle for node in lab.alive] == [twin.handle] == list(held.handles)
+
+
+def test_unsettled_order_of_an_earlier_run_stops_a_create(lab):
+    """While an earlier order's outcome is unknown, a new create buys nothing."""
+    lab.alpha.fail("submit", Killed(), after=True)
+    world = killed_create(lab)
+    lab.alpha.fail("resume", lost("alpha"), times=99)
+    with pytest.raises(errors.OutcomeUnknown, match="nothing is bought"):
+        run(cluster.create(world, wanted(), "g2"))
+    assert lab.creates == 1
+
+
+def test_unreachable_cloud_with_an_order_there_stops_a_create(lab):
+    """A cloud that holds something of this cluster must answer before anything is bought elsewhere; any other may be silent."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
+    with pytest.raises(errors.Transient):
+        run(cluster.create(lab.world(), wanted(), "g2"))
+    lab.beta.fail("find", errors.Transient("down", provider="beta"), times=99)
+    lab.alpha._faults.clear()
+    assert run(cluster.create(lab.world(), wanted(), "g2")).status == "running"
+    assert lab.creates == 1
+
+
+def test_b45_two_runs_at_once_make_one_cluster(lab):
+    """While one run holds the cluster, another one is told so, with the process and since when."""
+    world = lab.world()
+    world.journal.take("rehearsal", "own", "train", "somebody", lab.clock.now())
+    with pytest.raises(errors.Busy, match="this process has been at work"):
+        run(cluster.create(lab.world(), wanted(), "g1"))
+    assert lab.creates == 0
+
+
+# Read
+
+
+def made(lab, want=None, **more):
+    world = lab.world()
+    return world, run(cluster.create(world, want or wanted(ask(**more)), "g1"))
+
+
+def test_b29_gone_is_none_and_blocks_the_place(lab):
+    """All gone: no id any more, the place is left alone for a while, and the next create goes elsewhere."""
+    world, held = made(lab)
+    lab.alpha.preempt(held.handles[0])
+    assert run(cluster.read(world, held)) is None
+    assert [block.scope.zone for block in world.journal.blocks("rehearsal")] == ["north-a"]
+    assert run(cluster.create(world, wanted(), "g2")).zone == "north-b"
+
+
+def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
+    """Taken back but still there: status preempted; update deletes it before it buys, under the same generation."""
+    world, held = made(lab)
+    lab.alpha.preempt(held.handles[0], remains=True)
+    seen = run(cluster.read(world, held))
+    assert (seen.status, seen.reasons) == ("preempted", ())
+    after = run(cluster.update(world, seen, wanted()))
+    assert after.status == "running" and after.generation == "g1"
+    assert [node.handle for node in lab.alive] == list(after.handles)
+
+
+def test_b29_unreachable_changes_nothing(lab):
+    """A provider that can't be reached is a warning: the record stays, nothing counts as gone."""
+    world, held = made(lab)
+    lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
+    assert run(cluster.read(world, held)) == held
+    assert lab.said("could not be asked")
+
+
+def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
+    """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster in one place."""
+    world, held = made(lab, nodes=2)
+    lab.alpha.preempt(held.handles[1])
+    seen = run(cluster.read(world, held))
+    assert seen.status == "degraded" and "1 of 2" in seen.reasons[0]
+    after = run(cluster.update(world, seen, wanted(ask(nodes=2))))
+    assert after.status == "running" and after.reasons == () and len(lab.alive) == 2
+    assert {node.handle for node in lab.alive} == set(after.handles)
+    assert after.generation == "g1"
+
+
+def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
+    """If the rest of a degraded cluster can't be deleted, nothing is bought, and the reason says what it costs."""
+    world, held = made(lab, nodes=2)
+    lab.alpha.preempt(held.handles[1])
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
+    after = run(cluster.update(world, held, wanted(ask(nodes=2))))
+    assert after.status == "unsettled" and "$20.00/h" in after.reasons[0]
+    assert lab.creates == 1
+
+
+@pytest.mark.parametrize("remains", [True, False])
+def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains):
+    """After its own limit a cluster is shown as ended, and neither refresh nor update buys a new one."""
+    world, held = made(lab, ttl_s=3600)
+    assert held.ends_at == held.launched_at + 3600
+    lab.clock.advance(3600)
+    lab.alpha.end(held.handles[0], remains=remains)
+    seen = run(cluster.read(world, held))
+    assert seen.status == "ended" and seen.generation == "g1"
+    assert run(cluster.read(world, seen)).status == "ended"
+    assert run(cluster.update(world, seen, wanted(ask(ttl_s=3600)))).status == "ended"
+    assert lab.creates == 1
+    run(cluster.delete(world, seen))
+    assert lab.alive == []
+
+
+def test_gone_before_its_limit_is_not_ended(lab):
+    """Gone long before the limit is a loss, not an end."""
+    world, held = made(lab, ttl_s=36_000)
+    lab.clock.advance(3600)
+    lab.alpha.end(held.handles[0])
+    assert run(cluster.read(world, held)) is None
+
+
+# Update and reclaim
+
+
+def test_update_edits_in_place_what_the_adapter_can(lab):
+    """Labels and key are written on the machine; a time limit that the adapter can't edit is said to need a replacement."""
+    world, held = made(lab)
+    want = wanted(setup=Setup(labels=(("team", "nlp"),), ssh_public_key="ssh-ed25519 AAAA me", ttl_s=7200))
+    after = run(cluster.update(world, held, want))
+    assert lab.alpha.updates == [(held.handles[0], {"labels": {"team": "nlp"}, "ssh_key": "ssh-ed25519 AAAA me", "ssh_user": "gpus"})]
+    assert lab.said("cannot edit ttl")
+    run(cluster.update(world, after, want))
+    assert len(lab.alpha.updates) == 1
+    assert lab.creates == 1
+
+
+def test_update_of_policy_makes_no_purchase(lab):
+    """Another fallback or cap changes nothing that runs."""
+    world, held = made(lab)
+    after = run(cluster.update(world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")))
+    assert (after.handles, after.entry, after.fingerprint) == (held.handles, 1, "f2")
+    assert lab.creates == 1 and lab.alpha.updates == []
+
+
+def test_update_that_no_longer_satisfies_says_so(lab):
+    """A placement that does not serve the declaration any more has to be replaced, and the message says it."""
+    world, held = made(lab)
+    with pytest.raises(errors.GpusError, match="no longer satisfies"):
+        run(cluster.update(world, held, wanted(ask("A100-80GB"))))
+
+
+def test_update_settles_what_was_unsettled(lab):
+    """An unsettled purchase is found by the next update and becomes the cluster, without a second call."""
+    world = lab.world()
+    lab.alpha.fail("submit", lost("alpha"), after=True)
+    lab.alpha.fail("resume", lost("alpha"), times=7)
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert held.status == "unsettled"
+    after = run(cluster.update(world, held, wanted()))
+    assert after.status == "running" and after.reasons == ()
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_update_buys_after_an_unsettled_order_made_nothing(lab):
+    """Once it is certain that nothing was made, update places the cluster under the same id."""
+    world = lab.world()
+    lab.alpha.fail("submit", lost("alpha"))
+    lab.alpha.fail("resume", lost("alpha"), times=7)
+    held = run(cluster.create(world, wanted(), "g1"))
+    after = run(cluster.update(world, held, wanted()))
+    assert after.status == "running" and after.generation == "g1" and len(lab.alive) == 1
+
+
+def test_made_but_not_looked_at_is_verified_later(lab):
+    """A machine that could not be looked at after it was made stays in state with a reason, and the next update verifies it."""
+    world = lab.world()
+    lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=7)
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert held.status == "unsettled" and len(held.handles) == 1
+    after = run(cluster.update(world, held, wanted()))
+    assert after.status == "running" and after.handles == held.handles and after.reasons == ()
+    assert lab.creates == len(lab.alive) == 1
+
+
+def test_half_made_leftover_is_deleted_by_update_first(lab):
+    """What could not be deleted before is deleted, confirmed, before update buys."""
+    lab.alpha.twist = lambda nodes: nodes[:1]
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=7)
+    world = lab.world()
+    held = run(cluster.create(world, wanted(ask(nodes=2)), "g1"))
+    assert held.leftovers
+    after = run(cluster.update(world, held, wanted(ask(nodes=2))))
+    assert after.status == "running" and after.leftovers == ()
+    assert {node.handle for node in lab.alive} == set(after.handles)
+
+
+def on_fallback(lab):
+    """A cluster that fell back to its second choice since the first was sold out."""
+    lab.offers = table([offer("alpha", "north", "north-a", usd=10), offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21)])
+    lab.alpha.stock["north-a", "spot"] = 0
+    world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
+    held = run(cluster.create(world, want, "g1"))
+    assert held.gpu_type == "A100-80GB" and held.entry == 1
+    world.journal.unblock("rehearsal")
+    return world, want, held
+
+
+def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab):
+    """The fallback is released only when the preferred placement is there; id and generation stay."""
+    world, want, held = on_fallback(lab)
+    del lab.alpha.stock["north-a", "spot"]
+    after = run(cluster.reclaim(world, held, want))
+    assert (after.gpu_type, after.generation, after.reasons) == ("H100", "g1", ())
+    assert [node.handle for node in lab.alive] == list(after.handles)
+    run(cluster.delete(world, after))
+    assert lab.alive == []
+
+
+def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab):
+    """Nothing preferred to be had: the fallback runs on."""
+    world, want, held = on_fallback(lab)
+    after = run(cluster.reclaim(world, held, want))
+    assert after.handles == held.handles and after.reasons == ()
+    assert [node.handle for node in lab.alive] == list(held.handles)
+
+
+def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
+    """If the fallback can't be deleted both are kept in state, with what costs money; the next update tries again."""
+    world, want, held = on_fallback(lab)
+    del lab.alpha.stock["north-a", "spot"]
+    lab.beta.fail("delete", errors.Transient("503", provider="beta"), times=7)
+    after = run(cluster.reclaim(world, held, want))
+    assert after.gpu_type == "H100" and after.leftovers == held.handles and "former placement" in after.reasons[0]
+    mended = run(cluster.update(world, after, want))
+    assert mended.leftovers == () and mended.reasons == ()
+    assert [node.handle for node in lab.alive] == list(after.handles)
+
+
+# Delete, settle, strays
+
+
+def test_delete_twice_is_fine_and_confirmed(lab):
+    """Delete is done when the cloud says gone; doing it again changes nothing."""
+    world, held = made(lab)
+    lab.alpha.delete_s = 120
+    run(cluster.delete(world, held))
+    assert lab.alive == []
+    run(cluster.delete(world, held))
+    assert world.journal.launches("rehearsal", "own")[0].ended_at is not None
+
+
+def test_delete_that_fails_names_what_costs_money(lab):
+    """A delete that can't be confirmed raises, naming the machine and its price."""
+    world, held = made(lab)
+    lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
+    with pytest.raises(errors.HalfMade) as left:
+        run(cluster.delete(world, held))
+    assert held.handles[0].native_id in str(left.value) and "$10.00/h" in str(left.value)
+    assert left.value.handles == held.handles
+
+
+def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
+    """A deletion that the cloud accepts but never carries out ends in an error after a bounded wait."""
+    world, held = made(lab)
+    lab.alpha.delete_s = 1_000_000
+    with pytest.raises(errors.HalfMade, match="not taken effect"):
+        run(cluster.delete(world, held))
+    assert lab.clock.slept < 1_200
+
+
+def test_settle_removes_everything_of_the_owner(lab):
+    """Ownership's delete settles pending orders and removes every machine with the mark, of whatever cluster, and nothing of others."""
+    lab.alpha.fail("submit", Killed(), after=True)
+    world = killed_create(lab)
+    run(cluster.create(world, wanted(name="other"), "g2"))
+    run(cluster.create(world, wanted(name="theirs", owner="somebody"), "g3"))
+    gone = run(cluster.settle(world, "own"))
+    assert len(gone) >= 1
+    assert [node.mark.owner for node in lab.alive] == ["somebody"]
+    assert world.journal.orders("rehearsal", "own") == ()
+
+
+def test_settle_fails_loudly_while_something_may_be_left(lab):
+    """While a cloud with an order of this owner can't be asked, settle does not report success."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
+    with pytest.raises(errors.HalfMade):
+        run(cluster.settle(lab.world(), "own"))
+
+
+def test_strays_are_those_no_generation_claims(lab):
+    """Strays are machines with the owner's mark and an unknown generation."""
+    world, held = made(lab)
+    assert run(cluster.strays(world, "own", ["g1"])) == ()
+    assert [node.handle for node in run(cluster.strays(world, "own", ["g9"]))] == list(held.handles)
+
+
+def test_stray_is_adopted_by_native_id(lab):
+    """A bare machine becomes a record with its own mark and today's price; one that does not exist is None."""
+    world, held = made(lab)
+    found = run(cluster.adopt_stray(world, "alpha", held.handles[0].native_id))
+    assert (found.owner, found.cluster, found.generation, found.micro_usd) == ("own", "train", "g1", 10_000_000)
+    assert run(cluster.adopt_stray(world, "alpha", "north-a/none")) is None
+
+
+def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path):
+    """Rows carry their world: what one world ordered is not seen in the other."""
+    made(lab)
+    assert len(Journal(tmp_path / "journal.db").orders("rehearsal", "own")) == 1
+    assert Journal(tmp_path / "journal.db").orders("live", "own") == ()
+
+
+def test_record_survives_json(lab):
+    """What the state keeps is plain JSON and loses nothing."""
+    lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
+    _, held = made(lab, nodes=2, ttl_s=7200)
+    assert cluster.Held.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+
+
+def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
+    """A cluster that still waits in a cloud's queue is taken out of it, and never starts."""
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
+    lab.alpha.queue_s = 10_000
+    world = lab.world()
+    held = run(cluster.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
+    run(cluster.delete(world, held))
+    lab.clock.advance(20_000)
+    assert lab.alive == []
+
+
+def test_delete_without_keys_names_what_costs_money(lab):
+    """Keys that are missing at the time of a delete are an error that names the machine, never a success."""
+    _, held = made(lab)
+    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
+        run(cluster.delete(lab.world(), held))
+
+
+def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
+    """Deleted first and nothing to be had then: the error says that none could be had, and nothing is left running."""
+    world, held = made(lab)
+    run(cluster.delete(world, held))
+    for zone in ("north-a", "north-b", "south-a"):
+        lab.alpha.stock[zone, "spot"] = 0
+    lab.beta.stock["east-a", "spot"] = 0
+    with pytest.raises(errors.AllFailed, match="none could be had"):
+        run(cluster.create(world, wanted(ask("H100"), fingerprint="f2"), "g2"))
+    assert lab.alive == []
+
+
+def test_update_cut_short_leaves_a_placement_that_read_finds(lab):
+    """A new placement that no state names yet is found by its mark, under the same generation."""
+    world, held = made(lab)
+    lab.alpha.preempt(held.handles[0])
+    moved = run(cluster.update(world, held, wanted()))
+    assert run(cluster.read(world, held)).handles == moved.handles

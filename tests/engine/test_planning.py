@@ -1,0 +1,154 @@
+"""Which adapters there are, and what a plan for a world is made of."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from providers import errors
+from providers.adapters.base import Manifest
+from providers.engine import planning, registry
+from providers.engine.world import open_world
+from providers.model.capability import Capabilities
+from providers.model.place import Scope
+from tests.engine.cases import Lab, ask, offer
+
+
+def test_folders_of_adapters_are_found_by_scan():
+    """Every adapter folder is found without being named anywhere, and each is what it says it is."""
+    assert "gcp" in registry.manifests()
+    assert all(name == manifest.name == manifest.capabilities.provider for name, manifest in registry.manifests().items())
+    assert registry.problems() == ()
+
+
+def test_finding_adapters_imports_no_sdk():
+    """Looking at the adapters' folders imports no cloud's client, no asyncio, no pydantic and no database."""
+    code = (
+        "import sys; from providers.engine import planning, registry, world; registry.capabilities();"
+        "print([m for m in ('googleapiclient', 'google.auth', 'grpc', 'asyncio', 'pydantic', 'sqlite3', 'importlib.metadata') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_broken_outside_adapter_is_a_line(tmp_path):
+    """An adapter that can't be loaded, or is no adapter, is a line; the others work."""
+    found = registry.scan([], [("bad", "no.such.module:MANIFEST"), ("odd", "providers.errors:Problem")])
+    assert found.manifests == {}
+    assert len(found.problems) == 2 and "no.such.module" in found.problems[0]
+
+
+def test_outside_adapter_is_found_by_its_entry_point(tmp_path, monkeypatch):
+    """A package with an entry point of the group is found and loaded."""
+    (tmp_path / "outside_cloud.py").write_text(
+        "from providers.adapters.base import Manifest\nfrom providers.model.capability import Capabilities\n"
+        "MANIFEST = Manifest('outside', Capabilities('outside'), None, None)\n"
+    )
+    info = tmp_path / "outside_cloud-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-cloud\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gpus.adapters]\noutside = outside_cloud:MANIFEST\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registry.outside() == [("outside", "outside_cloud:MANIFEST")]
+    assert list(registry.scan([], registry.outside()).manifests) == ["outside"]
+
+
+def test_unknown_world_is_refused():
+    """A world is rehearsal or live, nothing else."""
+    with pytest.raises(errors.SpecError, match="rehearsal or live"):
+        open_world("staging")
+
+
+def test_live_offers_replace_that_providers_bundled_ones(lab):
+    """A provider that lists live is shown by its list alone; the others by the catalog."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    lab.alpha.listed = [offer("alpha", "north", "north-z", usd=3)]
+    plan = planning.market(lab.world(), ask()).plan(ask())
+    assert [(candidate.provider, candidate.zone) for candidate in plan.candidates] == [("alpha", "north-z"), ("beta", "east-a")]
+
+
+def test_failing_listing_is_a_warning(lab):
+    """One failing provider is a line in the plan, never a failed plan."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    lab.alpha.fail("offers", errors.Transient("503", provider="alpha"))
+    plan = planning.market(lab.world(), ask()).plan(ask())
+    assert len(plan.candidates) == 4
+    assert "alpha: could not be looked at" in plan.warnings[0]
+
+
+def test_hanging_listing_has_a_deadline(lab, monkeypatch):
+    """A provider that does not answer is left out after its deadline."""
+    monkeypatch.setattr(planning, "LOOK_LIMIT_S", 0.05)
+    gate = threading.Event()
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    lab.alpha.offers = lambda: gate.wait(5)
+    plan = planning.market(lab.world(), ask()).plan(ask())
+    gate.set()
+    assert "no answer within" in plan.warnings[0] and plan.candidates
+
+
+def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
+    """In the live world a provider without keys is refused by that rule; in a rehearsal nobody is asked for keys."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    lab = Lab(name="live")
+    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    plan = planning.market(lab.world(), ask()).plan(ask())
+    assert [candidate.provider for candidate in plan.candidates] == ["beta"]
+    assert planning.market(Lab().world(), ask()).unavailable == {}
+
+
+def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
+    """When nobody allowed is configured, the error says so for each, instead of "all failed"."""
+    from providers.engine import cluster
+    from tests.engine.cases import run, wanted
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    lab = Lab(name="live")
+    for cloud in (lab.alpha, lab.beta):
+        cloud.not_configured = errors.NotConfigured("no keys", provider=cloud.name)
+    with pytest.raises(errors.NotConfigured, match="no allowed provider is configured in the live world"):
+        run(cluster.create(lab.world(), wanted(), "g1"))
+
+
+def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, tmp_path):
+    """A plan reads the journal if there is one, and never makes one."""
+    world = lab.world()
+    assert planning.standing_blocks(world) == ((), 0.0, ())
+    assert not (tmp_path / "journal.db").exists()
+    world.journal.block("rehearsal", Scope("alpha"), 600, "sold out", lab.clock.now())
+    blocks, now, _ = planning.standing_blocks(world)
+    plan = planning.market(world, ask()).plan(ask(), blocks, now)
+    assert [candidate.provider for candidate in plan.candidates] == ["beta"]
+
+
+def test_plan_of_the_bundled_catalog():
+    """The plan that users see is made of the bundled catalog, without a call to any cloud."""
+    plan = planning.plan(ask("H100"), use_journal=False)
+    assert plan.candidates and all(candidate.gpu_type.startswith("H100") for candidate in plan.candidates)
+
+
+def test_missing_client_library_is_not_configured(lab):
+    """A provider whose client library is not installed is not configured, in so many words."""
+
+    def connect(world, config):
+        raise ImportError("No module named 'cloud_sdk'")
+
+    manifest = Manifest("gamma", Capabilities("gamma"), connect, lambda options: ())
+    world = open_world("rehearsal", manifests={"gamma": manifest}, offers=lab.offers, clock=lab.clock)
+    with pytest.raises(errors.NotConfigured, match="client library is missing"):
+        world.adapter("gamma")
+    with pytest.raises(errors.NotConfigured, match="no adapter"):
+        world.adapter("delta")
+
+
+def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
+    """Prices that nobody has renewed for long are said to be old in every plan."""
+    import datetime
+
+    from providers.catalog import offers
+
+    real = offers.stale
+    monkeypatch.setattr(offers, "stale", lambda today: real(today + datetime.timedelta(days=2_000)))
+    assert any("days ago; live prices may differ" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
+    monkeypatch.setattr(offers, "stale", lambda today: real(datetime.date(2026, 11, 27)))
+    assert not any("days ago" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)

@@ -1,0 +1,267 @@
+"""The rehearsal store: one file, many processes, a clock that moves when told."""
+
+import json
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from providers.adapters.base import home
+from providers.adapters.rehearsal import DEFAULT_STOCK, FAULTS, LATENCIES_S, Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "r.db", clock=lambda: 1000.0)
+
+
+def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
+    """GPUS_HOME wins, else XDG_STATE_HOME, else ~/.local/state; the folder is made for its owner alone."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "a" / "b"))
+    assert home() == tmp_path / "a" / "b"
+    assert stat.S_IMODE(os.stat(home()).st_mode) == 0o700
+    monkeypatch.delenv("GPUS_HOME")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))
+    assert home() == tmp_path / "x" / "gpus"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "h"))
+    assert home() == tmp_path / "h" / ".local" / "state" / "gpus"
+
+
+def test_import_is_light():
+    """Importing the store imports no database and no server."""
+    code = "import sys, providers.adapters.rehearsal as r; print([m for m in ('sqlite3', 'json', 'http.server', 'pydantic') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_default_scenario_is_written_once(tmp_path, monkeypatch):
+    """The first opening writes the default scenario; an edit survives the next opening."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    store = open_store()
+    assert (tmp_path / "rehearsal.db").exists()
+    assert len(DEFAULT_STOCK) == len(store.stock_lines())
+    store.set_stock("gcp", "europe-north1", "a3-highgpu-8g", "spot", None)
+    assert open_store().stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot").machines is None
+
+
+def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path):
+    """The offset is in the file; going back, or to nowhere, is refused."""
+    assert store.now() == 1000.0
+    assert store.advance(600) == 1600.0
+    assert Store(tmp_path / "r.db", clock=lambda: 1000.0).now() == 1600.0
+    for wrong in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError):
+            store.advance(wrong)
+
+
+def test_the_most_exact_stock_line_decides(store):
+    """Place comes before machine type, GPU and capacity kind; without a line there is no end of machines."""
+
+    def count(zone="us-central1-a", kind="a3-highgpu-8g", gpus=("nvidia-h100-80gb", "H100"), capacity="spot"):
+        return store.stock("gcp", zone[:-2], zone, kind, gpus, capacity).machines
+
+    assert count() is None
+    store.set_stock("gcp", "", "", "", 7)
+    assert count() == 7
+    store.set_stock("gcp", "", "", "", 6, gpu="H100")
+    assert count() == 6
+    assert count(gpus=("nvidia-l4", "L4")) == 7
+    store.set_stock("gcp", "us-central1", "", "", 5)
+    assert count() == 5
+    assert count(zone="us-east4-a") == 6
+    store.set_stock("gcp", "us-central1", "a3-highgpu-8g", "spot", 4)
+    assert (count(), count(capacity="on-demand")) == (4, 5)
+    store.set_stock("gcp", "us-central1-a", "", "", 3)
+    assert (count(), count(zone="us-central1-b")) == (3, 4)
+    assert store.stock("aws", "us-central1", "us-central1-a", "a3-highgpu-8g", (), "spot").machines is None
+
+
+def test_faults_are_used_up_in_order(store):
+    """A planned failure is for matching calls only, as often as it says."""
+    store.add_fault("gcp", "instances.*", "unavailable", 2, place="us-central1-a")
+    store.add_fault("gcp", "*", "html", None, machine_type="g2-standard-4", status=5)
+    assert store.take_fault("gcp", "regions.get", ["us-central1-a"], []) is None
+    assert store.take_fault("gcp", "instances.get", ["us-east4-a"], []) is None
+    assert store.take_fault("gcp", "instances.get", ["us-central1-a"], []).kind == "unavailable"
+    assert [fault.times for fault in store.faults()] == [1, None]
+    assert store.take_fault("gcp", "instances.get", ["us-central1-a"], []).kind == "unavailable"
+    for _ in range(3):
+        assert store.take_fault("gcp", "instances.get", ["us-central1-a"], ["g2-standard-4"]).settings == {"status": 5}
+    store.clear_faults()
+    assert store.faults() == ()
+    with pytest.raises(ValueError, match="unknown fault"):
+        store.add_fault("gcp", "*", "meteor")
+    assert all(FAULTS.values())
+
+
+def test_b44_the_log_tells_calls_that_change_something(store):
+    """Mutations are the calls that are no read: waiting for an operation is not one."""
+    store.log("gcp", "GET", "instances.get", "/x", 200)
+    store.log("gcp", "POST", "instances.insert", "/x", 200)
+    store.log("gcp", "POST", "zoneOperations.wait", "/x", 200)
+    store.log("gcp", "DELETE", "instances.delete", "/x", 503, "unavailable")
+    assert ["instances.insert", "instances.delete"] == [found.method for found in store.mutations()]
+    assert 2 == len(store.requests("*instances.[gd]*")) and 4 == len(store.requests())
+
+
+def test_a_failed_transaction_leaves_nothing(store):
+    """What a transaction wrote before it failed is undone, inner ones with it."""
+    with pytest.raises(RuntimeError), store.transaction():
+        store.set_quota("gcp", "", "GPUS_ALL_REGIONS", 0)
+        raise RuntimeError
+    assert store.quotas() == ()
+
+
+def test_latency_has_a_default_and_an_own_value(store):
+    """A step takes what the scenario says, else the default; unknown steps are refused."""
+    assert store.latency("gcp", "create") == LATENCIES_S["create"]
+    store.set_latency("gcp", "create", 9)
+    assert store.latency("gcp", "create") == 9.0
+    assert store.latencies() == (("gcp", "create", 9.0),)
+    with pytest.raises(ValueError, match="unknown step"):
+        store.set_latency("gcp", "paint", 1)
+
+
+def test_reset_forgets_everything_and_begins_again(store):
+    """After a reset there is the default scenario, real time, and nothing else, stand-ins' tables included."""
+    store.tables("CREATE TABLE IF NOT EXISTS thing (x INTEGER)")
+    with store.transaction() as db:
+        db.execute("INSERT INTO thing VALUES (1)")
+    store.advance(50)
+    store.log("gcp", "GET", "x", "/x", 200)
+    store.add_fault("gcp", "*", "html")
+    store.reset()
+    assert (store.now(), store.requests(), store.faults(), len(store.stock_lines())) == (1000.0, (), (), len(DEFAULT_STOCK))
+    assert store.connection().execute("SELECT count(*) FROM thing").fetchone() == (0,)
+
+
+def _advance_many(path):
+    store = Store(path)
+    for _ in range(20):
+        store.advance(1)
+
+
+def test_several_processes_and_threads_use_it_at_once(tmp_path):
+    """No write is lost, and opening a new file at the same moment works."""
+    path = tmp_path / "r.db"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_advance_many, args=(path,)) for _ in range(3)]
+    threads = [threading.Thread(target=_advance_many, args=(path,)) for _ in range(3)]
+    for worker in [*processes, *threads]:
+        worker.start()
+    for worker in [*processes, *threads]:
+        worker.join(60)
+    assert all(process.exitcode == 0 for process in processes)
+    assert Store(path).offset() == 120.0
+
+
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
+    """A file that is no database, or a folder that is not there, is an OSError that names the file."""
+    (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
+    for path in (tmp_path / "r.db", tmp_path / "nowhere" / "r.db"):
+        with pytest.raises(OSError) as caught:
+            Store(path)
+        assert caught.value.filename == str(path) and "move it away" in caught.value.strerror
+
+
+def _rehearse(capsys, *argv):
+    from providers.testing.rehearse import run
+
+    assert run(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
+    """Each edit of `gpus rehearse` is seen by the store, and the plain command shows it."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    assert "sold out" in _rehearse(capsys)
+    assert "2 machines" in _rehearse(capsys, "stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spot", "2")
+    assert "no end" in _rehearse(capsys, "stock", "gcp", "*", "h100", "*", "unlimited")
+    _rehearse(capsys, "latency", "gcp", "create", "0.1s")
+    _rehearse(capsys, "quota", "gcp", "us-central1", "NVIDIA_L4_GPUS", "0")
+    _rehearse(capsys, "fault", "gcp", "instances.delete", "http", "--times", "3", "--set", "status=503", "--place", "us-central1-a")
+    assert "10m later" in _rehearse(capsys, "advance", "10m")
+    found = json.loads(_rehearse(capsys, "--json"))
+    assert (600.0, 4) == (found["ahead_s"], len(found["stock"]))
+    assert [{"provider": "gcp", "step": "create", "seconds": 0.1}] == found["latencies_s"]
+    assert (3, {"status": 503}) == (found["faults"][0]["times"], found["faults"][0]["settings"])
+    text = _rehearse(capsys)
+    assert "instances.delete http, 3x" in text and "NVIDIA_L4_GPUS: 0" in text and "10m ahead" in text
+    assert max(map(len, text.splitlines())) <= 96
+    assert "no planned" in _rehearse(capsys, "fault", "--clear")
+    assert [] == json.loads(_rehearse(capsys, "reset", "--json"))["faults"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["nope"], "invalid choice"),
+        (["stock", "gcp"], "required"),
+        (["stock", "aws", "x", "y", "z", "1"], "one of gcp"),
+        (["stock", "gcp", "us-centrel1-a", "a3-highgpu-8g", "spot", "1"], "near: us-central1-a"),
+        (["stock", "gcp", "us-central1-a", "a3-highgpu-9g", "spot", "1"], "a3-highgpu-8g"),
+        (["stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spott", "1"], "near: spot"),
+        (["stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spot", "-1"], "whole number"),
+        (["stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spot", "many"], "whole number"),
+        (["latency", "gcp", "paint", "1s"], "one of create"),
+        (["latency", "gcp", "create", "soon"], "a duration"),
+        (["advance", "-5m"], "gpus rehearse"),
+        (["advance", "yesterday"], "a duration"),
+        (["fault", "gcp", "instances.fly", "http"], "a call of gcp"),
+        (["fault", "gcp", "instances.get", "meteor"], "one of reply-lost"),
+        (["fault", "gcp", "instances.get", "http", "--times", "0"], "from 1"),
+        (["fault", "gcp", "instances.get", "http", "--set", "status"], "NAME=VALUE"),
+        (["fault", "gcp"], "PROVIDER METHOD KIND"),
+        (["preempt", "nobody"], "running: none"),
+    ],
+)
+def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
+    """Bad input to `gpus rehearse` is one clear line, never a traceback."""
+    from providers.errors import GpusError
+    from providers.testing.rehearse import run
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    with pytest.raises(GpusError) as caught:
+        run(argv)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
+    """Machines made through the stand-in are shown; only running Spot ones can be preempted; a reset does not lose machines unasked."""
+    from providers.adapters.gcp.standin import start
+    from providers.errors import GpusError
+    from providers.testing.rehearse import run
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    server = start(open_store())
+    image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+    for name, model in (("cheap", "SPOT"), ("mine", "STANDARD")):
+        body = {
+            "name": name,
+            "machineType": "zones/us-central1-a/machineTypes/g2-standard-4",
+            "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": model},
+            "disks": [
+                {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}
+            ],
+            "networkInterfaces": [{}],
+        }
+        assert server.answer("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", json.dumps(body).encode()).status == 200
+    server.close()
+    assert "none" not in _rehearse(capsys, "advance", "5s")
+    text = _rehearse(capsys)
+    assert "cheap RUNNING gcp us-central1-a g2-standard-4 nvidia-l4:1 spot" in text
+    for argv, told in ((["preempt", "mine"], "running: cheap"), (["preempt", "nobody"], "nobody"), (["reset"], "--yes")):
+        with pytest.raises(GpusError) as caught:
+            run(argv)
+        assert told in str(caught.value)
+    assert "preempted: cheap" in _rehearse(capsys, "preempt", "all")
+    assert "no Spot machine" in _rehearse(capsys, "preempt", "all")
+    _rehearse(capsys, "advance", "5")
+    machines = json.loads(_rehearse(capsys, "--json"))["machines"]
+    assert [(machine["name"], machine["status"]) for machine in machines] == [("cheap", "TERMINATED"), ("mine", "RUNNING")]
+    _rehearse(capsys, "reset", "--yes")
+    assert "machines  none" in _rehearse(capsys)
