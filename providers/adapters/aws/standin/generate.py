@@ -1,6 +1,6 @@
 """Writes the stand-in's committed `zones.json`. Run by hand when the source changes.
 
-    python -m providers.adapters.aws.standin.generate SOURCE_DIR  # from aws_gpu_offers.csv: region, zone, instance_type
+    python -m providers.adapters.aws.standin.generate providers/catalog/sources  # from aws_gpu_offers.csv.gz
 
 Owns the file's form: the regions' zone ids, and the zone ids that have a type. Imports nothing of the package.
 """
@@ -8,6 +8,7 @@ Owns the file's form: the regions' zone ids, and the zone ids that have a type. 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def zones(rows: list[dict[str, str]]) -> dict[str, dict[str, list[str]]]:
 
 def main(folder: str) -> None:
     """Reads the source and writes the file beside this module."""
-    with (Path(folder) / "aws_gpu_offers.csv").open(encoding="utf-8", newline="") as file:
+    with gzip.open(Path(folder) / "aws_gpu_offers.csv.gz", "rt", encoding="utf-8") as file:
         made = zones(list(csv.DictReader(file)))
     (Path(__file__).parent / "zones.json").write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
 
