@@ -57,12 +57,13 @@ class Reservation(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What was found in the region beforehand. `subnets` are the default ones by zone id; `zone_names` is empty where the client's API model takes
-    zone ids, else this account's names by id.
+    """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
+    ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id.
     """
 
     image: Image
     groups: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
     subnets: tuple[tuple[str, str], ...] = ()
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
@@ -265,12 +266,12 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
         raise refuse("an image with NVIDIA's proprietary driver", "the default one, with the open driver", "set options.aws.ami", kind)
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):
         raise refuse("a type with EFA", candidate.machine_type, "drop options.aws.efa", kind)
+    if around.zones and candidate.zone and candidate.zone not in around.zones:
+        raise refuse("a zone that the account has enabled", candidate.zone, "enable its zone group in the account's EC2 settings (Local Zones)", here)
     if options.subnets and candidate.zone and not options.subnet(candidate.zone):
         raise refuse("a subnet in this zone", "none in options.aws.subnets", "add one, or leave the zone out", here)
     if wants_efa(order, candidate, options) and not _subnet(candidate.zone, options, around):
         raise refuse("a default subnet in this zone", "none", "set options.aws.subnets", here)
-    if around.zone_names and candidate.zone and not options.subnet(candidate.zone) and candidate.zone not in dict(around.zone_names):
-        raise refuse("a zone that the account has", candidate.zone, "leave the region out", here)
 
 
 def _subnet(zone: str, options: Options, around: Around) -> str:

@@ -19,7 +19,7 @@ MOST_GROUPS = 5
 
 _SUBNET = re.compile(r"^subnet-[0-9a-f]{8,17}$")
 _GROUP = re.compile(r"^sg-[0-9a-f]{8,17}$")
-_ZONE = re.compile(r"^[a-z]{3,5}[0-9]-az[0-9]+$")
+_ZONE = re.compile(r"^[a-z]{3,5}[0-9](-[a-z]{3}[0-9])?-az[0-9]+$")
 _AMI = re.compile(r"^ami-[0-9a-f]{8,17}$")
 _PARAMETER = re.compile(r"^/?[A-Za-z0-9_.{}-]+(/[A-Za-z0-9_.{}-]+)*$")
 _NAME = re.compile(r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$")

@@ -49,7 +49,7 @@ class Surroundings:
         return self._enabled
 
     def zone_ids(self, region: str) -> dict[str, str]:
-        """This account's zone names -> ids. One call a region."""
+        """This account's zone names -> ids, of the zones that it has enabled. One call a region."""
         with self._lock:
             known = self._zones.get(region)
         if known is None:
@@ -121,12 +121,14 @@ class Surroundings:
         by_id = self._client.takes("CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId") and self._client.takes(
             "RunInstances", "Placement", "AvailabilityZoneId"
         )
-        names = () if by_id else tuple((zone_id, name) for name, zone_id in self.zone_ids(region).items())
+        ids = self.zone_ids(region)
+        zones = tuple(zone_id for zone_id in ids.values() if zone_id)
+        names = () if by_id else tuple((zone_id, name) for name, zone_id in ids.items())
         image = self.image(region, options, _architecture(order))
         subnets = self._default_subnets(region, context) if native.needs_subnet(order) and not options.subnets else ()
         groups = options.security_group or (self._security_group(order, options, context),)
         self._placement_group(order, context)
-        return native.Around(image, groups, subnets, names, reservation)
+        return native.Around(image, groups, zones, subnets, names, reservation)
 
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
         found = self._client.call("describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}])

@@ -78,7 +78,7 @@ def run_instances(call: Call) -> Json:
     if not 1 <= least <= most:
         raise Refusal(400, "InvalidParameterValue", "MinCount and MaxCount do not fit")
     wanted = launch.read(call.rows, call.region, given)
-    options = [wanted] if wanted.zone else [wanted._replace(zone=zone) for zone in places.zones(call.region)]
+    options = [wanted] if wanted.zone else [wanted._replace(zone=zone) for zone in places.names(call.region).values()]
     refused: Refusal | None = None
     for option in options:
         refused = launch.refusal(call.rows, option, least)
@@ -164,7 +164,7 @@ def _override(call: Call, data: Json, override: Json) -> launch.Launch:
     spec["Placement"] = {**(spec.get("Placement") or {}), **where}
     found = launch.read(call.rows, call.region, spec)
     if not found.zone:
-        return found._replace(zone=next((zone for zone in places.zones(call.region) if places.has(zone, found.machine_type)), ""))
+        return found._replace(zone=next((zone for zone in places.names(call.region).values() if places.has(zone, found.machine_type)), ""))
     return found
 
 

@@ -121,7 +121,7 @@ def _zone(region: str, spec: Json) -> str:
     given = placement.get("AvailabilityZoneId", "")
     if placement.get("AvailabilityZone") and not by_name:
         raise Refusal(400, "InvalidParameterValue", f"Invalid availability zone: [{placement['AvailabilityZone']}]")
-    if given and given not in places.zones(region):
+    if given and given not in places.names(region).values():
         raise Refusal(400, "InvalidParameterValue", f"Invalid availability zone id: [{given}]")
     named = {zone for zone in (by_subnet, by_name, given) if zone}
     if len(named) > 1:

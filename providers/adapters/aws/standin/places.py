@@ -47,10 +47,18 @@ def known_types() -> frozenset[str]:
     return frozenset(_table()["types"]) & frozenset(TYPES)
 
 
+def local(zone: str) -> bool:
+    """Whether it is a Local Zone (`use1-atl2-az1`), which an account must opt into."""
+    return zone.count("-") > 1
+
+
 @cache
 def names(region: str) -> dict[str, str]:
-    """This account's zone name -> zone id. Letters are dealt out backwards, as in a real account they are not the ids' order."""
-    found = zones(region)
+    """This account's zone name -> zone id; it has opted into no Local Zone.
+
+    Letters are dealt out backwards: as in a real account, they are not in the order of the ids.
+    """
+    found = [zone for zone in zones(region) if not local(zone)]
     return {f"{region}{letter}": zone for letter, zone in zip("abcdefgh", reversed(found), strict=False)}
 
 
@@ -77,7 +85,7 @@ def default_subnet(zone: str) -> str:
 @cache
 def subnet_zones() -> dict[str, str]:
     """Default subnet -> zone id."""
-    return {default_subnet(zone): zone for region in regions() for zone in zones(region)}
+    return {default_subnet(zone): zone for region in regions() for zone in names(region).values()}
 
 
 IMAGE_SYSTEMS = {"ubuntu-22.04": "/dev/sda1", "ubuntu-24.04": "/dev/sda1", "amazon-linux-2023": "/dev/xvda"}
