@@ -180,13 +180,17 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids():
     around = AROUND._replace(zone_names=((A, "us-east-1f"), (B, "us-east-1a")))
     fleet = native.creating_call(order(candidate(A), candidate(B)), around)
     assert ["us-east-1f", "us-east-1a"] == [item["AvailabilityZone"] for item in fleet.body["LaunchTemplateConfigs"][0]["Overrides"]]
-    assert "us-east-1f" == native.creating_call(order(candidate(nodes=2), nodes=2, **options(efa=False)), around).body["Placement"]["AvailabilityZone"]
+    assert (
+        "us-east-1f" == native.creating_call(order(candidate(nodes=2), nodes=2, **options(efa=False)), around).body["Placement"]["AvailabilityZone"]
+    )
 
 
 def test_marks_labels_and_names_are_tags():
     """Instance and volume bear the mark, the order's token, the name and the user's labels; template and fleet bear the mark."""
     call = native.creating_call(order(labels=(("team", "x"),)), AROUND)
-    specs = {item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]} for item in call.template["LaunchTemplateData"]["TagSpecifications"]}
+    specs = {
+        item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]} for item in call.template["LaunchTemplateData"]["TagSpecifications"]
+    }
     assert {"instance", "volume"} == set(specs)
     mark = {"gpus-owner": "own1", "gpus-cluster": "train", "gpus-generation": "gen1", "gpus-fingerprint": "0123456789abcdef", "gpus-order": TOKEN}
     assert {**mark, "Name": "train-0", "team": "x", "gpus-labels": "team"} == specs["instance"] == specs["volume"]
@@ -213,7 +217,12 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image():
 
 def test_options_reach_the_template():
     """Key pair, profile (name or ARN), subnets and placement group are where EC2 looks for them."""
-    given = options(key_name="me", instance_profile="arn:aws:iam::123456789012:instance-profile/t", subnets={A: "subnet-0123456789abcdef0"}, placement_group="mine")
+    given = options(
+        key_name="me",
+        instance_profile="arn:aws:iam::123456789012:instance-profile/t",
+        subnets={A: "subnet-0123456789abcdef0"},
+        placement_group="mine",
+    )
     call = native.creating_call(order(candidate(A), **given), AROUND)
     data = call.template["LaunchTemplateData"]
     assert ("me", {"Arn": "arn:aws:iam::123456789012:instance-profile/t"}) == (data["KeyName"], data["IamInstanceProfile"])

@@ -32,6 +32,7 @@ LOOKS_S = (0.0, 2.0, 5.0)
 PREEMPTED_BLOCK_S = 180.0
 REHEARSAL_LOOKS_S = (0.0, 0.05)
 REGIONS_AT_ONCE = 8
+PAGE = 500
 
 _standins: dict[Path, Server] = {}
 """Stand-ins that this process runs, by the file of their store: one each, however many adapters there are."""
@@ -363,7 +364,7 @@ class Ec2:
             return list(pool.map(look, regions))
 
     def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=500):
+        for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
             for reservation in page.get("Reservations", ()):
                 yield from reservation.get("Instances", ())
 

@@ -178,7 +178,9 @@ def creating_call(order: Order, around: Around) -> Call:
     options = options_of(order)
     usable: list[Candidate] = []
     refused: Unsupported | None = None
-    for candidate in order.candidates:
+    # A reservation is at one place; which of the candidates that is, EC2 was asked before.
+    held = matching(order, around.reservation) if around.reservation is not None else None
+    for candidate in (held,) if held is not None else order.candidates:
         try:
             _check(order, candidate, options, around)
         except Unsupported as error:
