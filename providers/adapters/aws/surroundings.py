@@ -234,33 +234,29 @@ class Surroundings:
         """Deletes what the owner's machines no longer need in a region: old launch templates, empty placement groups, and, with the last machine, the
         security group. A helper that another run needs at this moment is made again by it (see `errors.OWN`).
         """
-        mine = [{"Name": f"tag:{native.OWNER}", "Values": [owner]}]
-        live = [*mine, {"Name": "instance-state-name", "Values": list(LIVE_STATES)}]
+        live = {"Name": "instance-state-name", "Values": list(LIVE_STATES)}
+        machines = self._owned("describe_instances", "Reservations", region, owner, live)
+        for item in self._owned("describe_launch_templates", "LaunchTemplates", region, owner) or ():
+            if self._now() - item["CreateTime"].timestamp() > TEMPLATE_S:
+                self._try("delete_launch_template", region, LaunchTemplateId=item["LaunchTemplateId"])
+        for item in self._owned("describe_placement_groups", "PlacementGroups", region, owner) or ():
+            self._try("delete_placement_group", region, GroupName=item["GroupName"])
+        if machines == []:
+            for item in self._owned("describe_security_groups", "SecurityGroups", region, owner) or ():
+                self._try("delete_security_group", region, GroupId=item["GroupId"])
+
+    def _owned(self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """What bears the owner's tag; None where it could not be listed, which is not nothing."""
+        wanted = [{"Name": f"tag:{native.OWNER}", "Values": [owner]}, *more]
         context = Context(f"aws {region}: tidying", region)
         try:
-            alive = any(
-                item["Instances"] for page in self._client.pages("describe_instances", context, Filters=live) for item in page["Reservations"]
-            )
-            for page in self._client.pages("describe_launch_templates", context, Filters=mine):
-                for item in page.get("LaunchTemplates", ()):
-                    if self._now() - item["CreateTime"].timestamp() > TEMPLATE_S:
-                        self._try("delete_launch_template", region, LaunchTemplateId=item["LaunchTemplateId"])
-            for item in self._client.call("describe_placement_groups", context, Filters=mine).get("PlacementGroups", ()):
-                self._try("delete_placement_group", region, GroupName=item["GroupName"])
-            if not alive:
-                for item in self._client.call("describe_security_groups", context, Filters=mine).get("SecurityGroups", ()):
-                    self._try("delete_security_group", region, GroupId=item["GroupId"])
+            return [item for page in self._client.pages(operation, context, Filters=wanted) for item in page.get(key, ())]
         except CloudError:
-            return
+            return None
 
     def tidy_empty(self, region: str, owner: str) -> None:
         """Tidies a region that holds none of the owner's machines, if his security group is still there. One call where it is not."""
-        mine = [{"Name": f"tag:{native.OWNER}", "Values": [owner]}]
-        try:
-            found = self._client.call("describe_security_groups", Context(f"aws {region}: tidying", region), Filters=mine)
-        except CloudError:
-            return
-        if found.get("SecurityGroups"):
+        if self._owned("describe_security_groups", "SecurityGroups", region, owner):
             self.tidy(region, owner)
 
     def _try(self, operation: str, region: str, **parameters: Any) -> None:
