@@ -55,4 +55,5 @@ MANIFEST = Manifest(
     connect=connect,
     options=options,
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    settings=("profile", "regions"),
 )
