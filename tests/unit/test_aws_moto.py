@@ -40,7 +40,14 @@ def test_the_happy_path_against_moto(url, capacity, nodes):
     assert ("done", nodes, first) == (ticket.state, len(ticket.handles), ticket.placed.zone)
     assert {handle.native_id for handle in adapter.resume(order) and ticket.handles} == {node.handle.native_id for node in adapter.find(mark.owner)}
     for node in adapter.observe(ticket.handles):
-        assert (mark, "g6.xlarge", "L4", 1, capacity, "running") == (node.mark, node.machine_type, node.gpu_type, node.gpu_count, node.capacity, node.status)
+        assert (mark, "g6.xlarge", "L4", 1, capacity, "running") == (
+            node.mark,
+            node.machine_type,
+            node.gpu_type,
+            node.gpu_count,
+            node.capacity,
+            node.status,
+        )
     adapter.relabel(ticket.handles[0], "gen2")
     adapter.update(ticket.handles[0], {"labels": {"new": "1"}})
     (found,) = adapter.find(mark.owner, "train", "gen2")
