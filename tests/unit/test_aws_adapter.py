@@ -528,16 +528,23 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig):
     rig.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order())
+    assert NOTHING == rig.left(), "a refused order takes back what was made for it"
+    owner = [{"Key": "gpus-owner", "Value": "own1"}]
+    rig.boto(
+        "create_security_group",
+        GroupName="gpus-own1",
+        Description="left by a run that was killed",
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": owner}],
+    )
     rig.boto(
         "create_launch_template",
         LaunchTemplateName="left",
         LaunchTemplateData={"InstanceType": "g6.xlarge"},
-        TagSpecifications=[{"ResourceType": "launch-template", "Tags": [{"Key": "gpus-owner", "Value": "own1"}]}],
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": owner}],
     )
-    assert 1 == len(rig.left()[1]) == len(rig.left()[3])
     rig.ec2.find("own2")
     rig.ec2.find("own1", "train")
-    assert 1 == len(rig.left()[3])
+    assert 1 == len(rig.left()[1]) == len(rig.left()[3])
     rig.moment += 700
     assert [] == rig.ec2.find("own1") and NOTHING == rig.left()
 

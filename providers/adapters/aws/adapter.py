@@ -177,14 +177,15 @@ class Ec2:
         if self._regions and first.region not in self._regions:
             text = f"aws {first.region}: wanted one of the configured regions ({', '.join(self._regions)}), found {first.region}; change `regions`"
             raise Unsupported(text, provider=PROVIDER, code="REGION_NOT_CONFIGURED", scopes=[Scope(PROVIDER, first.region)], block_s=0.0)
-        call = native.creating_call(order, self._around.around(order, context))
+        around = self._around.around(order, context)
         creating = context._replace(creating=True)
         try:
+            call = native.creating_call(order, around)
             ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(order, call, creating)
         except OutcomeUnknown:
             raise
         except CloudError:
-            self._around.drop_group(order)
+            self._around.drop_groups(order, around.new_group)
             raise
         return Ticket(order, "waiting", (("region", call.region), ("instances", ",".join(ids))), detail="; ".join(call.notes))
 
@@ -242,7 +243,7 @@ class Ec2:
             if alive:
                 raise self._half_made("PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context)
         self._around.drop_template(order)
-        self._around.drop_group(order)
+        self._around.drop_groups(order)
         return None
 
     def _context(self, order: Order) -> Context:
@@ -284,7 +285,7 @@ class Ec2:
                 else NoCapacity(f"{context.what}: made, and gone", provider=PROVIDER, code="GONE_AFTER_CREATE")
             )
             if not alive:
-                self._around.drop_group(order)
+                self._around.drop_groups(order)
                 raise why
             raise self._half_made(why.code, f"a machine is already {read.state(leaving[0])} ({why})", alive, context, why.scopes)
         if len(made) != len(order.node_names):

@@ -58,7 +58,8 @@ class Reservation(NamedTuple):
 
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
-    ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id.
+    ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id. `new_group` is the security
+    group if it was made just now, for this order.
     """
 
     image: Image
@@ -67,6 +68,7 @@ class Around(NamedTuple):
     subnets: tuple[tuple[str, str], ...] = ()
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
+    new_group: str = ""
 
 
 class Call(NamedTuple):

@@ -126,9 +126,9 @@ class Surroundings:
         names = () if by_id else tuple((zone_id, name) for name, zone_id in ids.items())
         image = self.image(region, options, _architecture(order))
         subnets = self._default_subnets(region, context) if native.needs_subnet(order) and not options.subnets else ()
-        groups = options.security_group or (self._security_group(order, options, context),)
+        own, new = ("", False) if options.security_group else self._security_group(order, options, context)
         self._placement_group(order, context)
-        return native.Around(image, groups, zones, subnets, names, reservation)
+        return native.Around(image, options.security_group or (own,), zones, subnets, names, reservation, own if new else "")
 
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
         found = self._client.call("describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}])
@@ -153,10 +153,11 @@ class Surroundings:
 
     # Making
 
-    def _security_group(self, order: Order, options: Options, context: Context) -> str:
-        """The owner's group in the region, made if it is not there: ssh from anywhere, everything from itself (which EFA needs), out to anywhere.
+    def _security_group(self, order: Order, options: Options, context: Context) -> tuple[str, bool]:
+        """The owner's group in the region, and whether it had to be made.
 
-        The default VPC's own group lets nobody in, so a machine in it could not be reached.
+        It lets in ssh from anywhere and everything from itself (which EFA needs), and lets out everything. The default VPC's own group lets nobody
+        in, so a machine in it could not be reached.
         """
         vpc = self._vpc(context.region, options, context)
         owner = order.mark.owner
@@ -166,7 +167,7 @@ class Surroundings:
         if found:
             group_id = str(found[0]["GroupId"])
             if found[0].get("IpPermissions"):
-                return group_id
+                return group_id, False
         else:
             tags = native.tag_list({native.NAME: name, native.OWNER: owner})
             group_id = str(
@@ -189,7 +190,7 @@ class Surroundings:
         self._quietly("InvalidPermission.Duplicate", "authorize_security_group_ingress", context, GroupId=group_id, IpPermissions=[itself, ssh])
         # EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does (EC2 user guide on EFA).
         self._quietly("InvalidPermission.Duplicate", "authorize_security_group_egress", context, GroupId=group_id, IpPermissions=[itself])
-        return group_id
+        return group_id, not found
 
     def _placement_group(self, order: Order, context: Context) -> None:
         name, ours = native.placement_group(order)
@@ -224,11 +225,14 @@ class Surroundings:
         region = order.candidates[0].region
         self._try("delete_launch_template", region, LaunchTemplateName=native.template_name(order))
 
-    def drop_group(self, order: Order) -> None:
-        """Deletes the order's own placement group, if there is one and nothing is in it."""
+    def drop_groups(self, order: Order, new_group: str = "") -> None:
+        """Deletes the order's own placement group, if there is one, and a security group that was made for it; not what is in use."""
         name, ours = native.placement_group(order)
+        region = order.candidates[0].region
         if ours:
-            self._try("delete_placement_group", order.candidates[0].region, GroupName=name)
+            self._try("delete_placement_group", region, GroupName=name)
+        if new_group:
+            self._try("delete_security_group", region, GroupId=new_group)
 
     def tidy(self, region: str, owner: str) -> None:
         """Deletes what the owner's machines no longer need in a region: old launch templates, empty placement groups, and, with the last machine, the
