@@ -91,11 +91,12 @@ def make_environment(*, development: bool) -> None:
         say("making .venv")
         run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
     tools = development or bool(have.get("development"))
+    extras = "aws,clore,modal,dev" if tools else "aws,clore,modal"
     say(f"installing the Python packages{' and the test tools' if tools else ''} (a minute or two the first time)")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     # A plain path entry: the default import hook of an editable install costs every Python start 10 ms.
     plain_path = ["--config-settings", "editable_mode=compat"]
-    run([str(BIN / "python"), "-m", "pip", "install", *quiet, *plain_path, "-e", f"{REPOSITORY}[clore{',dev' if tools else ''}]"], slow="installing")
+    run([str(BIN / "python"), "-m", "pip", "install", *quiet, *plain_path, "-e", f"{REPOSITORY}[{extras}]"], slow="installing")
     stamp.write_text(json.dumps({"of": wanted, "development": tools}))
 
 

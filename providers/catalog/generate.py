@@ -327,7 +327,7 @@ def aws(made: Made, folder: Path) -> None:
             "",
             aws_parts(kind, count, gpu),
             _AWS_LEFT_OUT,
-            ("", "", NOT_LISTED, NOT_LISTED),
+            ("", "", NOT_LISTED, ""),
         )
         on_demand = made.price(row["ondemand_usd_h"], row["ondemand_source"], row["ondemand_as_of"])
         spot = made.price(row["spot_usd_h"], row["spot_source"], row["spot_as_of"])

@@ -119,11 +119,26 @@ def test_nothing_to_be_had(project):
     """Everything is sold out: one line per attempt, no traceback, nothing left."""
     made = project()
     made.edit("providers: [gcp, aws, modal]", "providers: [gcp, aws]")
-    made.rehearse("stock", "gcp", "*", "*", "*", "0")
+    for cloud in ("gcp", "aws"):
+        made.rehearse("stock", cloud, "*", "*", "*", "0")
+        made.rehearse("latency", cloud, "stockout", "0s")
     said = made.up(fails=True)
     assert "#1 gcp" in said and "allow more" in said
     assert made.machines() == []
     made.destroy()
+
+
+def test_sold_out_on_one_cloud_lands_on_the_next(project):
+    """Google Cloud has none: the same `up` goes on at EC2, shows each attempt, and destroy leaves nothing."""
+    made = project()
+    made.rehearse("stock", "gcp", "*", "*", "*", "0")
+    made.rehearse("latency", "gcp", "stockout", "0s")
+    said = made.up()
+    assert "#1 gcp" in said and "aws" in said and "acquired" in said
+    assert {"aws"} == {machine["provider"] for machine in made.machines()}
+    assert "unchanged" in made.preview()
+    made.destroy()
+    assert made.machines() == []
 
 
 def test_bad_input_is_told_whole(project):

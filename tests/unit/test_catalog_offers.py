@@ -127,10 +127,10 @@ def test_a_price_without_the_bundled_ssd_is_no_price(by_id):
 
 
 def test_a_reservation_costs_what_on_demand_costs(every):
-    """A reservation is listed once for each Google place, at the on-demand price, and says that it is billed whether used or not."""
+    """A reservation is listed once for each place of Google and Amazon, at the on-demand price, and says that it is billed whether used or not."""
     reserved = [offer for offer in every if offer.capacity == "reservation"]
     assert reserved
-    assert {offer.provider for offer in reserved} == {"gcp"}
+    assert {offer.provider for offer in reserved} == {"gcp", "aws"}
     price = {offer.id: offer.node_micro_usd for offer in every}
     for offer in reserved:
         assert offer.node_micro_usd == price[offer.id.replace("/reservation", "/on-demand")]

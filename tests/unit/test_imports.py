@@ -35,6 +35,8 @@ HEAVY = (
     "dataclasses",
     "grpc",
     "pulumi",
+    "boto3",
+    "botocore",
     "googleapiclient",
     "google",
     "httplib2",

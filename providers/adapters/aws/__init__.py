@@ -1,0 +1,59 @@
+"""Amazon EC2. Owns the manifest; imports no SDK: `adapter` and boto3 are imported when a call is about to be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import Manifest
+from providers.model.capability import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.errors import Problem
+
+NAME = "aws"
+
+CAPABILITIES = Capabilities(
+    provider=NAME,
+    kinds=frozenset({"machine"}),
+    capacities=frozenset({"on-demand", "spot", "reservation"}),
+    # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call takes and above any public GPU order.
+    max_nodes=100,
+    # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
+    in_place=frozenset({"labels"}),
+    live_offers=False,
+    sold_types=frozenset(
+        {"p3dn.", "p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "g4dn.", "g5.", "g5g.", "g6.", "gr6.", "g6e.", "g7.", "g7e."}
+    ),
+)
+
+
+def connect(world: str, config: Mapping[str, str]) -> Adapter:
+    """The adapter. Config keys: `profile` (of the AWS configuration files), `regions` (comma-separated; what is searched and bought in is limited
+    to them, else every region that the account has enabled), `endpoint` (in a rehearsal on loopback only).
+
+    In a rehearsal the stand-in is started inside this process, once, and no AWS configuration of this machine is read. Live, credentials come from
+    boto3's own chain (environment, files, SSO, one call to an instance's metadata). Raises NotConfigured when boto3 or credentials are missing.
+    """
+    from providers.adapters.aws.adapter import connect as opened
+
+    return opened(world, config)
+
+
+def options(section: Mapping[str, object]) -> Sequence[Problem]:
+    """Every problem of a spec's `options.aws`, with paths relative to it. Pure."""
+    from providers.adapters.aws.options import problems
+
+    return problems(section)
+
+
+MANIFEST = Manifest(
+    name=NAME,
+    capabilities=CAPABILITIES,
+    connect=connect,
+    options=options,
+    environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    settings=("profile", "regions"),
+)

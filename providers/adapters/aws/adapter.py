@@ -1,0 +1,445 @@
+"""EC2 behind the adapter protocol. Owns the flow of calls: submit, poll, settle, observe, find, delete, edit.
+
+Must not retry a creating call. boto3 comes in through `client` only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.aws import compile as native
+from providers.adapters.aws import nodes as read
+from providers.adapters.aws.errors import PROVIDER, Context, clean, from_fleet, from_state
+from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
+from providers.adapters.base import LIVE, REHEARSAL
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, Unsupported
+from providers.model.machine import GONE, STOPPING, Ticket
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from providers.adapters.aws.client import Client
+    from providers.adapters.aws.standin.server import Server
+    from providers.model.machine import CheckLine, Handle, Node, Order
+    from providers.model.offer import Candidate, Offer
+
+LOOKS_S = (0.0, 2.0, 5.0)
+"""Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds (eventual consistency, EC2 API reference)."""
+PREEMPTED_BLOCK_S = 180.0
+REHEARSAL_LOOKS_S = (0.0, 0.05)
+REGIONS_AT_ONCE = 8
+PAGE = 500
+
+_standins: dict[Path, Server] = {}
+"""Stand-ins that this process runs, by the file of their store: one each, however many adapters there are."""
+_starting = threading.Lock()
+
+
+def connect(world: str, config: Mapping[str, str]) -> Ec2:
+    """The adapter; see `providers.adapters.aws.connect`."""
+    from importlib.util import find_spec
+
+    if find_spec("boto3") is None:
+        raise NotConfigured("aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER)
+    regions = tuple(dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip()))
+    endpoint = config.get("endpoint") or None
+    return _rehearsal(endpoint, regions) if world == REHEARSAL else _live(config.get("profile") or "", endpoint, regions)
+
+
+def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
+    if endpoint is not None:
+        from providers.adapters.aws.client import Client, is_loopback, sealed_session
+
+        if not is_loopback(endpoint):
+            text = f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it"
+            raise NotConfigured(text, provider=PROVIDER)
+        return Ec2(REHEARSAL, lambda: Client(sealed_session(), endpoint), regions=regions, looks_s=REHEARSAL_LOOKS_S)
+    from providers.adapters.aws.standin.state import untouched
+    from providers.adapters.rehearsal import open_store
+
+    store = open_store()
+
+    def opened() -> Client:
+        from providers.adapters.aws import standin
+        from providers.adapters.aws.client import Client, sealed_session
+
+        with _starting:
+            if store.path not in _standins:
+                _standins[store.path] = standin.start(store)
+            return Client(sealed_session(), _standins[store.path].url)
+
+    return Ec2(REHEARSAL, opened, regions=regions, now=store.now, looks_s=REHEARSAL_LOOKS_S, untouched=lambda: untouched(store))
+
+
+def _live(profile: str, endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    from providers.adapters.aws.client import Client
+
+    todo = "run `aws configure sso`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    try:
+        session = boto3.Session(profile_name=profile or None)
+        credentials = session.get_credentials()
+    except (BotoCoreError, OSError, ValueError) as error:
+        raise NotConfigured(f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER) from None
+    if credentials is None:
+        raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
+    return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions)
+
+
+class _Ending(NamedTuple):
+    """A machine whose deletion this process started: whose it was, and its Spot request if it has one."""
+
+    owner: str
+    spot_request: str
+
+
+class Ec2:
+    """EC2 in one world and account. Safe from several threads.
+
+    `opened` makes the client, once, when the first call is about to be made. `regions` limits where is looked and bought; empty means every region
+    that the account has enabled. `untouched` tells of a rehearsal cloud in which nothing was ever made: to ask each of its regions for machines
+    would cost a second in every run of those who use another provider.
+    """
+
+    def __init__(
+        self,
+        world: str,
+        opened: Callable[[], Client],
+        *,
+        regions: tuple[str, ...] = (),
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        looks_s: tuple[float, ...] = LOOKS_S,
+        untouched: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._world = world
+        self._opened = opened
+        self._opening = threading.Lock()
+        self._open: tuple[Client, Surroundings] | None = None
+        self._regions = regions
+        self._sleep = sleep
+        self._looks_s = looks_s
+        self._now = now
+        self._untouched = untouched
+        self._ending: dict[Handle, _Ending] = {}
+
+    def _parts(self) -> tuple[Client, Surroundings]:
+        with self._opening:
+            if self._open is None:
+                client = self._opened()
+                self._open = client, Surroundings(client, self._now)
+            return self._open
+
+    @property
+    def _client(self) -> Client:
+        return self._parts()[0]
+
+    @property
+    def _around(self) -> Surroundings:
+        return self._parts()[1]
+
+    @property
+    def name(self) -> str:
+        return PROVIDER
+
+    @property
+    def world(self) -> str:
+        return self._world
+
+    def offers(self) -> Sequence[Offer] | None:
+        """None: the dated catalog is the best there is without an account's own price list."""
+        return None
+
+    def check(self) -> Sequence[CheckLine]:
+        from providers.adapters.aws.check import lines
+
+        return lines(self._client, self._world, self._regions)
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        return native.group(candidates)
+
+    # Creating
+
+    def submit(self, order: Order) -> Ticket:
+        """One CreateFleet or RunInstances, its ClientToken the order's token, so that EC2 does the work once.
+
+        Before it: reads of image, network and groups (some remembered), and what must be made for it: the owner's security group, a placement
+        group for several nodes, a fleet's launch template. The template goes right after the call, however that ends.
+        """
+        first = order.candidates[0]
+        context = self._context(order)
+        if self._regions and first.region not in self._regions:
+            text = f"aws {first.region}: wanted one of the configured regions ({', '.join(self._regions)}), found {first.region}; change `regions`"
+            raise Unsupported(text, provider=PROVIDER, code="REGION_NOT_CONFIGURED", scopes=[Scope(PROVIDER, first.region)], block_s=0.0)
+        around = self._around.around(order, context)
+        creating = context._replace(creating=True)
+        try:
+            call = native.creating_call(order, around)
+            ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(order, call, creating)
+        except OutcomeUnknown:
+            raise
+        except CloudError:
+            self._around.drop_groups(order, around.new_group)
+            raise
+        return Ticket(order, "waiting", (("region", call.region), ("instances", ",".join(ids))), detail="; ".join(call.notes))
+
+    def _fleet(self, order: Order, call: native.Call, context: Context) -> list[str]:
+        self._around.template(call, context._replace(creating=False))
+        try:
+            answer = self._client.call("create_fleet", context, **call.body)
+        finally:
+            self._around.drop_template(order)
+        ids = [str(found) for item in answer.get("Instances") or () for found in item.get("InstanceIds") or ()]
+        if not ids:
+            raise from_fleet(answer.get("Errors") or (), self._with_zones(context))
+        return ids
+
+    def _run(self, order: Order, call: native.Call, context: Context) -> list[str]:
+        answer = self._client.call("run_instances", context, **call.body)
+        made = sorted(answer.get("Instances") or (), key=lambda item: int(item.get("AmiLaunchIndex", 0)))
+        ids = [str(item["InstanceId"]) for item in made]
+        for name, instance_id in list(zip(order.node_names, ids, strict=False))[1:]:
+            # One call made them all, so all bear the first one's name; a name is no more than that, so a failure here is none.
+            try:
+                tags = native.tag_list({native.NAME: name})
+                self._client.call("create_tags", context._replace(creating=False), Resources=[instance_id], Tags=tags)
+            except CloudError:
+                break
+        return ids
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        """Looks at the machines themselves and compares them with the order; done once all of them run."""
+        order, known = ticket.order, dict(ticket.native)
+        context = self._context(order)
+        ids = [text for text in known.get("instances", "").split(",") if text]
+        made = self._made(order, context)
+        found = {str(instance["InstanceId"]) for instance in made}
+        if not set(ids) <= found:
+            # Made a moment ago, and not in every list yet: EC2's own answer named them.
+            return ticket
+        return self._delivered(ticket, made, context)
+
+    def resume(self, order: Order) -> Ticket | None:
+        """Looks for machines that bear the order's token, several times, some seconds apart, since EC2's lists lag.
+
+        Repeating the call with the same ClientToken would be safe too, but would buy where nothing had been bought.
+        """
+        context = self._context(order)
+        wanted = len(order.node_names)
+        for pause_s in self._looks_s:
+            self._sleep(pause_s)
+            made = self._made(order, context)
+            alive = [instance for instance in made if read.state(instance) not in ("shutting-down", "terminated")]
+            if len(alive) == wanted:
+                self._around.drop_template(order)
+                ids = ",".join(str(instance["InstanceId"]) for instance in alive)
+                return Ticket(order, "waiting", (("region", order.candidates[0].region), ("instances", ids)))
+            if alive:
+                raise self._half_made("PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context)
+        self._around.drop_template(order)
+        self._around.drop_groups(order)
+        return None
+
+    def _context(self, order: Order) -> Context:
+        first = order.candidates[0]
+        zones = dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
+        types = dict.fromkeys(candidate.machine_type for candidate in order.candidates)
+        what = first.reservation or ",".join(zones) or first.region
+        own = not native.options_of(order).security_group
+        return Context(f"aws {what} {','.join(types)} {first.capacity}", region=first.region, token=order.token, candidates=order.candidates, own=own)
+
+    def _with_zones(self, context: Context) -> Context:
+        """The context with this account's zone names, for an answer that may name zones so. Best effort."""
+        try:
+            return context._replace(zone_ids=tuple(self._around.zone_ids(context.region).items()))
+        except CloudError:
+            return context
+
+    def _made(self, order: Order, context: Context) -> list[dict[str, Any]]:
+        """Every machine that the order made, ended ones too while EC2 still shows them."""
+        return list(self._listed(context, [{"Name": f"tag:{native.ORDER}", "Values": [order.token]}]))
+
+    def _half_made(self, code: str, found: str, instances: Iterable[Mapping[str, Any]], context: Context, scopes: Sequence[Scope] = ()) -> HalfMade:
+        handles = [read.handle(context.region, str(instance["InstanceId"])) for instance in instances]
+        text = f"{context.what}: wanted what was ordered, found that {found}; they are deleted before anything else is bought"
+        return HalfMade(text, handles=handles, provider=PROVIDER, code=code, scopes=scopes, block_s=PREEMPTED_BLOCK_S if scopes else None)
+
+    def _delivered(self, ticket: Ticket, made: list[dict[str, Any]], context: Context) -> Ticket:
+        order = ticket.order
+        alive = [instance for instance in made if read.state(instance) != "terminated"]
+        leaving = [instance for instance in made if read.state(instance) in read.LEAVING]
+        ids = self._around.zone_ids(context.region) if made else {}
+        if leaving or not made:
+            candidate = read.placed(order, made, ids) if made else None
+            tried = (candidate,) if candidate is not None else order.candidates
+            reason: dict[str, Any] = next((instance["StateReason"] for instance in leaving if instance.get("StateReason")), {})
+            why = (
+                from_state(reason, context, tried)
+                if made
+                else NoCapacity(f"{context.what}: made, and gone", provider=PROVIDER, code="GONE_AFTER_CREATE")
+            )
+            if not alive:
+                self._around.drop_groups(order)
+                raise why
+            raise self._half_made(why.code, f"a machine is already {read.state(leaving[0])} ({why})", alive, context, why.scopes)
+        if len(made) != len(order.node_names):
+            raise self._half_made("WRONG_COUNT", f"{len(made)} machines exist instead of {len(order.node_names)}", made, context)
+        placed = read.placed(order, made, ids)
+        if placed is None:
+            what = "; ".join(sorted({read.describe(instance, ids) for instance in made}))
+            raise self._half_made("NOT_AS_ORDERED", f"EC2 made {what}", made, context)
+        if {read.state(instance) for instance in made} == {"running"}:
+            ordered = sorted(made, key=lambda instance: (int(instance.get("AmiLaunchIndex", 0)), str(instance["InstanceId"])))
+            handles = tuple(read.handle(context.region, str(instance["InstanceId"])) for instance in ordered)
+            return ticket._replace(state="done", placed=placed, handles=handles)
+        return ticket._replace(state="waiting")
+
+    # Seeing
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        """One list a region, by id. A machine that EC2 lists as terminated, or does not know, is gone.
+
+        Where the deletion was this process's own, what the machine alone used is tidied away then, and nothing may be left under its Spot request.
+        """
+        by_region: dict[str, list[str]] = {}
+        for handle in handles:
+            region, instance_id = _parsed(handle)
+            by_region.setdefault(region, []).append(instance_id)
+        seen: dict[Handle, Node] = {}
+        for region, wanted in by_region.items():
+            context = Context(f"aws {region}: looking at {', '.join(wanted[:3])}", region)
+            # By filter: asked by id, one that EC2 no longer knows would be an error for all.
+            filters = [{"Name": "instance-id", "Values": list(dict.fromkeys(wanted))}]
+            found = list(self._listed(context, filters))
+            ids = self._around.zone_ids(region) if found else {}
+            seen.update({read.handle(region, str(instance["InstanceId"])): read.node(region, instance, ids) for instance in found})
+        return [self._ended(seen.get(handle) or read.gone(handle)) for handle in handles]
+
+    def _ended(self, node: Node) -> Node:
+        ending = self._ending.get(node.handle)
+        if ending is None or node.status != GONE:
+            return node
+        if ending.spot_request:
+            left = self._under(node.region, ending.spot_request)
+            if left:
+                self._terminate(node.region, left)
+                return node._replace(status=STOPPING, detail=f"its Spot request had started {', '.join(left)}")
+        self._ending.pop(node.handle, None)
+        if ending.owner:
+            self._around.tidy(node.region, ending.owner)
+        return node
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        """Every region of interest, page by page, by tags: the configured regions, else all that the account has enabled.
+
+        Raises when one region can't be asked: absence would be a guess. Asked for everything of an owner, it tidies regions that hold none of his
+        machines but still his security group.
+        """
+        if self._untouched():
+            return []
+        wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
+        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
+        filters.append({"Name": "instance-state-name", "Values": list(LIVE_STATES)})
+
+        def look(region: str) -> list[Node]:
+            context = Context(f"aws {region}: looking for machines", region)
+            found = list(self._listed(context, filters))
+            if not found and not cluster and not generation:
+                self._around.tidy_empty(region, owner)
+            ids = self._around.zone_ids(region) if found else {}
+            return [read.node(region, instance, ids) for instance in found]
+
+        return [node for nodes in self._everywhere(look) for node in nodes]
+
+    def _everywhere(self, look: Callable[[str], list[Node]]) -> list[list[Node]]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        regions = self._regions or self._around.enabled()
+        with ThreadPoolExecutor(min(REGIONS_AT_ONCE, max(1, len(regions))), thread_name_prefix="aws-regions") as pool:
+            return list(pool.map(look, regions))
+
+    def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+        for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
+            for reservation in page.get("Reservations", ()):
+                yield from reservation.get("Instances", ())
+
+    # Changing
+
+    def delete(self, handle: Handle) -> None:
+        """Cancels its Spot request first, if that would start another machine, then terminates it; its volumes go with it."""
+        region, instance_id = _parsed(handle)
+        context = Context(f"aws {region}: deleting {instance_id}", region)
+        found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))
+        if not found or read.state(found[0]) == "terminated":
+            return
+        request = str(found[0].get("SpotInstanceRequestId") or "")
+        ids = [instance_id]
+        persistent = bool(request) and self._cancelled(request, context)
+        if persistent:
+            ids += [other for other in self._under(region, request) if other != instance_id]
+        mark = native.mark_of(read.tags(found[0]))
+        self._ending[handle] = _Ending(mark.owner if mark else "", request if persistent else "")
+        self._terminate(region, ids)
+
+    def _terminate(self, region: str, ids: Sequence[str]) -> None:
+        context = Context(f"aws {region}: deleting {', '.join(ids)}", region)
+        try:
+            self._client.call("terminate_instances", context, InstanceIds=list(ids))
+        except CloudError as error:
+            if error.code != "InvalidInstanceID.NotFound":
+                raise
+
+    def _cancelled(self, request: str, context: Context) -> bool:
+        """Cancels a persistent Spot request; True if it was one."""
+        wanted = [{"Name": "spot-instance-request-id", "Values": [request]}]
+        found = self._client.call("describe_spot_instance_requests", context, Filters=wanted).get("SpotInstanceRequests", ())
+        if not found or found[0].get("Type") != "persistent":
+            return False
+        if found[0].get("State") in ("open", "active", "disabled"):
+            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[request])
+        return True
+
+    def _under(self, region: str, request: str) -> list[str]:
+        """Machines that live under a Spot request; one that it started by itself bears no mark."""
+        filters: list[dict[str, Any]] = [
+            {"Name": "spot-instance-request-id", "Values": [request]},
+            {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
+        ]
+        context = Context(f"aws {region}: looking under {request}", region)
+        return [str(instance["InstanceId"]) for instance in self._listed(context, filters)]
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        region, instance_id = _parsed(handle)
+        context = Context(f"aws {region}: labelling {instance_id}", region)
+        self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.GENERATION: generation}))
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay."""
+        if "labels" not in change:
+            return
+        region, instance_id = _parsed(handle)
+        context = Context(f"aws {region}: labelling {instance_id}", region)
+        found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))
+        if not found:
+            raise Unsupported(f"{context.what}: EC2 does not know it", provider=PROVIDER, code="InvalidInstanceID.NotFound")
+        given: Any = change["labels"]
+        labels = {str(key): str(value) for key, value in dict(given).items()}
+        old = read.tags(found[0]).get(native.LABELS, "").split()
+        stale = [key for key in [*old, native.LABELS] if key not in native.label_tags(labels)]
+        if labels:
+            self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list(native.label_tags(labels)))
+        if stale:
+            self._client.call("delete_tags", context, Resources=[instance_id], Tags=[{"Key": key} for key in stale])
+
+
+def _parsed(handle: Handle) -> tuple[str, str]:
+    try:
+        return read.parse(handle)
+    except ValueError as error:
+        raise Unsupported(f"aws: {error}", provider=PROVIDER, code="INVALID_HANDLE", block_s=0.0) from None

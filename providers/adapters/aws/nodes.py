@@ -1,0 +1,150 @@
+"""From EC2's instance to a node. Owns statuses, why a machine is not running, and the comparison with what was ordered. Pure.
+
+A terminated instance stays in EC2's answers for about an hour; it holds nothing and costs nothing, so it is gone. State reasons as in Amazon's
+reference of StateReason (2026) and the codes that public operators report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.adapters.aws import compile as native
+from providers.adapters.aws import machines
+from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
+from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.model.machine import Order
+    from providers.model.offer import Candidate
+
+STATUSES = {
+    "pending": STARTING,
+    "running": RUNNING,
+    "shutting-down": STOPPING,
+    "terminated": GONE,
+    "stopping": STOPPING,
+    "stopped": STOPPED,
+}
+LEAVING = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
+
+REASONS = {
+    "Server.SpotInstanceTermination": PREEMPTED,
+    "Server.SpotInstanceShutdown": PREEMPTED,
+    "Server.SpotInstanceStop": PREEMPTED,
+    "Server.InsufficientInstanceCapacity": FAILED,
+    "Server.InternalError": FAILED,
+    "Client.InternalError": FAILED,
+    "Client.VolumeLimitExceeded": FAILED,
+    "Client.InstanceInitiatedShutdown": ENDED,
+}
+"""What a state reason says about a machine that stops or stopped. A shutdown from inside is the end of its run: its timer's, or its user's."""
+
+_DETAILS = {PREEMPTED: "preempted and deleted", ENDED: "shut itself down and deleted", FAILED: "failed and deleted"}
+
+
+def handle(region: str, instance_id: str) -> Handle:
+    """The handle of an instance: `us-east-1/i-0123456789abcdef0`."""
+    return Handle("aws", f"{region}/{instance_id}")
+
+
+def parse(found: Handle) -> tuple[str, str]:
+    """(region, instance id) of a handle. Raises ValueError for what is none."""
+    region, slash, instance_id = found.native_id.partition("/")
+    if not slash or not instance_id.startswith("i-") or "/" in instance_id or region.count("-") < 2:
+        raise ValueError(f"wanted REGION/INSTANCE as in us-east-1/i-0123456789abcdef0, found {found.native_id!r}")
+    return region, instance_id
+
+
+def tags(instance: Mapping[str, Any]) -> dict[str, str]:
+    """An instance's tags."""
+    return {str(tag.get("Key")): str(tag.get("Value", "")) for tag in instance.get("Tags") or ()}
+
+
+def state(instance: Mapping[str, Any]) -> str:
+    """`running`, `terminated`, ..."""
+    return str((instance.get("State") or {}).get("Name", ""))
+
+
+def capacity(instance: Mapping[str, Any]) -> str:
+    """How it was bought. A machine on demand that fell into an open reservation was still bought on demand."""
+    lifecycle = instance.get("InstanceLifecycle")
+    if lifecycle == "spot":
+        return SPOT
+    target = (instance.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
+    return RESERVATION if lifecycle == "capacity-block" or target.get("CapacityReservationId") else ON_DEMAND
+
+
+def zone(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
+    """The zone's id; `zone_ids` maps this account's names to ids."""
+    placement = instance.get("Placement") or {}
+    name = str(placement.get("AvailabilityZone", ""))
+    return str(placement.get("AvailabilityZoneId") or zone_ids.get(name, name))
+
+
+def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> Node:
+    """An instance as a node."""
+    found = tags(instance)
+    raw = state(instance)
+    code = str((instance.get("StateReason") or {}).get("Code", ""))
+    status, detail = STATUSES.get(raw, STARTING), raw
+    if raw in LEAVING and code:
+        why = REASONS.get(code, "")
+        detail = f"{raw}: {code}"
+        if status == GONE:
+            detail = f"{_DETAILS.get(why, 'deleted')} ({code})"
+        elif why:
+            status = why
+    gpu, count = machines.gpus_of(str(instance.get("InstanceType", "")))
+    moment: Any = instance.get("LaunchTime")
+    return Node(
+        handle=handle(region, str(instance["InstanceId"])),
+        name=found.get(native.NAME, "") or str(instance["InstanceId"]),
+        status=status,
+        mark=native.mark_of(found),
+        region=region,
+        zone=zone(instance, zone_ids),
+        machine_type=str(instance.get("InstanceType", "")),
+        gpu_type=gpu,
+        gpu_count=count,
+        capacity=capacity(instance),
+        internal_ip=str(instance.get("PrivateIpAddress", "")),
+        external_ip=str(instance.get("PublicIpAddress", "")),
+        created_at=moment.timestamp() if hasattr(moment, "timestamp") else 0.0,
+        detail=detail,
+    )
+
+
+def gone(found: Handle) -> Node:
+    """A machine that EC2 says does not exist."""
+    region, instance_id = parse(found)
+    return Node(handle=found, name=instance_id, status=GONE, region=region, detail="EC2 does not know it")
+
+
+def describe(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
+    """What a machine is, for a message."""
+    kind = str(instance.get("InstanceType", ""))
+    gpu, count = machines.gpus_of(kind)
+    return f"{kind} with {count} x {gpu or 'no GPU'} {capacity(instance)} in {zone(instance, zone_ids)}"
+
+
+def placed(order: Order, instances: Sequence[Mapping[str, Any]], zone_ids: Mapping[str, str]) -> Candidate | None:
+    """The candidate that all instances are, or None when they are not what was ordered.
+
+    A zone that no candidate names is filled in where a candidate names only the region.
+    """
+    zones = {zone(instance, zone_ids) for instance in instances}
+    if len(zones) != 1:
+        return None
+    where = next(iter(zones))
+    for candidate in order.candidates:
+        same = all(
+            str(instance.get("InstanceType")) == candidate.machine_type
+            and machines.gpus_of(candidate.machine_type) == (candidate.gpu_type, candidate.gpu_count)
+            and capacity(instance) == candidate.capacity
+            for instance in instances
+        )
+        if same and candidate.zone in ("", where):
+            return candidate if candidate.zone else candidate._replace(offer=candidate.offer._replace(zone=where))
+    return None

@@ -1,0 +1,64 @@
+"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.aws import machines
+from providers.adapters.aws.standin import calls
+from providers.adapters.aws.standin import places as cloud
+from providers.adapters.aws.standin.state import PROVIDER, SCHEMA, Rows
+from providers.adapters.rehearsal import Machine
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
+
+
+def places() -> frozenset[str]:
+    """Every region and zone."""
+    return frozenset(cloud.regions()) | frozenset(zone for region in cloud.regions() for zone in cloud.zones(region))
+
+
+def machine_types() -> frozenset[str]:
+    """Every machine type."""
+    return cloud.known_types()
+
+
+def gpus() -> frozenset[str]:
+    """Every GPU, by the catalog's name."""
+    return frozenset(kind.gpu for kind in machines.TYPES.values())
+
+
+def methods() -> frozenset[str]:
+    """Every call that the stand-in answers."""
+    return frozenset(f"{service}.{operation}" for service, found in calls.HANDLERS.items() for operation in found)
+
+
+def running(store: Store) -> tuple[Machine, ...]:
+    """Every machine that exists now, whoever made it."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        return tuple(
+            Machine(
+                PROVIDER,
+                item.tags.get("Name") or item.name,
+                item.state(rows.now).upper(),
+                item.zone,
+                item.machine_type,
+                *machines.gpus_of(item.machine_type),
+                item.capacity,
+                item.tags,
+                item.created,
+            )
+            for item in calls.shown(rows)
+        )
+
+
+def preempt(store: Store, name: str) -> int:
+    """Takes back the Spot machines of this name that run; how many that were."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        named = [item for item in calls.shown(rows) if item.capacity == "spot" and name in (item.tags.get("Name"), item.name)]
+        return sum(calls.preempt(rows, item) for item in named)

@@ -1,0 +1,134 @@
+"""A declaration that names several clouds, walked by the engine over their rehearsal clouds: Google Cloud first, then EC2."""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.rehearsal import open_store
+from providers.catalog.table import table
+from providers.engine import cluster
+from providers.engine.records import Wanted
+from providers.engine.world import open_world
+from providers.errors import AllFailed
+from providers.model.machine import Setup
+from providers.model.offer import Offer
+from providers.model.spec import Cluster
+
+GCP = [
+    Offer("gcp", "us-central1", f"us-central1-{zone}", "a3-highgpu-8g", "H100", 8, "on-demand", 88_490_000, "2026-07-30", "list") for zone in "abc"
+]
+AWS = [
+    Offer("aws", region, zone, "p5.48xlarge", "H100", 8, capacity, price, "2026-07-20", "list")
+    for region, zone in (("us-east-1", "use1-az1"), ("us-east-1", "use1-az2"), ("us-east-2", "use2-az1"))
+    for capacity, price in (("on-demand", 55_040_000), ("spot", 20_000_000))
+]
+
+
+class Walk:
+    """One world of both rehearsal clouds, with everything it reported."""
+
+    def __init__(self, **spec):
+        self.store = open_store()
+        for provider in ("gcp", "aws"):
+            for step in ("create", "stockout", "delete", "preempt"):
+                self.store.set_latency(provider, step, 0.0)
+        self.lines = []
+        settings = {"aws": {"regions": "us-east-1,us-east-2"}}
+        self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), offers=table([*GCP, *AWS]))
+        self.spec = Cluster(name="train", gpu="H100:8", providers=("gcp", "aws"), **spec)
+        self.wanted = Wanted("own1", "train", self.spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), self.spec.fingerprint())
+
+    def run(self, coroutine):
+        return asyncio.run(coroutine)
+
+    def create(self, generation="gen1"):
+        return self.run(cluster.create(self.world, self.wanted, generation))
+
+    def calls(self, method):
+        return len(self.store.requests(method))
+
+
+@pytest.fixture
+def walk(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = []
+
+    def begin(**spec):
+        made.append(Walk(**spec))
+        return made[-1]
+
+    yield begin
+    for item in made:
+        item.world.close()
+
+
+def machines():
+    from providers.testing.rehearse import state
+
+    return state(open_store())["machines"]
+
+
+def test_sold_out_on_one_cloud_lands_on_the_next(walk):
+    """Google has none: one call tells so, and the next attempt is EC2, within the same run; delete leaves neither machine nor helper."""
+    w = walk()
+    w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
+    held = w.create()
+    assert ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ()) == (
+        *(held.provider, held.zone, held.machine_type, held.gpu_type, held.gpu_count, held.status, held.reasons),
+    )
+    assert 55_040_000 == held.micro_usd and ["gcp", "aws"] == [attempt.provider for attempt in held.attempts]
+    assert 1 == w.calls("ec2.CreateFleet") == w.calls("regionInstances.bulkInsert")
+    assert "running" == w.run(cluster.read(w.world, held)).status
+    w.run(cluster.delete(w.world, held))
+    assert [] == machines() and () == w.run(cluster.settle(w.world, "own1"))
+    assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls("ec2.DeleteLaunchTemplate")
+
+
+def test_b21_a_vcpu_limit_costs_one_call_a_region(walk):
+    """No vCPUs in us-east-1: one fleet for the whole region, then the next region; the limit is named."""
+    w = walk(regions=("us-east-1", "us-east-2"))
+    w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
+    held = w.create()
+    assert ("us-east-2", 2) == (held.region, w.calls("ec2.CreateFleet"))
+    assert ("QuotaExceeded", "VcpuLimitExceeded") == (held.attempts[0].outcome, held.attempts[0].code)
+
+
+def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
+    """The fleet's answer is lost after the work: found by its token; one creating call, one machine."""
+    w = walk(regions=("us-east-1",))
+    w.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
+    held = w.create()
+    assert ("running", 1, 1) == (held.status, w.calls("ec2.CreateFleet"), len(machines()))
+
+
+def test_b29_a_preempted_machine_is_placed_anew(walk):
+    """Taken back by EC2: the next read says that it is gone, its place is left alone, and the next create takes the next one."""
+    from providers.adapters.aws.standin import console
+
+    w = walk(spot="only", regions=("us-east-1",))
+    held = w.create()
+    assert ("spot", "use1-az1") == (held.capacity, held.zone)
+    assert 1 == console.preempt(w.store, held.machines[0].name)
+    assert w.run(cluster.read(w.world, held)) is None
+    again = w.create("gen2")
+    assert "use1-az2" == again.zone and 1 == len(machines())
+
+
+def test_labels_are_edited_in_place(walk):
+    """A change of labels is tags on the same machine."""
+    w = walk(regions=("us-east-1",))
+    held = w.create()
+    changed = w.wanted._replace(setup=w.wanted.setup._replace(labels=(("team", "x"),)))
+    after = w.run(cluster.update(w.world, held, changed))
+    assert held.handles == after.handles and "x" == machines()[0]["labels"]["team"]
+
+
+def test_all_clouds_sold_out_is_one_line_per_attempt(walk):
+    """Nothing anywhere: every attempt is listed with its cloud and code, and nothing is left."""
+    w = walk()
+    w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
+    w.store.set_stock("aws", "", "p5.48xlarge", "", 0)
+    with pytest.raises(AllFailed) as caught:
+        w.create()
+    assert ["gcp", "aws", "aws"] == [attempt.provider for attempt in caught.value.attempts]
+    assert "InsufficientInstanceCapacity" in str(caught.value) and [] == machines()
