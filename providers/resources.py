@@ -37,32 +37,7 @@ OUTPUTS = (
     "generation",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-SPEC = (
-    "gpu",
-    "kind",
-    "nodes",
-    "fallback",
-    "spot",
-    "capacity",
-    "providers",
-    "regions",
-    "rank",
-    "max_price_per_hour",
-    "prices",
-    "wait",
-    "ttl",
-    "on_ttl",
-    "disk_gib",
-    "ports",
-    "expose",
-    "ssh_key",
-    "labels",
-    "network",
-    "options",
-    "run",
-    "reclaim",
-)
-"""The fields of the spec, all of them inputs of the same name."""
+_RESERVED = frozenset({"world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
 _CONFIG = ("world", "clusters")
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
@@ -120,7 +95,7 @@ class GpuCluster(pulumi.CustomResource):
         self,
         name: str,
         *,
-        gpu: Any,
+        gpu: Any = None,
         world: str = REHEARSAL,
         settings: Mapping[str, Mapping[str, str]] | None = None,
         ownership: Ownership | None = None,
@@ -128,9 +103,6 @@ class GpuCluster(pulumi.CustomResource):
         opts: pulumi.ResourceOptions | None = None,
         **fields: Any,
     ) -> None:
-        unknown = sorted(set(fields) - set(SPEC))
-        if unknown:
-            raise pulumi.RunError(f"{name}: wanted a field of a cluster, found {', '.join(unknown)}{_near(unknown[0], SPEC)}")
         found = settings if settings is not None else account_settings(world)
         spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
         if isinstance(spec.get("ssh_key"), str):
@@ -246,13 +218,10 @@ def declare() -> dict[str, GpuCluster]:
         spec = {"gpu": entry} if isinstance(entry, str) else entry
         if not isinstance(spec, dict):
             raise pulumi.RunError(f'gpus:clusters.{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
-        unknown = sorted(set(spec) - set(SPEC))
-        if unknown:
-            raise pulumi.RunError(
-                f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, unknown))}{_near(unknown[0], SPEC)}"
-            )
-        if "gpu" not in spec:
-            raise pulumi.RunError(f'gpus:clusters.{name}.gpu: wanted a GPU such as "H100:8", found nothing')
+        # Every other field, known or not, is the plugin's to check, so that all problems are told at once.
+        ours = sorted(set(spec) & _RESERVED)
+        if ours:
+            raise pulumi.RunError(f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
         specs[name] = spec
     networks = {
         name: ManagedNetwork(name, spec=spec, world=world, settings=settings) for name, spec in specs.items() if spec.get("network") == "managed"
@@ -372,6 +341,8 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _plain(value: Any) -> Any:
     """Models as mappings of what was set; everything else as it is."""
+    if isinstance(value, pulumi.Output):
+        return value
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, (list, tuple)):

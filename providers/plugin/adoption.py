@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import REHEARSAL, WORLDS
 from providers.errors import GpusError
+from providers.plugin.diff import STRAY
 
 if TYPE_CHECKING:
     from providers.engine.records import Held
@@ -46,7 +47,7 @@ async def find(world: World, text: str) -> Held:
             refusals.append(f"{provider}: {error}")
             continue
         if found is not None:
-            return found
+            return found if found.owner else found._replace(owner=STRAY)
     said = "; ".join(refusals) or f"no machine of that id in the {world.name} world"
     other = "" if world.name != REHEARSAL else '; put "live/" before the id for a live machine'
     raise GpusError(f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}')

@@ -22,6 +22,9 @@ IN_PLACE = {"ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
 IDENTITY = frozenset({"world", "owner", "cluster", "kind", "run"})
 """Edits that always mean another machine."""
 
+STRAY = "stray"
+"""The owner of an imported machine that bears no mark. Declaring it in a stack makes it that stack's; it is still the same machine."""
+
 
 class Change(NamedTuple):
     """One line of a detailed diff: `kind` is add | delete | update; `is_input` is False for what was observed."""
@@ -67,7 +70,7 @@ def cluster(
     changed = _changed(old, new)
     reasons: dict[str, str] = {}
     for key in changed:
-        if key in IDENTITY:
+        if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):
             reasons[key] = f"{key} changed"
     placed = bool(outputs.get("provider"))
     open_questions = {key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))}

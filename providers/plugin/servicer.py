@@ -128,7 +128,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                self._seen[request.urn] = Seen(ask=None if checked.spec is None else checked.spec.ask())
+                ask = None if checked.spec is None else checked.spec.ask()
+                before = self._seen.get(request.urn, Seen())
+                # Before it replaces, the engine checks once more: that must not forget what is replaced.
+                self._seen[request.urn] = before._replace(ask=ask) if before.action == REPLACE else Seen(ask=ask)
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
@@ -276,8 +279,6 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
-        if found is None:
-            return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -524,10 +525,6 @@ def _reason(problem: Problem) -> str:
 
 def _line(error: Exception) -> str:
     """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
-    if isinstance(error, AllFailed):
-        told = str(error)
-        more = [str(attempt) for attempt in error.attempts if str(attempt) not in told]
-        return "\n".join([told, *(f"  {line}" for line in more)])
     if isinstance(error, (GpusError, ValueError)):
         return str(error)
     return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"

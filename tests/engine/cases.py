@@ -57,7 +57,13 @@ class Lab:
     def world(self, **more):
         manifests = {cloud.name: cloud.manifest() for cloud in (self.alpha, self.beta)}
         opened = open_world(
-            self.name, {}, lambda severity, text: self.lines.append(f"{severity}: {text}"), manifests=manifests, offers=self.offers, clock=self.clock, **more
+            self.name,
+            {},
+            lambda severity, text: self.lines.append(f"{severity}: {text}"),
+            manifests=manifests,
+            offers=self.offers,
+            clock=self.clock,
+            **more,
         )
         self.worlds.append(opened)
         return opened

@@ -83,9 +83,7 @@ def test_b21_unsupported_blocks_its_zone_only(lab):
 
 def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
     """An order that fails after it was taken leaves nothing, and the zone that the cloud named goes first among equals."""
-    lab.offers = table(
-        [offer("alpha", "north", f"north-{letter}", usd=10) for letter in "abcd"] + [offer("alpha", "south", "south-a", usd=9.5)]
-    )
+    lab.offers = table([offer("alpha", "north", f"north-{letter}", usd=10) for letter in "abcd"] + [offer("alpha", "south", "south-a", usd=9.5)])
     lab.alpha.group = lambda candidates: 1
     lab.alpha.stock["south-a", "spot"] = 0
     world = lab.world()
@@ -259,9 +257,7 @@ def test_wait_runs_out_then_cancelled_and_next(lab):
 
 def test_queue_is_waited_for_then_left_for_the_next(lab):
     """A queue that takes longer than the wait is left when there is another candidate."""
-    lab.offers = table(
-        [offer("alpha", "north", "north-a", capacity="flex-start", usd=5), offer("beta", "east", "east-a", usd=14)]
-    )
+    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5), offer("beta", "east", "east-a", usd=14)])
     lab.alpha.queue_s = 100_000
     held = create(lab, wanted(ask(spot=("flex-start", "spot"), wait_s=60)))
     assert held.provider == "beta"

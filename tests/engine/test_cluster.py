@@ -292,9 +292,7 @@ def test_half_made_leftover_is_deleted_by_update_first(lab):
 
 def on_fallback(lab):
     """A cluster that fell back to its second choice since the first was sold out."""
-    lab.offers = table(
-        [offer("alpha", "north", "north-a", usd=10), offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21)]
-    )
+    lab.offers = table([offer("alpha", "north", "north-a", usd=10), offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21)])
     lab.alpha.stock["north-a", "spot"] = 0
     world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
     held = run(cluster.create(world, want, "g1"))

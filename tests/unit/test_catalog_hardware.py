@@ -15,7 +15,17 @@ def test_every_model_is_there_once():
 @pytest.mark.parametrize("model", all_hardware(), ids=lambda model: model.name)
 def test_every_row_is_whole(model):
     """Each row has a maker, memory, form, software, a source with a date, and no figure that is zero or below."""
-    for text in (model.vendor, model.kind, model.architecture, model.form_factor, model.memory_kind, model.interconnect, model.software, model.source, model.source_as_of):
+    for text in (
+        model.vendor,
+        model.kind,
+        model.architecture,
+        model.form_factor,
+        model.memory_kind,
+        model.interconnect,
+        model.software,
+        model.source,
+        model.source_as_of,
+    ):
         assert text
     assert 2010 <= int(model.source_as_of[:4]) <= 2026
     figures = [value for value in model if isinstance(value, float)]

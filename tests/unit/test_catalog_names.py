@@ -18,7 +18,15 @@ def test_b01_unknown_names_are_unknown(text):
 
 @pytest.mark.parametrize(
     ("text", "suggested"),
-    [("A100-8", "A100-80GB"), ("A1", "A10"), ("H10", "H100"), ("A100 80G", "A100-80GB"), ("RTX 6000", "RTX-A6000"), ("H100X", "H100"), ("4090", "RTX-4090")],
+    [
+        ("A100-8", "A100-80GB"),
+        ("A1", "A10"),
+        ("H10", "H100"),
+        ("A100 80G", "A100-80GB"),
+        ("RTX 6000", "RTX-A6000"),
+        ("H100X", "H100"),
+        ("4090", "RTX-4090"),
+    ],
 )
 def test_b01_near_names_are_listed(text, suggested):
     """An unknown name comes with at most five names that it may have meant."""
@@ -47,7 +55,14 @@ def test_b01_every_spelling_of_every_case_is_accepted():
 
 def test_b02_two_models_are_never_one():
     """The short name of a pair accepts nothing of the long one: A100 is the 40 GB card, V100 the 16 GB one, H100 not the Mega."""
-    for short, long in (("A100", "A100-80GB"), ("V100", "V100-32GB"), ("H100", "H100-MEGA"), ("H100", "H100-NVL"), ("L40", "L40S"), ("RTX-4090", "RTX-4090-D")):
+    for short, long in (
+        ("A100", "A100-80GB"),
+        ("V100", "V100-32GB"),
+        ("H100", "H100-MEGA"),
+        ("H100", "H100-NVL"),
+        ("L40", "L40S"),
+        ("RTX-4090", "RTX-4090-D"),
+    ):
         assert not set(names.accepts(short)) & set(names.accepts(long))
     assert names.canonical("A100-40GB") == "A100"
     assert "40 GB" in names.meaning("A100")

@@ -176,37 +176,113 @@ CLAIMS = [
     # (document, claim, verdict, does ours say so)
     ("001", "the A10G is Modal's best value per speed against the T4", "right", lambda: modal_usd("A10") / 3 < modal_usd("T4")),
     ("001", "100 epochs on an A100 (0.8 h) cost 3.20 dollars", "wrong", lambda: abs(0.8 * modal_usd("A100") - 3.20) < 0.2),
-    ("000", "Modal sells the A10 in up to 4, 96 GB in all", "right", lambda: counts("modal", "A10") == {1, 2, 3, 4} and 4 * hardware("A10").memory_gib == 96),
-    ("000", "Modal sells B200 H200 H100 A100 L4 T4 L40S in up to 8", "right", lambda: all(max(counts("modal", g)) == 8 for g in ("B200", "H200", "H100", "A100", "L4", "T4", "L40S"))),
+    (
+        "000",
+        "Modal sells the A10 in up to 4, 96 GB in all",
+        "right",
+        lambda: counts("modal", "A10") == {1, 2, 3, 4} and 4 * hardware("A10").memory_gib == 96,
+    ),
+    (
+        "000",
+        "Modal sells B200 H200 H100 A100 L4 T4 L40S in up to 8",
+        "right",
+        lambda: all(max(counts("modal", g)) == 8 for g in ("B200", "H200", "H100", "A100", "L4", "T4", "L40S")),
+    ),
     ("000", "eight of the largest have 1,536 GB", "does not fit", lambda: 8 * hardware("B200").memory_gib == 1536),  # raw 192 each; 180 usable
     ("000", "the list of Modal's GPUs is whole", "stale", lambda: not counts("modal", "B300") and not counts("modal", "RTX-PRO-6000")),
     ("000", "the L40S has 48 GB", "right", lambda: hardware("L40S").memory_gib == 48),
-    ("000", "H200: 141 GB and 4.8 TB/s against 80 GB and 3.35 TB/s", "right", lambda: [(hardware(g).memory_gib, hardware(g).bandwidth_tb_s) for g in ("H200", "H100")] == [(141, 4.8), (80, 3.35)]),
-    ("002", "an A100 reaches 624 TFLOPS in fp8", "wrong", lambda: hardware("A100").fp8_tflops is not None),  # Ampere has no fp8; the same document's table says so
+    (
+        "000",
+        "H200: 141 GB and 4.8 TB/s against 80 GB and 3.35 TB/s",
+        "right",
+        lambda: [(hardware(g).memory_gib, hardware(g).bandwidth_tb_s) for g in ("H200", "H100")] == [(141, 4.8), (80, 3.35)],
+    ),
+    (
+        "002",
+        "an A100 reaches 624 TFLOPS in fp8",
+        "wrong",
+        lambda: hardware("A100").fp8_tflops is not None,
+    ),  # Ampere has no fp8; the same document's table says so
     ("002", "H100 NVL: 94 GB a card, 14 more than the H100", "right", lambda: hardware("H100-NVL").memory_gib - hardware("H100").memory_gib == 14),
     ("002", "H100 NVL: 3.9 TB/s a card", "right", lambda: hardware("H100-NVL").bandwidth_tb_s == 3.9),
-    ("002", "H100 NVL has the FLOPS of the H100", "wrong", lambda: same(hardware("H100-NVL").bf16_tflops, hardware("H100").bf16_tflops)),  # 835.5 against 989.4
+    (
+        "002",
+        "H100 NVL has the FLOPS of the H100",
+        "wrong",
+        lambda: same(hardware("H100-NVL").bf16_tflops, hardware("H100").bf16_tflops),
+    ),  # 835.5 against 989.4
     ("002", "H100 NVL is two GPUs", "does not fit", lambda: hardware("H100-NVL").memory_gib == 188),  # sold in pairs, listed by the card
     ("002", "GH200: 96 GB HBM3 or 144 GB HBM3e", "right", lambda: (hardware("GH200").memory_gib, hardware("GH200-144GB").memory_gib) == (96, 144)),
     ("002", "A100-SXM has HBM2 at 1.6 TB/s", "does not fit", lambda: same(1.6, hardware("A100").bandwidth_tb_s)),  # the 40 GB card: 1.555
     ("002", "H200 differs from H100 in memory alone", "right", lambda: hardware("H200").bf16_tflops == hardware("H100").bf16_tflops),
-    ("002", "H100 is 2-3 times an A100 in half precision, 6 times in fp8", "right", lambda: 2 <= hardware("H100").bf16_tflops / hardware("A100").bf16_tflops < 3.3 and 6 <= hardware("H100").fp8_tflops / hardware("A100").fp16_tflops < 7),
-    ("002", "the L40S is more powerful than the A100", "does not fit", lambda: hardware("L40S").bf16_tflops > hardware("A100").bf16_tflops and hardware("L40S").bandwidth_tb_s > hardware("A100").bandwidth_tb_s),  # not in bandwidth
-    ("002", "Gaudi3 lies between B100 and B200", "right", lambda: hardware("B100").bf16_tflops < hardware("GAUDI3").bf16_tflops < hardware("B200").bf16_tflops),
-    ("002", "Gaudi2 lies between A100 and H100", "right", lambda: hardware("A100").bf16_tflops < hardware("GAUDI2").bf16_tflops < hardware("H100").bf16_tflops),
+    (
+        "002",
+        "H100 is 2-3 times an A100 in half precision, 6 times in fp8",
+        "right",
+        lambda: 2 <= hardware("H100").bf16_tflops / hardware("A100").bf16_tflops < 3.3
+        and 6 <= hardware("H100").fp8_tflops / hardware("A100").fp16_tflops < 7,
+    ),
+    (
+        "002",
+        "the L40S is more powerful than the A100",
+        "does not fit",
+        lambda: hardware("L40S").bf16_tflops > hardware("A100").bf16_tflops and hardware("L40S").bandwidth_tb_s > hardware("A100").bandwidth_tb_s,
+    ),  # not in bandwidth
+    (
+        "002",
+        "Gaudi3 lies between B100 and B200",
+        "right",
+        lambda: hardware("B100").bf16_tflops < hardware("GAUDI3").bf16_tflops < hardware("B200").bf16_tflops,
+    ),
+    (
+        "002",
+        "Gaudi2 lies between A100 and H100",
+        "right",
+        lambda: hardware("A100").bf16_tflops < hardware("GAUDI2").bf16_tflops < hardware("H100").bf16_tflops,
+    ),
     ("002", "no TFLOPS of Gaudi2 are published", "stale", lambda: hardware("GAUDI2").bf16_tflops is None),
-    ("002", "Gaudi2: 262.5 GB/s a card inside the node, one way over 21 of 24 ports", "right", lambda: hardware("GAUDI2").interconnect_gb_s / 2 * 21 / 24 == 262.5),
+    (
+        "002",
+        "Gaudi2: 262.5 GB/s a card inside the node, one way over 21 of 24 ports",
+        "right",
+        lambda: hardware("GAUDI2").interconnect_gb_s / 2 * 21 / 24 == 262.5,
+    ),
     ("002", "Gaudi2: 2.45 TB/s", "right", lambda: same(2.45, hardware("GAUDI2").bandwidth_tb_s)),
     ("002", "the IPU C600 has 0.9 GB a card", "right", lambda: hardware("IPU C600").memory_gib == 0.9),
     ("002", "a GB200 node has 4 GPUs", "right", lambda: {o.gpu_count for o in gcp("GB200")} == {4}),
     ("002", "B200 and H200 are still to come", "stale", lambda: not gcp("B200") and not gcp("H200")),
-    ("002", "CUDA, ROCm and SynapseAI are the three stacks", "right", lambda: [hardware(g).software for g in ("H100", "MI300X", "GAUDI2")] == ["CUDA", "ROCm", "SynapseAI"]),
-    ("003", "NVLink has 600 GB/s", "does not fit", lambda: all(hardware(g).interconnect_gb_s == 600 for g in ("A100", "H100", "B200"))),  # the A100's; 900 and 1800 since
-    ("003", "PCIe 4.0 has 32 and PCIe 5.0 64 GB/s, one way", "right", lambda: (hardware("L4").interconnect_gb_s / 2, hardware("RTX-5090").interconnect_gb_s / 2) == (32, 64)),
+    (
+        "002",
+        "CUDA, ROCm and SynapseAI are the three stacks",
+        "right",
+        lambda: [hardware(g).software for g in ("H100", "MI300X", "GAUDI2")] == ["CUDA", "ROCm", "SynapseAI"],
+    ),
+    (
+        "003",
+        "NVLink has 600 GB/s",
+        "does not fit",
+        lambda: all(hardware(g).interconnect_gb_s == 600 for g in ("A100", "H100", "B200")),
+    ),  # the A100's; 900 and 1800 since
+    (
+        "003",
+        "PCIe 4.0 has 32 and PCIe 5.0 64 GB/s, one way",
+        "right",
+        lambda: (hardware("L4").interconnect_gb_s / 2, hardware("RTX-5090").interconnect_gb_s / 2) == (32, 64),
+    ),
     ("003", "two A100 of 80 GB hold a 70B model in FP16 (140 GB)", "right", lambda: 2 * hardware("A100-80GB").memory_gib >= 140),
-    ("003", "one RTX 3090 holds 13B in 4 bits, two hold 30B", "right", lambda: hardware("RTX-3090").memory_gib >= 13 and 2 * hardware("RTX-3090").memory_gib >= 30),
+    (
+        "003",
+        "one RTX 3090 holds 13B in 4 bits, two hold 30B",
+        "right",
+        lambda: hardware("RTX-3090").memory_gib >= 13 and 2 * hardware("RTX-3090").memory_gib >= 30,
+    ),
     ("003", "four A100 of 80 GB hold 100B and more in FP16 (200 GB)", "right", lambda: 4 * hardware("A100-80GB").memory_gib >= 200),
-    ("003", "an A100 of 80 GB costs 0.25 dollars an hour", "does not fit", lambda: modal_usd("A100-80GB") <= 0.30),  # a marketplace's old figure, in no dated source
+    (
+        "003",
+        "an A100 of 80 GB costs 0.25 dollars an hour",
+        "does not fit",
+        lambda: modal_usd("A100-80GB") <= 0.30,
+    ),  # a marketplace's old figure, in no dated source
     ("004", "Google has no RTX 4090", "right", lambda: "RTX-4090" not in offers.load().by_gpu),
     ("004", "Google sells P4, P100, GB200, B200 and H200", "right", lambda: all(gcp(g) for g in ("P4", "P100", "GB200", "B200", "H200"))),
     ("004", "Google sells the H100 in 2, 4 or 8", "wrong", lambda: {o.gpu_count for o in gcp("H100")} == {2, 4, 8}),  # and 1
@@ -215,8 +291,19 @@ CLAIMS = [
     ("004", "Google sells the L4 in 2, 4 or 8 (and 1)", "right", lambda: {o.gpu_count for o in gcp("L4")} == {1, 2, 4, 8}),
     ("004", "Google sells the T4 in 8", "wrong", lambda: 8 in {o.gpu_count for o in gcp("T4")}),
     ("004", "Google sells the V100 in 8", "right", lambda: 8 in {o.gpu_count for o in gcp("V100")}),
-    ("004", "a3-highgpu-2g has two H100, a2-ultragpu-2g two A100 of 80 GB, g2-standard-24 two L4", "right", lambda: {o.machine_type for g in ("H100", "A100-80GB", "L4") for o in gcp(g) if o.gpu_count == 2} >= {"a3-highgpu-2g", "a2-ultragpu-2g", "g2-standard-24"}),
-    ("004", "two H100 cost 6 to 10 dollars an hour", "wrong", lambda: any(6 <= usd(o.node_micro_usd) <= 10 for o in gcp("H100") if o.gpu_count == 2 and o.region == "us-central1" and o.node_micro_usd)),
+    (
+        "004",
+        "a3-highgpu-2g has two H100, a2-ultragpu-2g two A100 of 80 GB, g2-standard-24 two L4",
+        "right",
+        lambda: {o.machine_type for g in ("H100", "A100-80GB", "L4") for o in gcp(g) if o.gpu_count == 2}
+        >= {"a3-highgpu-2g", "a2-ultragpu-2g", "g2-standard-24"},
+    ),
+    (
+        "004",
+        "two H100 cost 6 to 10 dollars an hour",
+        "wrong",
+        lambda: any(6 <= usd(o.node_micro_usd) <= 10 for o in gcp("H100") if o.gpu_count == 2 and o.region == "us-central1" and o.node_micro_usd),
+    ),
 ]
 
 
@@ -229,6 +316,21 @@ def test_claims_in_prose(document, claim, verdict, holds):
 
 def test_every_accelerator_of_the_documents_has_a_row():
     """Whatever the documents name as hardware can be looked up."""
-    named = "T4 L4 A10 A10G A100 A100-40GB A100-80GB L40S H100 H200 B200 B100 GB200 GH200 MI250 MI250X MI300X Gaudi1 Gaudi2 Gaudi3 P4 P100 V100".split()
-    named += ["TPU v4", "TPU v5e", "TPU v5p", "IPU C600", "Cerebras WSE-2", "SambaNova SN30", "RTX 3090", "RTX 4090", "H100 Mega 80GB", "H100 NVL", "H100 PCIe", "A100 PCIe"]
+    named = (
+        "T4 L4 A10 A10G A100 A100-40GB A100-80GB L40S H100 H200 B200 B100 GB200 GH200 MI250 MI250X MI300X Gaudi1 Gaudi2 Gaudi3 P4 P100 V100".split()
+    )
+    named += [
+        "TPU v4",
+        "TPU v5e",
+        "TPU v5p",
+        "IPU C600",
+        "Cerebras WSE-2",
+        "SambaNova SN30",
+        "RTX 3090",
+        "RTX 4090",
+        "H100 Mega 80GB",
+        "H100 NVL",
+        "H100 PCIe",
+        "A100 PCIe",
+    ]
     assert [name for name in named if hardware(name) is None] == []

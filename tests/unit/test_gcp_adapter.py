@@ -447,7 +447,14 @@ def test_a_taken_name_is_settled_not_bought_again(rig):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("rate-limit", RateLimited), ("too-many", RateLimited), ("unauthorized", BadCredentials), ("forbidden", BadCredentials), ("quota", QuotaExceeded)]
+    ("fault", "kind"),
+    [
+        ("rate-limit", RateLimited),
+        ("too-many", RateLimited),
+        ("unauthorized", BadCredentials),
+        ("forbidden", BadCredentials),
+        ("quota", QuotaExceeded),
+    ],
 )
 def test_refusals_of_the_post_are_classified(rig, fault, kind):
     """Refused before any work: its class, and one request."""
@@ -510,8 +517,6 @@ def test_b29_gone_only_on_google_s_own_word(rig):
     with pytest.raises(Transient):
         rig.gcp.observe(ticket.handles)
     assert "running" == rig.status(ticket.handles[0])
-
-
 
 
 def test_b29_a_preempted_machine_is_told(rig):
@@ -733,7 +738,12 @@ def test_b19_a_quota_that_is_not_listed_is_unknown(rig):
 
 @pytest.mark.parametrize(
     ("status", "reason", "topic", "state"),
-    [(401, "authError", "credentials", "refused"), (403, "forbidden", "credentials", "refused"), (403, "accessNotConfigured", "Compute Engine API", "missing"), (404, "notFound", "project", "missing")],
+    [
+        (401, "authError", "credentials", "refused"),
+        (403, "forbidden", "credentials", "refused"),
+        (403, "accessNotConfigured", "Compute Engine API", "missing"),
+        (404, "notFound", "project", "missing"),
+    ],
 )
 def test_check_names_what_is_refused(rig, status, reason, topic, state):
     """Each refusal is a line with what to do, never an exception."""

@@ -27,7 +27,9 @@ TYPES = {
 }
 
 
-def candidate(zone="us-central1-a", machine_type="a3-highgpu-8g", capacity="on-demand", micro_usd=88_490_000, entry=0, nodes=1, region="", reservation=""):
+def candidate(
+    zone="us-central1-a", machine_type="a3-highgpu-8g", capacity="on-demand", micro_usd=88_490_000, entry=0, nodes=1, region="", reservation=""
+):
     gpu, count, accelerator = TYPES[machine_type]
     region = region or zone.rsplit("-", 1)[0]
     offer = Offer("gcp", region, zone, machine_type, gpu, count, capacity, micro_usd, accelerator=accelerator)
@@ -280,7 +282,11 @@ def test_open_reservations_are_for_on_demand_only(capacity, expected):
 
 @pytest.mark.parametrize(
     ("machine_type", "asked", "expected"),
-    [("a3-highgpu-8g", "hyperdisk-balanced", "hyperdisk-balanced"), ("g2-standard-4", "hyperdisk-balanced", "pd-balanced"), ("n1-standard-8", "pd-standard", "pd-standard")],
+    [
+        ("a3-highgpu-8g", "hyperdisk-balanced", "hyperdisk-balanced"),
+        ("g2-standard-4", "hyperdisk-balanced", "pd-balanced"),
+        ("n1-standard-8", "pd-standard", "pd-standard"),
+    ],
 )
 def test_the_boot_disk_is_one_that_the_family_takes(machine_type, asked, expected):
     """A disk type applies where the family has it; elsewhere the family's default stands."""
@@ -293,7 +299,9 @@ def test_the_boot_disk_has_the_asked_size_and_the_default_image():
     """disk_gib is the boot disk's size, 100 GiB by default, with a Deep Learning image."""
     assert "100" == properties()["disks"][0]["initializeParams"]["diskSizeGb"]
     assert "500" == properties(disk_gib=500)["disks"][0]["initializeParams"]["diskSizeGb"]
-    assert f"projects/deeplearning-platform-release/global/images/family/{IMAGE_FAMILY}" == properties()["disks"][0]["initializeParams"]["sourceImage"]
+    assert (
+        f"projects/deeplearning-platform-release/global/images/family/{IMAGE_FAMILY}" == properties()["disks"][0]["initializeParams"]["sourceImage"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,7 +377,17 @@ def test_the_container_s_script_is_a_valid_shell_script_with_the_image_quoted():
     ("section", "paths"),
     [
         ({}, []),
-        ({"image": "x", "image_project": "my-project", "container": "ghcr.io/me/app@sha256:" + "a" * 64, "tags": ["a"], "external_ip": False, "local_ssd_count": 1.0}, []),
+        (
+            {
+                "image": "x",
+                "image_project": "my-project",
+                "container": "ghcr.io/me/app@sha256:" + "a" * 64,
+                "tags": ["a"],
+                "external_ip": False,
+                "local_ssd_count": 1.0,
+            },
+            [],
+        ),
         ({"container": "localhost:5000/a/b:latest"}, []),
         ({"container": "a; rm -rf /"}, ["container"]),
         ({"container": "$(x)"}, ["container"]),
@@ -395,7 +413,16 @@ def test_an_unknown_option_names_the_near_one():
 
 @pytest.mark.parametrize(
     ("machine_type", "sold"),
-    [("a2-ultragpu-1g", True), ("a3-megagpu-8g", True), ("n1-standard-8", True), ("g2-standard-96", True), ("a3-ultragpu-8g", False), ("a3-edgegpu-8g", False), ("a4-highgpu-8g", False), ("g4-standard-48", False)],
+    [
+        ("a2-ultragpu-1g", True),
+        ("a3-megagpu-8g", True),
+        ("n1-standard-8", True),
+        ("g2-standard-96", True),
+        ("a3-ultragpu-8g", False),
+        ("a3-edgegpu-8g", False),
+        ("a4-highgpu-8g", False),
+        ("g4-standard-48", False),
+    ],
 )
 def test_families_that_the_adapter_cannot_order_are_declared(machine_type, sold):
     """The planner refuses by this list what the adapter does not know how to order."""

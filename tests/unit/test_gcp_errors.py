@@ -60,12 +60,13 @@ def body(reason, status=403, message="words", details=()):
 def test_every_row_is_reachable_and_gives_its_class(code):
     """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names, with where and when it was seen."""
     row = CODES[code]
-    refused = from_http(400, body(code, 400), CREATE)
+    status = 401 if code == "required" else 400
+    refused = from_http(status, body(code, status), CREATE)
     assert row.kind is type(refused)
     assert code == refused.code
     assert row.source and row.seen
     assert row.kind is type(from_operation(operation(entry(code)), READ))
-    read = from_http(400, body(code, 400), READ)
+    read = from_http(status, body(code, status), READ)
     assert (row.reading or row.kind) is type(read)
 
 
@@ -143,7 +144,15 @@ def test_b22_the_zones_that_google_names_become_hints():
     """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not blocked."""
     both = READ._replace(candidates=(candidate("us-central1-a"), candidate("us-central1-c")))
     error = from_operation(
-        operation(entry("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", reason="resource_availability", zone="us-central1-a", zonesAvailable="us-central1-c, us-central1-a")), both
+        operation(
+            entry(
+                "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+                reason="resource_availability",
+                zone="us-central1-a",
+                zonesAvailable="us-central1-c, us-central1-a",
+            )
+        ),
+        both,
     )
     assert ("us-central1-c",) == error.hints
     assert (PLACE,) == error.scopes
@@ -161,7 +170,9 @@ def test_a_refusal_always_blocks_something_of_the_call():
 def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on():
     """On N1 the scope is the GPU, not the host's machine type."""
     context = READ._replace(candidates=(candidate(machine_type="n1-standard-8", accelerator="nvidia-tesla-t4", gpu="T4"),))
-    assert (Scope("gcp", "us-central1", "us-central1-a", gpu_type="T4", capacity="spot"),) == from_operation(operation(entry("STOCKOUT")), context).scopes
+    assert (Scope("gcp", "us-central1", "us-central1-a", gpu_type="T4", capacity="spot"),) == from_operation(
+        operation(entry("STOCKOUT")), context
+    ).scopes
 
 
 @pytest.mark.parametrize(
@@ -257,7 +268,14 @@ def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome():
     """Timeouts, resets, half answers and web pages leave open whether a machine was made."""
     import http.client
 
-    for error in (TimeoutError(), ConnectionResetError(), BrokenPipeError(), ssl.SSLError(), http.client.IncompleteRead(b""), json.JSONDecodeError("x", "", 0)):
+    for error in (
+        TimeoutError(),
+        ConnectionResetError(),
+        BrokenPipeError(),
+        ssl.SSLError(),
+        http.client.IncompleteRead(b""),
+        json.JSONDecodeError("x", "", 0),
+    ):
         found = from_exception(error, CREATE)
         assert OutcomeUnknown is type(found), error
         assert TOKEN == found.token
@@ -272,7 +290,17 @@ def client_exceptions():
         for kind in vars(module).values():
             if inspect.isclass(kind) and issubclass(kind, Exception):
                 yield kind
-    yield from (OSError, TimeoutError, ConnectionError, ConnectionResetError, ConnectionRefusedError, BrokenPipeError, socket.gaierror, ssl.SSLError, ssl.SSLCertVerificationError)
+    yield from (
+        OSError,
+        TimeoutError,
+        ConnectionError,
+        ConnectionResetError,
+        ConnectionRefusedError,
+        BrokenPipeError,
+        socket.gaierror,
+        ssl.SSLError,
+        ssl.SSLCertVerificationError,
+    )
     yield from (json.JSONDecodeError, UnicodeDecodeError, EOFError)
 
 
@@ -320,3 +348,10 @@ def test_every_class_is_one_of_the_tree():
     for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
         assert issubclass(row.kind, CloudError) and row.kind is not CloudError
         assert row.scope in (errors.PLACE, errors.ZONE, errors.REGION, errors.QUOTA, errors.ALL, errors.NOTHING)
+
+
+def test_a_missing_field_is_not_a_missing_login():
+    """The reason `required` is a sign-in at 401 and a bad request at 400."""
+    body = json.dumps({"error": {"code": 400, "message": "Required field 'x' not specified", "errors": [{"reason": "required", "domain": "global"}]}})
+    assert isinstance(from_http(401, body, CREATE), BadCredentials)
+    assert isinstance(from_http(400, body, CREATE), Unsupported)

@@ -129,9 +129,28 @@ def codes(op):
 
 
 def test_the_committed_discovery_extract_equals_what_is_installed():
-    """discovery.json is what the generator makes of the installed client's document."""
+    """discovery.json is what the generator makes of the installed client's document; of a later revision it is a part."""
     committed = json.loads((generate.HERE / "discovery.json").read_text())
-    assert generate.discovery(generate.installed()) == committed
+    installed = generate.discovery(generate.installed())
+    if installed["revision"] == committed["revision"]:
+        assert installed == committed
+    for name, method in committed["methods"].items():
+        later = installed["methods"][name]
+        assert (method["verb"], method["path"], method["request"], method["response"]) == (
+            later["verb"],
+            later["path"],
+            later["request"],
+            later["response"],
+        )
+        assert method["parameters"].keys() <= later["parameters"].keys()
+    for name in ("Instance", "InstanceProperties", "BulkInsertInstanceResource", "Scheduling", "Operation"):
+        assert committed["schemas"][name]["properties"].keys() <= installed["schemas"][name]["properties"].keys()
+
+
+def test_the_committed_machine_table_equals_what_the_sources_say():
+    """machines.json is what the generator makes of the catalog's committed sources."""
+    committed = json.loads((generate.HERE / "machines.json").read_text())
+    assert generate.machines(generate.HERE.parents[2] / "catalog" / "sources") == committed
 
 
 def test_starting_imports_no_client_of_google():
@@ -192,7 +211,11 @@ def test_b18_b22_stockout_is_told_by_the_operation_and_leaves_nothing(cloud):
     error = op["error"]["errors"][0]
     info = error["errorDetails"][0]["errorInfo"]
     assert error["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS" and "state:STOCKOUT" in error["message"]
-    assert (info["reason"], info["domain"], info["metadatas"]["attachment"]) == ("resource_availability", "compute.googleapis.com", "nvidia-tesla-t4:1")
+    assert (info["reason"], info["domain"], info["metadatas"]["attachment"]) == (
+        "resource_availability",
+        "compute.googleapis.com",
+        "nvidia-tesla-t4:1",
+    )
     assert (info["metadatas"]["vmType"], info["metadatas"]["zone"]) == ("n1-standard-8", Z)
     elsewhere = info["metadatas"]["zonesAvailable"].split(",")
     assert "us-central1-b" in elsewhere and Z not in elsewhere
@@ -404,7 +427,14 @@ REFUSED = [
     ("an action without Spot or a limit", instance(model="STANDARD"), "scheduling.instanceTerminationAction", "DELETE", 400, "badRequest"),
     ("a limit without an action", instance(model="STANDARD"), "scheduling.maxRunDuration", {"seconds": "3600"}, 400, "invalid"),
     ("a limit of a second", instance(), "scheduling.maxRunDuration", {"seconds": "1"}, 400, "invalid"),
-    ("two limits", _with(instance(), "scheduling.maxRunDuration", {"seconds": "60"}), "scheduling.terminationTime", "2030-01-01T00:00:00Z", 400, "invalid"),
+    (
+        "two limits",
+        _with(instance(), "scheduling.maxRunDuration", {"seconds": "60"}),
+        "scheduling.terminationTime",
+        "2030-01-01T00:00:00Z",
+        400,
+        "invalid",
+    ),
     ("an end in the past", instance(), "scheduling.terminationTime", "2020-01-01T00:00:00Z", 400, "invalid"),
     ("Flex-start without a limit", flex(), "scheduling.maxRunDuration", None, 400, "invalid"),
     ("Flex-start for eight days", flex(), "scheduling.maxRunDuration", {"seconds": str(8 * 86400)}, 400, "invalid"),
@@ -413,12 +443,30 @@ REFUSED = [
     ("waiting without Flex-start", instance(), "params.requestValidForDuration", {"seconds": "600"}, 400, "invalid"),
     ("one H100 on demand", instance("a3-highgpu-1g", "STANDARD"), "name", "vm", 400, "badRequest"),
     ("an A4 on demand", instance("a3-ultragpu-8g", "STANDARD", zone="us-central1-b"), "name", "vm", 400, "badRequest"),
-    ("a reservation that is not there", instance(model="STANDARD"), "reservationAffinity",
-     {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", "values": ["r"]}, 400, "invalid"),
-    ("the short reservation key", instance(model="STANDARD"), "reservationAffinity",
-     {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "googleapis.com/reservation-name", "values": ["r"]}, 400, "invalid"),
-    ("b35 a stop at the limit without a word on local SSD", _with(instance(), "scheduling.maxRunDuration", {"seconds": "3600"}),
-     "scheduling.instanceTerminationAction", "STOP", 400, "badRequest"),
+    (
+        "a reservation that is not there",
+        instance(model="STANDARD"),
+        "reservationAffinity",
+        {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", "values": ["r"]},
+        400,
+        "invalid",
+    ),
+    (
+        "the short reservation key",
+        instance(model="STANDARD"),
+        "reservationAffinity",
+        {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "googleapis.com/reservation-name", "values": ["r"]},
+        400,
+        "invalid",
+    ),
+    (
+        "b35 a stop at the limit without a word on local SSD",
+        _with(instance(), "scheduling.maxRunDuration", {"seconds": "3600"}),
+        "scheduling.instanceTerminationAction",
+        "STOP",
+        400,
+        "badRequest",
+    ),
     ("a label key with a capital", instance(), "labels", {"Stack": "x"}, 400, "invalid"),
     ("a label value with a dot", instance(), "labels", {"stack": "a.b"}, 400, "invalid"),
     ("too many labels", instance(), "labels", {f"k{index}": "" for index in range(65)}, 400, "invalid"),
@@ -477,7 +525,10 @@ def test_unknown_routes_and_parameters_fail_and_are_recorded(cloud):
     assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/teapots")[0] == 404
     assert raw(cloud, "POST", f"/compute/v1/projects/{P}/zones/{Z}/instances/vm/suspend")[0] == 404
     assert raw(cloud, "GET", "/projects/p/zones/z/instances")[0] == 404
-    assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?returnPartialSuccess=true")[1]["error"]["errors"][0]["reason"] == "badRequest"
+    assert (
+        raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?returnPartialSuccess=true")[1]["error"]["errors"][0]["reason"]
+        == "badRequest"
+    )
     assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?maxResults=many")[0] == 400
     assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?maxResults=501")[0] == 400
     assert raw(cloud, "GET", "/compute/v1/projects/Bad_Project/zones")[0] == 400
@@ -587,7 +638,11 @@ def test_labels_need_the_fingerprint_that_was_read(cloud):
     """setLabels replaces all labels, for those who have read them."""
     cloud.done(cloud.insert(instance(labels={"owner": "a"})))
     old = cloud.get()["labelFingerprint"]
-    edit = lambda print_, labels: cloud.api.instances().setLabels(project=P, zone=Z, instance="vm", body={"labelFingerprint": print_, "labels": labels}).execute()
+    edit = (
+        lambda print_, labels: cloud.api.instances()
+        .setLabels(project=P, zone=Z, instance="vm", body={"labelFingerprint": print_, "labels": labels})
+        .execute()
+    )
     cloud.done(edit(old, {"owner": "b"}))
     assert cloud.get()["labels"] == {"owner": "b"}
     assert refused(lambda: edit(old, {}))[:2] == (412, "conditionNotMet")
@@ -665,7 +720,9 @@ def test_partial_answers(cloud):
     cloud.insert(instance())
     ask = lambda fields: cloud.api.instances().aggregatedList(project=P, filter="name=vm", fields=fields).execute()
     found = ask("items/*/instances(name,networkInterfaces/networkIP),nextPageToken")
-    assert found["items"][f"zones/{Z}"] == {"instances": [{"name": "vm", "networkInterfaces": [{"networkIP": cloud.get()["networkInterfaces"][0]["networkIP"]}]}]}
+    assert found["items"][f"zones/{Z}"] == {
+        "instances": [{"name": "vm", "networkInterfaces": [{"networkIP": cloud.get()["networkInterfaces"][0]["networkIP"]}]}]
+    }
     for wrong in ("items/*/machines", "items(", "a//b", "items)"):
         assert refused(lambda wrong=wrong: ask(wrong))[:2] == (400, "invalidParameter")
 
@@ -704,7 +761,9 @@ def test_what_exists_where(cloud):
 def test_disks_go_with_their_machine_unless_told_otherwise(cloud):
     """autoDelete disks go with the machine; others stay, cost money, and can be deleted once unused."""
     body = instance("g2-standard-4")
-    body["disks"].append({"autoDelete": False, "initializeParams": {"diskName": "data", "diskSizeGb": "10", "diskType": f"zones/{Z}/diskTypes/pd-balanced"}})
+    body["disks"].append(
+        {"autoDelete": False, "initializeParams": {"diskName": "data", "diskSizeGb": "10", "diskType": f"zones/{Z}/diskTypes/pd-balanced"}}
+    )
     cloud.done(cloud.insert(body))
     disks = lambda: [disk["name"] for disk in cloud.api.disks().list(project=P, zone=Z).execute().get("items", [])]
     drop = lambda: cloud.api.disks().delete(project=P, zone=Z, disk="data").execute()
@@ -726,7 +785,13 @@ def test_a_managed_network_is_made_used_and_removed(cloud):
     subnet = {"name": "sub", "network": link, "ipCidrRange": "10.9.0.0/24"}
     cloud.done(api.subnetworks().insert(project=P, region=R, body=subnet).execute())
     assert refused(lambda: api.subnetworks().insert(project=P, region=R, body={**subnet, "name": "again"}).execute())[:2] == (400, "invalid")
-    rule = {"name": "ssh", "network": link, "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}], "sourceRanges": ["0.0.0.0/0"], "targetTags": ["gpus"]}
+    rule = {
+        "name": "ssh",
+        "network": link,
+        "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
+        "sourceRanges": ["0.0.0.0/0"],
+        "targetTags": ["gpus"],
+    }
     cloud.done(api.firewalls().insert(project=P, body=rule).execute())
     assert refused(lambda: api.firewalls().insert(project=P, body={**rule, "name": "x", "denied": rule["allowed"]}).execute())[0] == 400
     cloud.done(api.firewalls().patch(project=P, firewall="ssh", body={"sourceRanges": ["198.51.100.0/24"]}).execute())
@@ -764,9 +829,17 @@ def test_default_network_and_addresses(cloud):
 def test_a_reservation_is_used_by_name_and_runs_out(cloud):
     """A machine that names a reservation uses it, whatever the stock; beyond its count it fails; it must be for that machine type."""
     cloud.store.set_stock("gcp", Z, "", "", 0)
-    body = {"name": "mine", "specificReservationRequired": True, "specificReservation": {"count": "1", "instanceProperties": {"machineType": "a3-highgpu-8g"}}}
+    body = {
+        "name": "mine",
+        "specificReservationRequired": True,
+        "specificReservation": {"count": "1", "instanceProperties": {"machineType": "a3-highgpu-8g"}},
+    }
     cloud.done(cloud.api.reservations().insert(project=P, zone=Z, body=body).execute())
-    affinity = {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", "values": [f"projects/{P}/reservations/mine"]}
+    affinity = {
+        "consumeReservationType": "SPECIFIC_RESERVATION",
+        "key": "compute.googleapis.com/reservation-name",
+        "values": [f"projects/{P}/reservations/mine"],
+    }
     wanted = lambda name, kind="a3-highgpu-8g": cloud.insert(instance(kind, "STANDARD", name=name, reservationAffinity=affinity))
     assert "error" not in cloud.done(wanted("vm"))
     assert cloud.api.reservations().get(project=P, zone=Z, reservation="mine").execute()["specificReservation"]["inUseCount"] == "1"

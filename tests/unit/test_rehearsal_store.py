@@ -244,7 +244,9 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
             "name": name,
             "machineType": "zones/us-central1-a/machineTypes/g2-standard-4",
             "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": model},
-            "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}],
+            "disks": [
+                {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}
+            ],
             "networkInterfaces": [{}],
         }
         assert server.answer("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", json.dumps(body).encode()).status == 200

@@ -101,7 +101,9 @@ def test_a_failing_step_is_one_message_without_traceback(tmp_path):
     """No traceback for anything a user can cause: here, a Python that cannot make environments."""
     broken = tmp_path / "ensurepip.py"
     broken.write_text("raise ImportError\n")
-    done = subprocess.run([sys.executable, str(REPOSITORY / ".ci" / "setup.py")], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / ".ci" / "setup.py")], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("setup: this Python cannot make environments")
     assert "Traceback" not in done.stderr

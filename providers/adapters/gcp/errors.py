@@ -202,6 +202,9 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
 def from_http(status: int, content: bytes | str, context: Context, retry_after: str = "") -> CloudError:
     """The refusal in an HTTP answer: by its reason, else by its status. A page that is no JSON is read by its status alone."""
     code, message, quota = _body(content)
+    if status == 400:
+        # `required` says "sign in" at 401, but "a field is missing" at 400.
+        code = ["invalid" if item == "required" else item for item in code]
     row = next((CODES[item] for item in code if item in CODES), None) or STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)
     shown = next((item for item in code if item in CODES), code[0] if code else f"HTTP {status}")
     if row is None:

@@ -1,7 +1,7 @@
-"""Writes the two committed data files of the stand-in. Run by hand when a source changes; a test compares the first with what is installed.
+"""Writes the two committed data files of the stand-in. Run by hand when a source changes; tests compare both with their sources.
 
     python -m providers.adapters.gcp.standin.generate discovery            # from the installed google-api-python-client
-    python -m providers.adapters.gcp.standin.generate machines SOURCE_DIR  # from gcp_gpu_offers.csv and gcp_n1_hosts.csv, ...
+    python -m providers.adapters.gcp.standin.generate machines SOURCE_DIR  # providers/catalog/sources
 
 Owns which methods are served. Imports nothing of the package.
 """
@@ -9,6 +9,7 @@ Owns which methods are served. Imports nothing of the package.
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -114,7 +115,8 @@ def installed() -> dict[str, Any]:
 
 
 def machines(source: Path) -> dict[str, Any]:
-    """Machine types with their size, GPU and zones; GPUs that attach to N1 with their zones and counts. Reads three CSV files.
+    """Machine types with their size, GPU and zones; GPUs that attach to N1 with their zones and counts. Reads three CSV files,
+    plain or gzipped.
 
     A row without a zone is a type that its region has, in a zone no source names: kept under `regions`, never given a made-up zone.
     """
@@ -141,8 +143,9 @@ def machines(source: Path) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    packed = path.with_name(f"{path.name}.gz")
+    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def _plain(table: dict[str, dict[str, Any]]) -> dict[str, Any]:

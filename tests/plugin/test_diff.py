@@ -1,0 +1,141 @@
+"""The edit table, row by row."""
+
+import pytest
+
+from providers.plugin import diff
+from providers.plugin.schema import CLUSTER_INPUTS
+from providers.plugin.wire import UNKNOWN
+
+OLD = {
+    "world": "rehearsal",
+    "owner": "o1",
+    "cluster": "train",
+    "settings": {},
+    "gpu": "H100:8",
+    "fallback": ["H200:8", {"gpu": "A100-80GB:8", "spot": "only"}],
+    "options": {"gcp": {"image": "a"}},
+    "network_links": {"network": "n1", "subnetwork.r1": "s1", "subnetwork.r2": "s2"},
+    "ttl": "20h",
+    "disk_gib": 200,
+}
+RUNNING = {"status": "running", "provider": "gcp", "region": "r1", "zone": "r1-a", "price_usd_per_hour": 10.0, "ssh": "ssh gpus@192.0.2.1"}
+
+
+def verdict(edit, outputs=RUNNING, satisfied=True, in_place=()):
+    new = {key: value for key, value in {**OLD, **edit}.items() if value is not None}
+    return diff.cluster(OLD, new, outputs, lambda: satisfied, in_place)
+
+
+def test_nothing_changed_is_no_change():
+    """Equal inputs are no change, whatever the outputs say of price and address."""
+    assert verdict({}, {**RUNNING, "price_usd_per_hour": 99.0, "ssh": "ssh gpus@192.0.2.99"}) == diff.Verdict()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"gpu": "H200:8"}, {"nodes": 2}, {"regions": ["r9"]}, {"providers": ["aws"]}, {"spot": "only"}, {"capacity": ["spot"]}, {"fallback": None}],
+    ids=lambda edit: next(iter(edit)),
+)
+def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
+    """What runs stays if it satisfies the new declaration (an update, no cloud call), and goes first if it does not."""
+    kept, gone = verdict(edit, satisfied=True), verdict(edit, satisfied=False)
+    assert kept.changes and not kept.replaces
+    assert gone.replaces and "no longer satisfies" in gone.reason
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"rank": "price"},
+        {"max_price_per_hour": 1},
+        {"wait": "1m"},
+        {"labels": {"a": "b"}},
+        {"prices": {"overrides": [{"provider": "gcp", "price_usd_per_hour": 1}]}},
+        {"settings": {"gcp": {"project": "other"}}},
+        {"ports": [80]},
+        {"expose": "public"},
+        {"reclaim": "now"},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+def test_policy_edits_update(edit):
+    """Rank, caps, wait, labels, prices, accounts, ports and reclaim never replace, not even what is no longer satisfied."""
+    made = verdict(edit, satisfied=False)
+    assert made.changes and not made.replaces
+
+
+@pytest.mark.parametrize("edit", [{"world": "live"}, {"owner": "o2"}, {"owner": UNKNOWN}, {"cluster": "b"}, {"run": "2"}, {"kind": "job"}])
+def test_another_identity_replaces(edit):
+    """World, owner, name, kind and a bump of run make another machine."""
+    assert verdict(edit).replaces
+
+
+def test_the_owner_of_an_imported_machine_may_be_declared():
+    """A machine imported without a mark becomes the stack's own without being replaced."""
+    new = {**OLD, "owner": "o1"}
+    assert not diff.cluster({**OLD, "owner": diff.STRAY}, new, RUNNING, lambda: True, ()).replaces
+
+
+@pytest.mark.parametrize(("size", "replaces"), [(400, True), (100, False), (None, False)])
+def test_only_a_larger_disk_replaces(size, replaces):
+    """A disk that is large enough already is no reason for a new machine."""
+    assert verdict({"disk_gib": size}).replaces is replaces
+
+
+@pytest.mark.parametrize(("key", "value", "able"), [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key")])
+def test_in_place_where_the_adapter_can(key, value, able):
+    """ttl and ssh key are edited in place where the provider can, else the machine is replaced."""
+    assert not verdict({key: value}, in_place=(able,)).replaces
+    assert verdict({key: value}).replaces
+    assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).replaces
+
+
+def test_options_of_the_provider_it_runs_at_replace():
+    """Another provider's options do not matter to a machine."""
+    assert verdict({"options": {"gcp": {"image": "b"}}}).replaces
+    assert not verdict({"options": {"gcp": {"image": "a"}, "aws": {"x": 1}}}).replaces
+
+
+def test_only_the_links_that_are_used_matter():
+    """Another region's subnet moves nothing; the network, the own subnet, or one not known yet does."""
+    links = OLD["network_links"]
+    assert not verdict({"network_links": {**links, "subnetwork.r2": "s9"}}).replaces
+    assert not verdict({"network_links": {**links, "subnetwork.r3": UNKNOWN}}).replaces
+    assert verdict({"network_links": {**links, "subnetwork.r1": "s9"}}).replaces
+    assert verdict({"network_links": {**links, "network": UNKNOWN}}).replaces
+    assert verdict({"network": "managed"}).replaces
+
+
+def test_preempted_replaces_and_ended_does_not():
+    """What the cloud took back and left stopped is replaced; what ended by its own limit stays ended."""
+    taken = verdict({}, {**RUNNING, "status": "preempted"})
+    assert taken.replaces and taken.changes[0] == diff.Change("status", "update", replaces=True, is_input=False)
+    assert verdict({}, {**RUNNING, "status": "ended"}) == diff.Verdict()
+    assert verdict({"run": "2"}, {**RUNNING, "status": "ended"}).replaces
+
+
+def test_b44_an_unknown_gpu_is_an_update_until_it_is_known():
+    """Nobody is asked whether an unknown GPU is satisfied, and nothing is said to be replaced."""
+    made = diff.cluster(OLD, {**OLD, "gpu": UNKNOWN}, RUNNING, lambda: pytest.fail("asked"), ())
+    assert made.changes and not made.replaces
+
+
+def test_paths_are_the_deepest_that_differ():
+    """A change inside a list is shown where it is."""
+    made = verdict({"fallback": ["H200:8", {"gpu": "A100-80GB:8"}, "L4:1"], "labels": {"a.b": "c"}})
+    assert {(change.path, change.kind) for change in made.changes} == {("fallback[1].spot", "delete"), ("fallback[2]", "add"), ("labels", "add")}
+
+
+def test_every_input_has_a_row():
+    """No input can be edited without the table saying what that does: each is tried above."""
+    tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
+    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network"}
+    assert tried == set(CLUSTER_INPUTS)
+
+
+def test_an_ownership_is_replaced_for_another_world_only():
+    """An account's settings are an update."""
+    old = {"world": "rehearsal", "settings": {}}
+    assert diff.ownership(old, {"world": "live", "settings": {}}).replaces
+    assert not diff.ownership(old, {"world": "rehearsal", "settings": {"gcp": {"project": "p"}}}).replaces
+    assert diff.ownership(old, old) == diff.Verdict()

@@ -1,0 +1,107 @@
+"""What a cluster's state holds, and that it is small."""
+
+import pytest
+
+from providers.engine.records import Held
+from providers.model.machine import Attempt, Handle, Node, Setup
+from providers.plugin import outputs
+from providers.plugin.schema import CLUSTER_OUTPUTS
+from providers.resources import OUTPUTS
+
+
+def held(nodes=1, attempts=2, **more):
+    handles = tuple(Handle("gcp", f"projects/my-project-123456/zones/us-central1-a/instances/train-0a1b2c3d-{index}") for index in range(nodes))
+    return Held(
+        world="rehearsal",
+        owner="0123456789ab",
+        cluster="train",
+        generation="ba9876543210",
+        fingerprint="0123456789abcdef",
+        status="running",
+        provider="gcp",
+        region="us-central1",
+        zone="us-central1-a",
+        machine_type="a3-highgpu-8g",
+        gpu_type="H100",
+        gpu_count=8,
+        nodes=nodes,
+        capacity="spot",
+        micro_usd=10_210_001,
+        price_as_of="2026-07-30",
+        price_source="a source with a rather long name, as they are: owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml",
+        handles=handles,
+        machines=tuple(
+            Node(handle, handle.native_id[-10:], "running", internal_ip=f"10.0.0.{i}", external_ip=f"192.0.2.{i}")
+            for i, handle in enumerate(handles, 1)
+        ),
+        attempts=tuple(
+            Attempt(
+                n,
+                "gcp",
+                f"europe-north{n}",
+                (f"europe-north{n}-a", f"europe-north{n}-b"),
+                ("a3-highgpu-8g",),
+                "H100:8",
+                "spot",
+                1,
+                "NoCapacity",
+                "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+            )
+            for n in range(1, attempts + 1)
+        ),
+        launched_at=1_800_000_000.0,
+        ends_at=1_800_072_000.0,
+        entry=1,
+        applied=(("labels", "x"), ("ttl", "y")),
+        **more,
+    )
+
+
+def test_outputs_have_the_documented_names():
+    """Exactly the schema's names, and `schema: 1`."""
+    written = outputs.write(held())
+    assert set(written) == set(CLUSTER_OUTPUTS)
+    assert written["schema"] == 1
+    assert set(outputs.PLACED) == set(CLUSTER_OUTPUTS) - {"schema", "world", "record"}
+    assert set(OUTPUTS) | {"nodes", "world", "record"} == set(CLUSTER_OUTPUTS)
+
+
+@pytest.mark.parametrize(("nodes", "attempts"), [(1, 0), (2, 5), (8, 60), (64, 200)])
+def test_outputs_stay_small(nodes, attempts):
+    """Under 2 KB, however many nodes and attempts; no machine's name is lost."""
+    written = outputs.write(held(nodes, attempts), Setup(ports=(80, 8000)))
+    assert outputs.size(written) < outputs.MAX_BYTES
+    assert outputs.read("rehearsal/0123456789ab/train/ba9876543210", written).handles == held(nodes).handles
+
+
+def test_what_is_held_is_read_back():
+    """Everything that the engine needs to go on comes back from outputs and id; attempts and machines are in the journal."""
+    for record in (held(3), held(1, 0, reasons=("degraded: 1 of 2",), leftovers=(Handle("gcp", "x/y"),), reservation="mine")):
+        back = outputs.read(outputs.resource_id(record), outputs.write(record))
+        assert back == record._replace(attempts=(), machines=())
+
+
+def test_unknown_prices_are_left_out():
+    """An unknown price is absent, never zero."""
+    written = outputs.write(held()._replace(micro_usd=None))
+    assert "price_usd_per_hour" not in written
+    assert outputs.read("rehearsal/o/c/g", written).micro_usd is None
+
+
+def test_the_ssh_line_needs_an_address():
+    """No address, or not running: no line."""
+    assert outputs.write(held())["ssh"] == "ssh gpus@192.0.2.1"
+    assert outputs.write(held()._replace(machines=()))["ssh"] == ""
+    assert outputs.write(held()._replace(status="queued"))["ssh"] == ""
+
+
+def test_ports_become_endpoints():
+    """Each node's address with each port."""
+    assert outputs.write(held(2), Setup(ports=(80,)))["endpoints"] == ["192.0.2.1:80", "192.0.2.2:80"]
+
+
+@pytest.mark.parametrize("bad", ["", "rehearsal", "rehearsal/o/c", "rehearsal/o//g", "a/b/c/d/e", "projects/p/zones/z/instances/n"])
+def test_other_ids_are_refused(bad):
+    """An id that is none of ours is named."""
+    with pytest.raises(ValueError, match="WORLD/OWNER/CLUSTER/GENERATION"):
+        outputs.parse_id(bad)
