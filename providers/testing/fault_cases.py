@@ -88,6 +88,7 @@ def no_capacity_makes_nothing(bench: Bench) -> None:
     assert not error.scopes or any(scope.covers(candidate) for scope in error.scopes for candidate in order.candidates), error.scopes
     bench.exist(0, "sold out")
     bench.knobs.restock()
+    bench.wait(60.0)
     ticket, _ = bench.made()
     bench.removed(ticket.handles)
 
@@ -163,7 +164,8 @@ def _lost(bench: Bench, kind: str) -> None:
     bench.knobs.lose_reply(kind)
     try:
         ticket = bench.adapter.submit(order)
-    except OutcomeUnknown as error:
+    except CloudError as error:
+        assert isinstance(error, OutcomeUnknown), f"{kind}: wanted OutcomeUnknown, found {error!r}"
         assert error.token in {"", order.token}, f"wanted the order's token, found {error.token!r}"
     else:
         raise AssertionError(f"{kind}: wanted OutcomeUnknown, found {ticket}")
