@@ -104,7 +104,8 @@ class Held(NamedTuple):
 
 
 def _node_out(node: Node) -> dict[str, Any]:
-    return {**node._asdict(), "handle": list(node.handle), "mark": None if node.mark is None else list(node.mark)}
+    mark = None if node.mark is None else list(node.mark)
+    return {**node._asdict(), "handle": list(node.handle), "mark": mark, "ports": [list(pair) for pair in node.ports]}
 
 
 def _node_in(raw: Mapping[str, Any]) -> Node:
@@ -114,6 +115,7 @@ def _node_in(raw: Mapping[str, Any]) -> Node:
     fields["mark"] = None if mark is None else Mark(*mark)
     fields["gpu_count"] = int(fields.get("gpu_count", 0))
     fields["created_at"] = float(fields.get("created_at", 0.0))
+    fields["ports"] = tuple((int(inside), int(outside)) for inside, outside in fields.get("ports") or ())
     return Node(**fields)
 
 
@@ -135,6 +137,7 @@ def order_out(order: Order) -> dict[str, Any]:
         "node_names": list(order.node_names),
         "setup": order.setup._asdict(),
         "wait_s": order.wait_s,
+        "max_micro_usd": order.max_micro_usd,
     }
 
 
@@ -148,6 +151,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
         tuple(raw["node_names"]),
         Setup(**setup),
         int(raw["wait_s"]),
+        raw.get("max_micro_usd"),
     )
 
 

@@ -30,7 +30,10 @@ class Mark(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch."""
+    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch.
+
+    `ports` maps ports inside to ports outside where the two differ (marketplaces); `ssh_user` is set where the cloud decides on it.
+    """
 
     handle: Handle
     name: str
@@ -46,13 +49,15 @@ class Node(NamedTuple):
     external_ip: str = ""
     created_at: float = 0.0
     detail: str = ""
+    ports: tuple[tuple[int, int], ...] = ()
+    ssh_user: str = ""
 
 
 class Setup(NamedTuple):
     """Everything about the machines that is not a choice of place: from the spec, for the adapter.
 
-    `options` is the provider's own section, already checked by the adapter. `network` is `default`, or the wiring of a managed
-    network as the program resolved it (keys named by the adapter).
+    `options` are the sections by provider, already checked by the adapters; in an Order they are the provider's own section alone. `network` is
+    `default`, or the wiring of a managed network as the program resolved it (keys named by the adapter).
     """
 
     disk_gib: int | None = None
@@ -70,6 +75,7 @@ class Order(NamedTuple):
     """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
 
     `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
+    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says).
     """
 
     mark: Mark
@@ -78,6 +84,7 @@ class Order(NamedTuple):
     node_names: tuple[str, ...]
     setup: Setup
     wait_s: int
+    max_micro_usd: int | None = None
 
 
 class Ticket(NamedTuple):

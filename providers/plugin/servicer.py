@@ -461,10 +461,14 @@ def _warm_up() -> None:
     import threading
 
     def warm() -> None:
-        import providers.model.spec  # noqa: F401
+        import providers.model.spec
         from providers.catalog.offers import load
 
         load()
+        import providers.engine.planning
+        import providers.planner.check
+        import providers.planner.render
+        import providers.plugin.plans  # noqa: F401
 
     threading.Thread(target=warm, daemon=True).start()
 

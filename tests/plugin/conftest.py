@@ -82,6 +82,21 @@ class Project:
             up.stdout.close()
         self.run("cancel", "-s", self.stack, "--yes")
 
+    def interrupted_up(self, attempt: str) -> str:
+        """`up` with one Ctrl-C while that attempt is under way; what it said."""
+        words = self.command("up", "-s", self.stack, "--yes", "--skip-preview")
+        said = ""
+        with subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as up:
+            for line in up.stdout:
+                said += line
+                if f" {attempt} " in line and ": asking" in line:
+                    time.sleep(0.5)
+                    up.send_signal(signal.SIGINT)
+                    break
+            said += up.stdout.read()
+        assert up.returncode != 0, said
+        return said
+
     def plugins(self, engine: int) -> list[int]:
         """The process ids of the engine's own plugin processes."""
         found = []

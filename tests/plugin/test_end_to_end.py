@@ -205,3 +205,30 @@ def test_stack_files_are_left_as_they_are(project):
     made.run("config", "set", "-s", made.stack, "gpus:world", "rehearsal")
     for path in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"):
         assert (made.folder / "stacks" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_ctrl_c_once(project):
+    """One Ctrl-C while it buys: no further attempt, what was asked for is released, the state is whole; then destroy as ever."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "3s")
+    said = made.interrupted_up("#4")
+    assert "Traceback" not in said
+    assert "stopped by the user" in said
+    wait_until(lambda: made.machines() == [])
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_another_world_is_another_machine(project):
+    """A stack that goes live gives its rehearsal machines back, through the world in their ids, before anything live is asked for."""
+    made = project("serve-l4")
+    made.up()
+    assert len(made.machines()) == 1
+    made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
+    shown = made.preview()
+    assert "replace" in shown and "the stack's ownership is made anew" in " ".join(shown.split())
+    said = made.up(fails=True)
+    assert "configured" in said
+    assert made.machines() == []
+    made.destroy()

@@ -38,6 +38,7 @@ HEAVY = (
     "googleapiclient",
     "google",
     "httplib2",
+    "httpx",
     "sqlite3",
     "yaml",
     "inspect",
