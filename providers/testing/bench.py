@@ -62,7 +62,7 @@ class Harness(NamedTuple):
     bears a code of its error table. `page` is how many machines one page of the cloud's list holds (0: no pages). `limit` is what the account's limit
     reads as. `setup` holds the provider's own options. `offers` replaces the bundled catalog.
 
-    `raise_price` is needed where offers are live, `reserve` (makes a reservation named "mine") where reservations are declared. `leftovers` names
+    `raise_price` is needed where offers are live, `reserve` (makes one, returns its name) where reservations are declared. `leftovers` names
     what else costs money in the stand-in, such as disks. `offline` is the environment in which live credentials can't be found without a network.
     """
 
@@ -78,7 +78,7 @@ class Harness(NamedTuple):
     setup: Setup = Setup(ssh_public_key=SSH_KEY)
     offers: tuple[Offer, ...] = ()
     raise_price: Callable[[Store, Candidate], None] | None = None
-    reserve: Callable[[Store, Candidate], None] | None = None
+    reserve: Callable[[Store, Candidate], str] | None = None
     leftovers: Callable[[Store], Sequence[str]] | None = None
     offline: Mapping[str, str] = {}
     knobs: Callable[[Harness, Store], Knobs] | None = None
@@ -263,10 +263,10 @@ class Bench:
         declared = self.harness.manifest.capabilities.capacities
         return next((kind for kind in (SPOT, *CAPACITIES) if kind in kinds and kind in declared), "")
 
-    def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "machine", wait_s: int = 900) -> Ask:
-        """One choice of the harness's GPU; a reservation is called "mine". Flex-start and reservations get a price: catalogs often have none."""
+    def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "machine", reservation: str = "mine", wait_s: int = 900) -> Ask:
+        """One choice of the harness's GPU. Flex-start and reservations get a price: catalogs often have none."""
         gpu, chosen = gpu_text(self.harness.gpu), capacity or self.usual
-        way = Capacity(chosen, "mine" if chosen == RESERVATION else "")
+        way = Capacity(chosen, reservation if chosen == RESERVATION else "")
         entry = Entry(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
         own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in CAPACITIES[2:])
         return Ask((entry,), kind=kind, providers=(self.name,), regions=self.harness.regions, price_overrides=own)
@@ -275,9 +275,9 @@ class Bench:
         """The plan of an ask over what this provider sells, without anything that was refused before."""
         return market(self.world(), ask).plan(ask)
 
-    def candidates(self, capacity: str = "", *, nodes: int = 1) -> tuple[Candidate, ...]:
+    def candidates(self, capacity: str = "", *, nodes: int = 1, reservation: str = "mine") -> tuple[Candidate, ...]:
         """Where the harness's GPU can be had, best first; at least one."""
-        plan = self.plan(self.ask(capacity, nodes=nodes))
+        plan = self.plan(self.ask(capacity, nodes=nodes, reservation=reservation))
         assert plan.candidates, (
             f"{self.name}: wanted a place for {self.harness.gpu} {capacity or self.usual}, found none; refused: {plan.rejected_by_rule}"
         )

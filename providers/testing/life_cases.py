@@ -222,12 +222,10 @@ def others_machines_are_never_listed(bench: Bench) -> None:
 
 def every_page_is_read(bench: Bench) -> None:
     """Of one machine more than a page of the cloud's list holds, all are found, each once."""
-    count = bench.harness.page + 1
-    can, best = bench.harness.manifest.capabilities, bench.candidates()[0]
-    if can.max_nodes >= count:
-        orders = [bench.order(best._replace(nodes=count), nodes=count, ttl_s=3_600)]
-    else:
-        orders = [bench.order(best, ttl_s=3_600) for _ in range(count)]
+    count, most = bench.harness.page + 1, bench.harness.manifest.capabilities.max_nodes
+    best = bench.candidates()[0]
+    sizes = [min(most, count - start) for start in range(0, count, most)]
+    orders = [bench.order(best._replace(nodes=size), nodes=size, ttl_s=3_600) for size in sizes]
     tickets: list[Ticket] = [bench.adapter.submit(order) for order in orders]
     made = {handle for ticket in tickets for handle in bench.finish(ticket).handles}
     assert len(made) == count
@@ -342,9 +340,9 @@ def flex_start(bench: Bench) -> None:
 def reservation(bench: Bench) -> None:
     """A machine out of a reservation that the user owns is one, on the adapter's and on the stand-in's word."""
     assert bench.harness.reserve is not None, f"{bench.name} declares reservations: wanted a harness with `reserve`, found none"
-    bench.harness.reserve(bench.store, bench.candidates(RESERVATION)[0])
+    name = bench.harness.reserve(bench.store, bench.candidates(RESERVATION)[0])
     bench.wait(5.0)
-    _bought_as(bench, RESERVATION)
+    _bought_as(bench, RESERVATION, name)
 
 
 def no_on_demand(bench: Bench) -> None:
@@ -367,8 +365,8 @@ def no_reservation(bench: Bench) -> None:
     _not_bought_as(bench, RESERVATION)
 
 
-def _bought_as(bench: Bench, kind: str) -> None:
-    ticket, nodes = bench.made(bench.order(bench.candidates(kind)[0]))
+def _bought_as(bench: Bench, kind: str, reservation: str = "mine") -> None:
+    ticket, nodes = bench.made(bench.order(bench.candidates(kind, reservation=reservation)[0]))
     delivered(ticket, nodes)
     assert {node.capacity for node in nodes} == {kind}, f"wanted {kind}, found {[node.capacity for node in nodes]}"
     assert [machine.capacity for machine in bench.knobs.running()] == [kind]

@@ -14,6 +14,11 @@ def provoke(code):
     return errors.from_http(400, json.dumps(body), errors.Context("a test", creating=True))
 
 
+def reserve(store, place):
+    console.reserve(store, "mine", place.zone, place.machine_type)
+    return "mine"
+
+
 HARNESS = Harness(
     MANIFEST,
     console,
@@ -23,7 +28,7 @@ HARNESS = Harness(
     provoke=provoke,
     page=500,
     regions=("us-central1", "europe-west4"),
-    reserve=lambda store, place: console.reserve(store, "mine", place.zone, place.machine_type),
+    reserve=reserve,
     leftovers=console.disks,
     offline={"NO_GCE_CHECK": "true"},
 )
