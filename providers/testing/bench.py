@@ -60,7 +60,7 @@ class Harness(NamedTuple):
     `gpu` is what the cases order (`"L4:1"`), cheap and with several places where the cloud has them. `create` and `delete` are the calls that make
     and end machines, as the stand-in's log names them (with `*`). `provoke(code)` is the adapter's own reading of an answer to a creating call that
     bears a code of its error table. `page` is how many machines one page of the cloud's list holds (0: no pages). `limit` is what the account's limit
-    reads as. `setup` holds the provider's own options. `offers` replaces the bundled catalog.
+    reads as. `regions` narrows what is ordered, `settings` is what `connect` gets. `setup` holds the provider's own options. `offers` replaces the bundled catalog.
 
     `raise_price` is needed where offers are live, `reserve` (makes one, returns its name) where reservations are declared. `leftovers` names
     what else costs money in the stand-in, such as disks. `offline` is the environment in which live credentials can't be found without a network.
@@ -75,6 +75,7 @@ class Harness(NamedTuple):
     page: int = 0
     limit: type[CloudError] = QuotaExceeded
     regions: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
     setup: Setup = Setup(ssh_public_key=SSH_KEY)
     offers: tuple[Offer, ...] = ()
     raise_price: Callable[[Store, Candidate], None] | None = None
@@ -232,13 +233,13 @@ class Bench:
 
     def connect(self) -> Adapter:
         """The adapter as another process would have it: nothing remembered but what is on disk and at the cloud."""
-        return self.harness.manifest.connect(REHEARSAL, {})
+        return self.harness.manifest.connect(REHEARSAL, self.harness.settings)
 
     def world(self) -> World:
         """A world with this provider alone, as another process would open it."""
         opened = open_world(
             REHEARSAL,
-            {},
+            {self.name: self.harness.settings},
             lambda severity, text: self.said.append(f"{severity}: {text}"),
             manifests={self.name: self.harness.manifest},
             offers=self._offers,
@@ -264,11 +265,12 @@ class Bench:
         return next((kind for kind in (SPOT, *CAPACITIES) if kind in kinds and kind in declared), "")
 
     def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "machine", reservation: str = "mine", wait_s: int = 900) -> Ask:
-        """One choice of the harness's GPU. Flex-start and reservations get a price: catalogs often have none."""
+        """One choice of the harness's GPU. What is not on demand gets a price, since catalogs often have none; live offers have their own."""
         gpu, chosen = gpu_text(self.harness.gpu), capacity or self.usual
         way = Capacity(chosen, reservation if chosen == RESERVATION else "")
         entry = Entry(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
-        own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in CAPACITIES[2:])
+        unpriced = () if self.harness.manifest.capabilities.live_offers else CAPACITIES[1:]
+        own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in unpriced)
         return Ask((entry,), kind=kind, providers=(self.name,), regions=self.harness.regions, price_overrides=own)
 
     def plan(self, ask: Ask) -> Plan:
