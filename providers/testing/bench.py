@@ -10,6 +10,7 @@ import asyncio
 import os
 import uuid
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.adapters.base import REHEARSAL
@@ -60,7 +61,8 @@ class Harness(NamedTuple):
     `gpu` is what the cases order (`"L4:1"`), cheap and with several places where the cloud has them. `create` and `delete` are the calls that make
     and end machines, as the stand-in's log names them (with `*`). `provoke(code)` is the adapter's own reading of an answer to a creating call that
     bears a code of its error table. `page` is how many machines one page of the cloud's list holds (0: no pages). `limit` is what the account's limit
-    reads as. `regions` narrows what is ordered, `settings` is what `connect` gets. `setup` holds the provider's own options. `offers` replaces the bundled catalog.
+    reads as. `regions` narrows what is ordered, `settings` is what `connect` gets. `setup` holds the provider's own options. `offers` replaces the
+    bundled catalog.
 
     `raise_price` is needed where offers are live, `reserve` (makes one, returns its name) where reservations are declared. `leftovers` names
     what else costs money in the stand-in, such as disks. `offline` is the environment in which live credentials can't be found without a network.
@@ -235,8 +237,13 @@ class Bench:
         """The adapter as another process would have it: nothing remembered but what is on disk and at the cloud."""
         return self.harness.manifest.connect(REHEARSAL, self.harness.settings)
 
+    @cached_property
     def world(self) -> World:
-        """A world with this provider alone, as another process would open it."""
+        """The engine's world in this process, with this provider alone."""
+        return self.another_world()
+
+    def another_world(self) -> World:
+        """The same world as another process would open it."""
         opened = open_world(
             REHEARSAL,
             {self.name: self.harness.settings},
@@ -275,7 +282,7 @@ class Bench:
 
     def plan(self, ask: Ask) -> Plan:
         """The plan of an ask over what this provider sells, without anything that was refused before."""
-        return market(self.world(), ask).plan(ask)
+        return market(self.world, ask).plan(ask)
 
     def candidates(self, capacity: str = "", *, nodes: int = 1, reservation: str = "mine") -> tuple[Candidate, ...]:
         """Where the harness's GPU can be had, best first; at least one."""

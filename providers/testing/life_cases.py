@@ -303,7 +303,7 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
 def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
     """The engine tells what only a replacement applies, and sends nothing for it."""
     undeclared = EDITS - bench.harness.manifest.capabilities.in_place
-    world, wanted = bench.world(), bench.wanted()
+    world, wanted = bench.world, bench.wanted()
     held = bench.run(cluster.create(world, wanted, GENERATION))
     assert not held.reasons, held.reasons
     edited = {
