@@ -193,7 +193,7 @@ class _Walk:
         """
         started = self.now
         deadline = started + order.wait_s
-        self.world.report("info", f"{self._line(order)}: asking")
+        self.world.report("progress", f"{self._line(order)}: asking")
         ticket: Ticket | None = None
         try:
             ticket = await self._submit(adapter, order, deadline)

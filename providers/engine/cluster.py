@@ -254,7 +254,7 @@ async def _read(world: World, held: Held) -> Held | None:
             # A step that was cut short placed it anew: the mark is the same.
             moved = _moved(held, marked)
             return seen(moved, marked, now)
-        world.report("warning", f"{held.cluster}: {', '.join(handle.native_id for handle in held.handles) or 'all of it'} is gone")
+        world.report("warning", f"{held.cluster}: {'; '.join(_end(node) for node in nodes) or 'all of it is gone'}")
         _lost(world, held)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
     elif after.status == PREEMPTED:
@@ -478,6 +478,15 @@ def _raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> N
         raise HalfMade(
             f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; run it again", provider=provider, handles=handles
         )
+
+
+def _end(node: Node) -> str:
+    """What became of a machine that is not there any more."""
+    return (
+        f"{node.handle.native_id.rsplit('/', 1)[-1]} ({node.zone or node.region}) was {node.detail}"
+        if node.detail
+        else f"{node.handle.native_id} is gone"
+    )
 
 
 async def _release_all(world: World, held: Held, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Left:

@@ -453,7 +453,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         import contextlib
 
         with contextlib.suppress(grpc.RpcError):
-            self._stub.Log(engine_pb2.LogRequest(severity=_SEVERITIES.get(severity, engine_pb2.INFO), message=text, urn=urn), timeout=_LOG_LIMIT_S)
+            level = _SEVERITIES.get(severity, engine_pb2.INFO)
+            # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
+            self._stub.Log(engine_pb2.LogRequest(severity=level, message=text, urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S)
 
 
 def _warm_up() -> None:
