@@ -13,7 +13,7 @@ from providers.engine import cluster
 from providers.engine.acquire import delivered
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
-from providers.model.machine import GONE, RUNNING
+from providers.model.machine import GONE, RUNNING, STOPPED
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER, PATIENCE_S, SSH_KEY, environment
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 KINDS = frozenset({"machine", "job", "service"})
 EDITS = frozenset({"labels", "ssh_key", "ttl"})
+"""Edits that are told, and left to a replacement, where an adapter does not declare them."""
+STATE = "state"
+"""Stopping a machine, keeping it, and starting it again where it is."""
 DAY = re.compile(r"20\d\d-\d\d-\d\d")
 
 
@@ -48,6 +51,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         an_order_is_settled_by_its_token,
         a_new_generation_is_written_on_an_adopted_machine,
         edits_in_place_keep_the_machine_and_its_mark,
+        *([a_stopped_machine_is_kept_and_starts_again] if STATE in can.in_place else []),
         edits_that_are_not_declared_are_not_sent,
         groups_never_change_the_order,
         live_offers_are_whole if can.live_offers else offers_are_the_catalogs,
@@ -70,7 +74,7 @@ def manifest_is_whole(bench: Bench) -> None:
     assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
     assert can.capacities, "wanted at least one kind of capacity"
     assert can.capacities <= set(CAPACITIES), f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
-    assert can.in_place <= EDITS, f"wanted edits among {sorted(EDITS)}, found {sorted(can.in_place)}"
+    assert can.in_place <= EDITS | {STATE}, f"wanted edits among {sorted(EDITS)} and {STATE}, found {sorted(can.in_place)}"
     assert can.max_nodes >= 1
 
 
@@ -284,7 +288,7 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
         "ssh_key": {"ssh_key": SSH_KEY.replace("bbbb", "cccc"), "ssh_user": "gpus"},
         "ttl": {"ttl": 7_200, "on_ttl": "release"},
     }
-    for edit in sorted(can):
+    for edit in sorted(can & EDITS):
         bench.adapter.update(ticket.handles[0], changes[edit])
         bench.wait(5.0)
         (node,) = bench.connect().observe(ticket.handles)
@@ -297,6 +301,21 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
         bench.adapter.update(ticket.handles[0], {"labels": {"team": "red"}})
         assert bench.connect().observe(ticket.handles)[0].mark == before[0].mark
         assert bench.knobs.running()[0].labels.get("team") == "red"
+    bench.removed(ticket.handles)
+
+
+def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
+    """Stopped, it is there, found by its mark, and not running, on any process's word; started again, it is the same one; either twice is fine."""
+    ticket, before = bench.made()
+    for state, status in (("stopped", STOPPED), ("stopped", STOPPED), ("running", RUNNING), ("running", RUNNING)):
+        bench.adapter.update(ticket.handles[0], {STATE: state})
+        bench.wait(60.0)
+        for adapter in (bench.adapter, bench.connect()):
+            (node,) = adapter.observe(ticket.handles)
+            assert (node.status, node.mark) == (status, before[0].mark), f"wanted it {status}, found {node.status} {node.mark}"
+            assert [found.handle for found in adapter.find(OWNER, CLUSTER, GENERATION)] == list(ticket.handles)
+        bench.exist(1, state)
+    bench.adapter.update(ticket.handles[0], {STATE: "stopped"})
     bench.removed(ticket.handles)
 
 

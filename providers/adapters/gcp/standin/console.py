@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp.standin import calls, discovery, machines, place, surroundings, things, vms
+from providers.adapters.gcp.standin import calls, discovery, machines, place, things, vms
 from providers.adapters.gcp.standin.state import SCHEMA, Rows
 from providers.adapters.rehearsal import Machine
 
@@ -69,7 +69,7 @@ def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 
     }
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
-        surroundings.insert_reservation(calls.Call("reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body))
+        calls.HANDLERS["reservations.insert"](calls.Call("reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body))
 
 
 def disks(store: Store) -> tuple[str, ...]:
