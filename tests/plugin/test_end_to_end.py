@@ -91,6 +91,7 @@ def test_b42_edits(project):
 def test_nothing_to_be_had(project):
     """Everything is sold out: one line per attempt, no traceback, nothing left."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "providers: [gcp, aws]")
     made.rehearse("stock", "gcp", "*", "*", "*", "0")
     said = made.up(fails=True)
     assert "#1 gcp" in said and "allow more" in said
