@@ -13,6 +13,7 @@ from providers.model.offer import Candidate, Offer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.engine.ready import Probe
     from providers.model.ask import Ask
 
 DEGRADED, UNSETTLED = "degraded", "unsettled"
@@ -20,13 +21,17 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 
 
 class Wanted(NamedTuple):
-    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out."""
+    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
+
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do.
+    """
 
     owner: str
     cluster: str
     ask: Ask
     setup: Setup
     fingerprint: str
+    probe: Probe | None = None
 
 
 class Held(NamedTuple):
@@ -104,7 +109,8 @@ class Held(NamedTuple):
 
 
 def _node_out(node: Node) -> dict[str, Any]:
-    return {**node._asdict(), "handle": list(node.handle), "mark": None if node.mark is None else list(node.mark)}
+    mark = None if node.mark is None else list(node.mark)
+    return {**node._asdict(), "handle": list(node.handle), "mark": mark, "ports": [list(pair) for pair in node.ports]}
 
 
 def _node_in(raw: Mapping[str, Any]) -> Node:
@@ -114,6 +120,7 @@ def _node_in(raw: Mapping[str, Any]) -> Node:
     fields["mark"] = None if mark is None else Mark(*mark)
     fields["gpu_count"] = int(fields.get("gpu_count", 0))
     fields["created_at"] = float(fields.get("created_at", 0.0))
+    fields["ports"] = tuple((int(inside), int(outside)) for inside, outside in fields.get("ports") or ())
     return Node(**fields)
 
 

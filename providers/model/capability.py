@@ -16,6 +16,10 @@ class Capabilities(NamedTuple):
     live_offers: bool = False
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
+    ssh: bool = True
+    """Machines take a public key at their making, and answer ssh."""
+    maps_ports: bool = False
+    """A port inside is another one outside; until a machine shows its map, it has no ports."""
 
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""

@@ -30,7 +30,10 @@ class Mark(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch."""
+    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch.
+
+    `ports` maps ports inside to ports outside where the two differ (marketplaces); `ssh_user` is set where the cloud decides on it.
+    """
 
     handle: Handle
     name: str
@@ -46,6 +49,8 @@ class Node(NamedTuple):
     external_ip: str = ""
     created_at: float = 0.0
     detail: str = ""
+    ports: tuple[tuple[int, int], ...] = ()
+    ssh_user: str = ""
 
 
 class Setup(NamedTuple):

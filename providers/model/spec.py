@@ -19,6 +19,7 @@ from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model import duration
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.machine import Setup
 from providers.model.money import micro_usd
 
 Spot = Literal["never", "prefer", "only"]
@@ -175,6 +176,19 @@ class Cluster(_Strict):
                 PriceOverride(micro_usd(o.price_usd_per_hour), o.provider, o.region, o.machine_type, o.gpu, o.capacity) for o in self.prices.overrides
             ),
             disk_gib=self.disk_gib,
+        )
+
+    def setup(self, network: Mapping[str, object] | None = None) -> Setup:
+        """Everything about the machines that is no choice of place. `network` is the wiring of a managed one."""
+        return Setup(
+            disk_gib=self.disk_gib,
+            ttl_s=self.ask().entries[0].ttl_s,
+            on_ttl=self.on_ttl,
+            ssh_public_key=(self.ssh_key or "").strip(),
+            labels=tuple(sorted(self.labels.items())),
+            options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
+            network=tuple(sorted((str(key), str(value)) for key, value in (network or {}).items())),
+            ports=tuple(self.ports),
         )
 
     def fingerprint(self) -> str:
