@@ -90,13 +90,13 @@ def make_environment(*, development: bool) -> None:
     if not (BIN / "python").exists() or have.get("of", wanted) != wanted:
         say("making .venv")
         run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
-    extras = "[dev]" if development or have.get("development") else ""
-    say(f"installing the Python packages{' and the test tools' if extras else ''} (a minute or two the first time)")
+    tools = development or bool(have.get("development"))
+    say(f"installing the Python packages{' and the test tools' if tools else ''} (a minute or two the first time)")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     # A plain path entry: the default import hook of an editable install costs every Python start 10 ms.
     plain_path = ["--config-settings", "editable_mode=compat"]
-    run([str(BIN / "python"), "-m", "pip", "install", *quiet, *plain_path, "-e", f"{REPOSITORY}{extras}"], slow="installing")
-    stamp.write_text(json.dumps({"of": wanted, "development": bool(extras)}))
+    run([str(BIN / "python"), "-m", "pip", "install", *quiet, *plain_path, "-e", f"{REPOSITORY}[clore{',dev' if tools else ''}]"], slow="installing")
+    stamp.write_text(json.dumps({"of": wanted, "development": tools}))
 
 
 def outside_path() -> str:

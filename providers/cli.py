@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     offers = commands.add_parser("offers", help="who sells it, where, for how much, as of when", description="Who sells a GPU. Buys nothing.")
     offers.add_argument("gpu", help='"H100:8", or "H100" for any count in a machine')
     offers.add_argument("--spot", action="store_true", help="spot capacity only")
+    offers.add_argument("--where", metavar="CONDITIONS", help="hosts of a marketplace, as in 'reliability>=0.98,cuda>=12.4,down>=500'")
+    offers.add_argument("--sort", choices=("price", "provider"), default="price", help="what comes first (default: price)")
     _places(offers)
     _world(offers)
     offers.add_argument("--json", action="store_true", help="a JSON list instead of a table")
@@ -188,8 +190,10 @@ def _world(parser: argparse.ArgumentParser) -> None:
 def _offers(options: argparse.Namespace) -> int:
     from providers import api
 
-    table = api.market(options.world or REHEARSAL, {}, options.provider)
+    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider)
     found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
+    if options.sort == "provider":
+        found = tuple(sorted(found, key=lambda offer: offer.provider))
     if options.json:
         _print_json([_offer(offer) for offer in found])
     else:
@@ -197,6 +201,31 @@ def _offers(options: argparse.Namespace) -> int:
     for warning in table.warnings:
         print(f"gpus: warning: {warning}", file=sys.stderr)
     return OK
+
+
+def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Conditions on hosts as settings of every allowed provider that knows them. A name may be short for the only setting that begins with it."""
+    from providers.engine.registry import manifests
+
+    known = {name: found.settings for name, found in manifests().items() if found.settings and (not providers or name in providers)}
+    settings: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, compared, value = (word.strip() for word in part.partition(">="))
+        meant = {name: [word for word in words if word == key] or [word for word in words if word.startswith(key)] for name, words in known.items()}
+        found = {name: words[0] for name, words in meant.items() if len(words) == 1}
+        if not compared or not key or not value:
+            problems.append(Problem("--where", "NAME>=VALUE, several with commas between", repr(part)))
+        elif not found:
+            listed = ", ".join(sorted({word for words in known.values() for word in words})) or "none at these providers"
+            problems.append(Problem("--where", "a condition that a provider knows", repr(key), f"there are: {listed}"))
+        for name, word in found.items():
+            settings.setdefault(name, {})[word] = value
+    for name, section in settings.items():
+        problems.extend(Problem(f"--where {problem.path}", *problem[1:]) for problem in manifests()[name].options(section))
+    if problems:
+        raise SpecError(problems)
+    return settings
 
 
 def _offer(offer: Offer) -> dict[str, Any]:

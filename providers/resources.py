@@ -248,9 +248,19 @@ def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:
-    """What the accounts need, from the stack's configuration: `gcp:project`; live also from the environment's GOOGLE_CLOUD_PROJECT."""
+    """What the accounts need, from the stack's configuration: `gcp:project` (live also from the environment's GOOGLE_CLOUD_PROJECT), and for each
+    other adapter what its manifest lists, as in `clore:pay_with`.
+    """
+    from providers.engine.registry import manifests
+
     project = pulumi.Config("gcp").get("project") or (os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None)
-    return {"gcp": {"project": project}} if project else {}
+    found = {"gcp": {"project": project}} if project else {}
+    for name, manifest in manifests().items():
+        config = pulumi.Config(name) if manifest.settings else None
+        section = {key: value for key in manifest.settings if config is not None and (value := config.get(key)) is not None}
+        if section:
+            found[name] = section
+    return found
 
 
 def subnets(regions: Sequence[str]) -> dict[str, str]:
@@ -341,6 +351,8 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _plain(value: Any) -> Any:
     """Models as mappings of what was set; everything else as it is."""
+    if isinstance(value, pulumi.Output):
+        return value
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, (list, tuple)):

@@ -41,6 +41,9 @@ class Adapter(Protocol):
     """One cloud in one world. Every method is blocking and short (one call or a few); the engine waits and repeats.
 
     Errors are of the tree in `providers.errors`, classified by code. No method retries a creating call.
+
+    An adapter whose market anybody may read connects without credentials, and says in an attribute `not_configured` what is missing to buy; it
+    then lists offers, finds nothing and buys nothing.
     """
 
     @property
@@ -103,3 +106,5 @@ class Manifest(NamedTuple):
     options: Callable[[Mapping[str, object]], Sequence[Problem]]
     environment: tuple[str, ...] = ()
     """The environment variables that this provider's credentials come from, for messages."""
+    settings: tuple[str, ...] = ()
+    """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a stack's configuration may set."""

@@ -149,6 +149,9 @@ def find(name: str | None = None, *, world: str | None = None, settings: Setting
 
 def release(name: str, *, world: str | None = None, settings: Settings | None = None) -> None:
     """Gives back, confirmed, whatever bears this name, from any process. Raises GpusError when nothing does, HalfMade when that failed."""
+    known = [each for each in WORLDS if access.settings(each, name) is not None]
+    if world is None and len(known) > 1:
+        raise GpusError(f"{name}: wanted one, found it in {' and '.join(known)}; say which world")
     some = False
     for opened in _worlds(world, settings, name):
         try:
@@ -159,8 +162,8 @@ def release(name: str, *, world: str | None = None, settings: Settings | None = 
         finally:
             opened.close()
     if not some:
-        known = ", ".join(each for each_world in WORLDS for each in access.names(each_world)) or "none"
-        raise GpusError(f"wanted a cluster named {name!r}, found none that was bought from this machine (there are: {known}); or name its world")
+        there_are = ", ".join(each for each_world in WORLDS for each in access.names(each_world)) or "none"
+        raise GpusError(f"wanted a cluster named {name!r}, found none that was bought from this machine (there are: {there_are}); or name its world")
 
 
 def declared(gpu: Any, fields: Mapping[str, Any]) -> Cluster:

@@ -63,14 +63,14 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
         await _left_nothing(world, owner, spec.name)
         world.journal.drop(world.name, _use(owner), spec.name, holder)
         raise
-    return AsyncMachine(world, held, way, probe(world, way), lambda: let_go(world, spec.name), holder=(_use(owner), holder))
+    return AsyncMachine(world, held, way, probe(world, way, pinned=True), lambda: let_go(world, spec.name), holder=(_use(owner), holder))
 
 
 async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
     """What this user holds in the world, of one name or of any, as its clouds say now. A folder of what is gone is removed."""
     owner = access.owner()
     found: list[AsyncMachine] = []
-    clusters = await _parts(world, owner, name)
+    clusters = await _parts(world, owner, name, lenient=True)
     for cluster_name, generations in clusters.items():
         for generation, part in generations.items():
             held = await cluster.read(world, part.record) if part.record is not None else _loose(world, owner, cluster_name, generation, part)
@@ -78,7 +78,7 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
-            look_at = None if way is None else probe(world, way)
+            look_at = None if way is None else probe(world, way, pinned=True)
             found.append(AsyncMachine(world, held, way, look_at, lambda name=cluster_name: let_go(world, name), process=process))  # type: ignore[misc]
     here = {machine.name for machine in found}
     for known in access.names(world.name):
@@ -146,14 +146,14 @@ def _again(world: World, name: str) -> str:
     return f"to release it: gpus release {name} --world {world.name}"
 
 
-def probe(world: World, way: Access) -> Probe:
+def probe(world: World, way: Access, *, pinned: bool = False) -> Probe:
     """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
     if world.name == REHEARSAL:
         from providers.adapters.rehearsal import open_store
 
         return StandInProbe(way.nodes, open_store())
     mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
-    return SshProbe(way.key, way.known_hosts, DEFAULT_USER, mapped)
+    return SshProbe(way.key, way.known_hosts, DEFAULT_USER, mapped, pinned)
 
 
 def reachable(world: World, spec: Cluster) -> Ask:
@@ -182,8 +182,8 @@ def reachable(world: World, spec: Cluster) -> Ask:
     return ask._replace(providers=allowed) if len(capable) < len(world.manifests) else ask
 
 
-async def _parts(world: World, owner: str, name: str) -> dict[str, dict[str, _Part]]:
-    """By cluster and generation: what the journal and the clouds know. Reads only."""
+async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) -> dict[str, dict[str, _Part]]:
+    """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what a cloud does not tell is a warning."""
     out: dict[str, dict[str, _Part]] = {}
 
     def add(cluster_name: str, generation: str, record: Held | None, handles: tuple[Handle, ...], node: Node | None) -> None:
@@ -197,7 +197,14 @@ async def _parts(world: World, owner: str, name: str) -> dict[str, dict[str, _Pa
             add(launch.cluster, launch.generation, held, held.handles, None)
     for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
-    for node in await survey(world, owner, name):
+    try:
+        nodes = await survey(world, owner, name)
+    except CloudError as error:
+        if not lenient:
+            raise
+        world.report("warning", f"shown as the journal has it: {error}")
+        nodes = ()
+    for node in nodes:
         if node.mark is not None:
             add(node.mark.cluster, node.mark.generation, None, (node.handle,), node)
     return out

@@ -218,7 +218,7 @@ class AsyncMachine:
             return self._probe.line(node)
         if not isinstance(self._probe, SshProbe):
             raise GpusError(f"{self.name}: wanted its ssh key on this machine, found none; it was bought from another one, or by another user")
-        line = self._probe.line(node, pinned=True)
+        line = self._probe.line(node)
         if line is None:
             raise GpusError(f"{self.name}: wanted an address of {node.name}, found none yet; its cloud says {node.status}")
         return line

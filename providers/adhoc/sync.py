@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,7 +32,7 @@ class Portal:
     def run(self, work: Coroutine[Any, Any, T], *, interrupted: str = "", persists: str = "") -> T:
         """The result of the work. Ctrl-C cancels it and waits until it has ended in order; then KeyboardInterrupt goes on.
 
-        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and the work goes on; the second one leaves it.
+        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and the work goes on to its end; the second one leaves it.
         """
         done: Future[T] = Future()
         tasks: list[asyncio.Task[T]] = []
@@ -53,7 +53,7 @@ class Portal:
         presses = 0
         while True:
             try:
-                return self._outcome(done, presses > 0 and not persists)
+                return _outcome(done, interrupted=presses > 0)
             except KeyboardInterrupt:
                 if done.done():
                     raise
@@ -66,18 +66,18 @@ class Portal:
                 if not persists and presses == 1:
                     self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
-    def _outcome(self, done: Future[T], was_interrupted: bool) -> T:
-        try:
-            result = done.result()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            if was_interrupted and done.cancelled():
-                raise KeyboardInterrupt from None
-            raise
-        if was_interrupted:
-            raise KeyboardInterrupt
-        return result
+
+def _outcome(done: Future[T], *, interrupted: bool) -> T:
+    """What the work came to. An interrupt goes on once the work has ended in order; what failed in that end matters more."""
+    try:
+        result = done.result()
+    except CancelledError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    if interrupted:
+        raise KeyboardInterrupt
+    return result
 
 
 def _say(text: str) -> None:

@@ -180,7 +180,7 @@ class _Walk:
         section = dict(self.wanted.setup.options).get(head.provider)
         setup = setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
-        return Order(self.mark, token, chosen, names, setup, entry.wait_s)
+        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 
     def _terms(self, candidate: Candidate) -> tuple[object, ...]:
         entry = self.wanted.ask.entries[candidate.entry]

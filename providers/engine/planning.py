@@ -85,7 +85,10 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     looked = _look(world, [name for name in allowed if world.name == LIVE or name in live], live)
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
-    for name, result in looked.items():
+    for name, (result, missing) in looked.items():
+        if missing:
+            # A market that anybody may read: its offers are shown, and refused for what is missing to buy them.
+            unavailable[name] = missing
         if isinstance(result, NotConfigured):
             unavailable[name] = str(result)
         elif isinstance(result, Exception):
@@ -125,21 +128,21 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 
 
-def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str, Any]:
-    """For each provider its live offers, or None, or the exception; all at once, each within its time."""
+def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str, tuple[Any, str]]:
+    """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
         return {}
     import threading
     import time
 
-    results: dict[str, Any] = {}
+    results: dict[str, tuple[Any, str]] = {}
 
     def look(name: str) -> None:
         try:
             adapter = world.adapter(name)
-            results[name] = adapter.offers() if name in live else None
+            results[name] = (adapter.offers() if name in live else None, getattr(adapter, "not_configured", ""))
         except Exception as error:
-            results[name] = error
+            results[name] = (error, "")
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
     deadline = time.monotonic() + LOOK_LIMIT_S
@@ -147,4 +150,4 @@ def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: results.get(name, TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")) for name in names}
+    return {name: results.get(name, (TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s"), "")) for name in names}

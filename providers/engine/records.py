@@ -142,6 +142,7 @@ def order_out(order: Order) -> dict[str, Any]:
         "node_names": list(order.node_names),
         "setup": order.setup._asdict(),
         "wait_s": order.wait_s,
+        "max_micro_usd": order.max_micro_usd,
     }
 
 
@@ -155,6 +156,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
         tuple(raw["node_names"]),
         Setup(**setup),
         int(raw["wait_s"]),
+        raw.get("max_micro_usd"),
     )
 
 

@@ -56,8 +56,8 @@ class Node(NamedTuple):
 class Setup(NamedTuple):
     """Everything about the machines that is not a choice of place: from the spec, for the adapter.
 
-    `options` is the provider's own section, already checked by the adapter. `network` is `default`, or the wiring of a managed
-    network as the program resolved it (keys named by the adapter).
+    `options` are the sections by provider, already checked by the adapters; in an Order they are the provider's own section alone. `network` is
+    `default`, or the wiring of a managed network as the program resolved it (keys named by the adapter).
     """
 
     disk_gib: int | None = None
@@ -75,6 +75,7 @@ class Order(NamedTuple):
     """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
 
     `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
+    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says).
     """
 
     mark: Mark
@@ -83,6 +84,7 @@ class Order(NamedTuple):
     node_names: tuple[str, ...]
     setup: Setup
     wait_s: int
+    max_micro_usd: int | None = None
 
 
 class Ticket(NamedTuple):

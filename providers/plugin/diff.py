@@ -19,8 +19,14 @@ PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot
 """Edits that replace only if what runs no longer satisfies the declaration."""
 IN_PLACE = {"ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
 """Edits that an adapter may carry out on a running machine, by the capability that says so."""
-IDENTITY = frozenset({"world", "owner", "cluster", "kind", "run"})
-"""Edits that always mean another machine."""
+IDENTITY = {
+    "world": "another world",
+    "owner": "the stack's ownership is made anew",
+    "cluster": "another name",
+    "kind": "another kind",
+    "run": "a new run is asked for",
+}
+"""Edits that always mean another machine, and why."""
 
 STRAY = "stray"
 """The owner of an imported machine that bears no mark. Declaring it in a stack makes it that stack's; it is still the same machine."""
@@ -71,7 +77,7 @@ def cluster(
     reasons: dict[str, str] = {}
     for key in changed:
         if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):
-            reasons[key] = f"{key} changed"
+            reasons[key] = IDENTITY[key]
     placed = bool(outputs.get("provider"))
     open_questions = {key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))}
     if placed and open_questions and not satisfied():

@@ -138,15 +138,17 @@ def _ssh(held: Held, setup: Setup | None) -> str:
     first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
     if first is None or held.status != "running":
         return ""
-    user = setup.ssh_user if setup is not None else "gpus"
-    return f"ssh {user}@{first.external_ip or first.internal_ip}"
+    user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
+    port = dict(first.ports).get(22)
+    return f"ssh {user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else "")
 
 
 def _endpoints(held: Held, setup: Setup | None) -> list[str]:
     if setup is None:
         return []
-    hosts = [node.external_ip or node.internal_ip for node in held.machines if node.external_ip or node.internal_ip]
-    return [f"{host}:{port}" for host in hosts for port in setup.ports][:_LISTED_MAX]
+    hosts = [(node.external_ip or node.internal_ip, dict(node.ports)) for node in held.machines if node.external_ip or node.internal_ip]
+    # Where ports are mapped, one that has no outside is not reachable yet.
+    return [f"{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][:_LISTED_MAX]
 
 
 def _packed(names: Sequence[str]) -> list[str]:

@@ -42,8 +42,7 @@ def serve(make: Callable[[str], Service]) -> int:
 
     # Start-up makes no garbage worth looking for.
     gc.disable()
-    # Looking for pydantic's own plugins reads the metadata of every installed distribution.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    lean_pydantic()
     lean_protocol()
     import asyncio
 
@@ -72,6 +71,19 @@ def lean_protocol() -> None:
         module = types.ModuleType(name)
         module.__path__ = [spec.submodule_search_locations[0] + name.removeprefix("pulumi").replace(".", os.sep)]
         sys.modules[name] = module
+
+
+def lean_pydantic() -> None:
+    """Keeps pydantic (2.14) from looking for plugins of its own, which imports importlib.metadata and reads every installed distribution's files.
+
+    Where the module has another name one day, the environment variable still says the same.
+    """
+    import types
+
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    loader = types.ModuleType("pydantic.plugin._loader")
+    loader.get_plugins = tuple  # type: ignore[attr-defined]
+    sys.modules.setdefault(loader.__name__, loader)
 
 
 async def _serve(engine: str, make: Callable[[str], Any]) -> None:

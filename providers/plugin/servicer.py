@@ -128,7 +128,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                self._seen[request.urn] = Seen(ask=None if checked.spec is None else checked.spec.ask())
+                ask = None if checked.spec is None else checked.spec.ask()
+                before = self._seen.get(request.urn, Seen())
+                # Before it replaces, the engine checks once more: that must not forget what is replaced.
+                self._seen[request.urn] = before._replace(ask=ask) if before.action == REPLACE else Seen(ask=ask)
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
@@ -458,10 +461,14 @@ def _warm_up() -> None:
     import threading
 
     def warm() -> None:
-        import providers.model.spec  # noqa: F401
+        import providers.model.spec
         from providers.catalog.offers import load
 
         load()
+        import providers.engine.planning
+        import providers.planner.check
+        import providers.planner.render
+        import providers.plugin.plans  # noqa: F401
 
     threading.Thread(target=warm, daemon=True).start()
 

@@ -23,7 +23,9 @@ class Project:
         (folder / "state").mkdir()
         shutil.copytree(REPOSITORY / "stacks", folder / "stacks", ignore=shutil.ignore_patterns("__pycache__"))
         text = (REPOSITORY / "Pulumi.yaml").read_text()
-        (folder / "Pulumi.yaml").write_text(text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/"))
+        (folder / "Pulumi.yaml").write_text(
+            text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/")
+        )
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPUS_", "GOOGLE_"))},
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -64,18 +66,36 @@ class Project:
     def destroy(self, *words: str) -> str:
         return self.run("destroy", "-s", self.stack, "--yes", "--skip-preview", *words)
 
-    def killed_up(self, *, also_plugin: bool) -> None:
-        """`up`, killed with -9 as soon as something was asked for."""
+    def killed_up(self, attempt: str, *, also_plugin: bool) -> None:
+        """`up`, killed with -9 while that attempt (as in `#4`) is under way."""
         with subprocess.Popen(self.command("up", "-s", self.stack, "--yes", "--skip-preview"), env=self.env, stdout=subprocess.PIPE, text=True) as up:
             for line in up.stdout:
-                if ": asking" in line:
+                if f" {attempt} " in line and ": asking" in line:
                     break
+            else:
+                pytest.fail(f"attempt {attempt} never came")
+            time.sleep(0.7)
             plugins = self.plugins(up.pid)
             up.send_signal(signal.SIGKILL)
             for pid in plugins if also_plugin else ():
                 os.kill(pid, signal.SIGKILL)
             up.stdout.close()
         self.run("cancel", "-s", self.stack, "--yes")
+
+    def interrupted_up(self, attempt: str) -> str:
+        """`up` with one Ctrl-C while that attempt is under way; what it said."""
+        words = self.command("up", "-s", self.stack, "--yes", "--skip-preview")
+        said = ""
+        with subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as up:
+            for line in up.stdout:
+                said += line
+                if f" {attempt} " in line and ": asking" in line:
+                    time.sleep(0.5)
+                    up.send_signal(signal.SIGINT)
+                    break
+            said += up.stdout.read()
+        assert up.returncode != 0, said
+        return said
 
     def plugins(self, engine: int) -> list[int]:
         """The process ids of the engine's own plugin processes."""

@@ -41,7 +41,7 @@ def test_all_problems_at_once_with_their_paths():
 
 def test_names_and_counts_are_checked_by_the_planner():
     """A count that nobody sells and an unknown region are told with what there is."""
-    found = check(gpu="H100:9", regions=["us-centrl1"])
+    found = check(gpu="H100:9", regions=["us-centrl1"], providers=["gcp"])
     assert paths(found) == ["regions[0]", "gpu"]
     assert "us-central1" in found.problems[0].todo
 

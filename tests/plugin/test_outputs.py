@@ -30,9 +30,23 @@ def held(nodes=1, attempts=2, **more):
         price_as_of="2026-07-30",
         price_source="a source with a rather long name, as they are: owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml",
         handles=handles,
-        machines=tuple(Node(handle, handle.native_id[-10:], "running", internal_ip=f"10.0.0.{i}", external_ip=f"192.0.2.{i}") for i, handle in enumerate(handles, 1)),
+        machines=tuple(
+            Node(handle, handle.native_id[-10:], "running", internal_ip=f"10.0.0.{i}", external_ip=f"192.0.2.{i}")
+            for i, handle in enumerate(handles, 1)
+        ),
         attempts=tuple(
-            Attempt(n, "gcp", f"europe-north{n}", (f"europe-north{n}-a", f"europe-north{n}-b"), ("a3-highgpu-8g",), "H100:8", "spot", 1, "NoCapacity", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")
+            Attempt(
+                n,
+                "gcp",
+                f"europe-north{n}",
+                (f"europe-north{n}-a", f"europe-north{n}-b"),
+                ("a3-highgpu-8g",),
+                "H100:8",
+                "spot",
+                1,
+                "NoCapacity",
+                "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+            )
             for n in range(1, attempts + 1)
         ),
         launched_at=1_800_000_000.0,

@@ -39,6 +39,7 @@ HEAVY = (
     "googleapiclient",
     "google",
     "httplib2",
+    "httpx",
     "sqlite3",
     "yaml",
     "inspect",

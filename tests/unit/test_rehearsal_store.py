@@ -201,7 +201,7 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
     [
         (["nope"], "invalid choice"),
         (["stock", "gcp"], "required"),
-        (["stock", "aws", "x", "y", "z", "1"], "one of gcp"),
+        (["stock", "aws", "x", "y", "z", "1"], "gcp"),
         (["stock", "gcp", "us-centrel1-a", "a3-highgpu-8g", "spot", "1"], "near: us-central1-a"),
         (["stock", "gcp", "us-central1-a", "a3-highgpu-9g", "spot", "1"], "a3-highgpu-8g"),
         (["stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spott", "1"], "near: spot"),

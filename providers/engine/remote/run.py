@@ -26,8 +26,23 @@ _END_S = 3.0
 @asynccontextmanager
 async def started(launch: Launch, *, stdin: int = DEVNULL, stdout: int | None = PIPE, stderr: int | None = PIPE) -> AsyncIterator[Process]:
     """The running program; ended when the block is left, however that happens. Raises GpusError when it cannot be started."""
+    making = asyncio.ensure_future(_made(launch, stdin, stdout, stderr))
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await asyncio.shield(making)
+    except asyncio.CancelledError:
+        # Cancelled while it starts: it would go on unseen.
+        with suppress(GpusError):
+            await ended(await making)
+        raise
+    try:
+        yield process
+    finally:
+        await ended(process)
+
+
+async def _made(launch: Launch, stdin: int, stdout: int | None, stderr: int | None) -> Process:
+    try:
+        return await asyncio.create_subprocess_exec(
             *launch.argv,
             stdin=stdin,
             stdout=stdout,
@@ -39,10 +54,6 @@ async def started(launch: Launch, *, stdin: int = DEVNULL, stdout: int | None = 
         )
     except OSError as error:
         raise GpusError(f"wanted to run {launch.argv[0]}, found {error.strerror or error}") from None
-    try:
-        yield process
-    finally:
-        await ended(process)
 
 
 async def ended(process: Process) -> int:

@@ -108,18 +108,20 @@ class SshProbe(NamedTuple):
     default_user: str
     maps_ports: frozenset[str] = frozenset()
     """The providers whose ports are mapped."""
+    pinned: bool = False
+    """Its machines were ready once: no host key is taken any more that was not seen then."""
 
-    def line(self, node: Node, *, pinned: bool) -> Ssh | None:
+    def line(self, node: Node) -> Ssh | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None:
             return None
         name = user(node, self.default_user)
-        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), pinned, agent=not self.key.own)
+        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), self.pinned, agent=not self.key.own)
 
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         try:
-            line = self.line(node, pinned=False)
+            line = self.line(node)
         except GpusError as error:
             return Look(NO_ADDRESS, str(error), final=True)
         if line is None:

@@ -1,0 +1,63 @@
+"""Clore.ai, a marketplace of strangers' GPU servers. Owns the manifest; imports no HTTP client: `adapter` does, when a call is about to be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import Manifest
+from providers.model.capability import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.errors import Problem
+
+NAME = "clore"
+
+CAPABILITIES = Capabilities(
+    provider=NAME,
+    kinds=frozenset({"machine"}),
+    capacities=frozenset({"on-demand", "spot"}),
+    # Servers of several hosts share no network: they cannot be joined.
+    max_nodes=1,
+    # Neither is kept by the market: labels stand in the stack's state alone, and a ttl is what the longest rental must cover.
+    in_place=frozenset({"labels", "ttl"}),
+    live_offers=True,
+    sold_types=frozenset({"server-"}),
+    maps_ports=True,
+)
+
+
+def connect(world: str, config: Mapping[str, str]) -> Adapter:
+    """The adapter. Config keys: every option of `options.clore`, as text; the key comes from CLORE_API_KEY alone, since settings stand in states.
+
+    In a rehearsal the stand-in is started inside this process, once. Live, no key is needed to list offers: `not_configured` of the adapter says when
+    one is missing for buying. Raises SpecError for a filter that cannot be read. No calls.
+    """
+    from providers.adapters.clore.worlds import connect as opened
+
+    return opened(world, config)
+
+
+def options(section: Mapping[str, object]) -> Sequence[Problem]:
+    """Every problem of a spec's `options.clore`, with paths relative to it. Pure."""
+    from providers.adapters.clore.options import problems
+
+    return problems(section)
+
+
+SETTINGS = (
+    *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
+    *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
+)
+"""The options that a stack's configuration may set for all its clusters: who is good enough, and how to pay."""
+
+MANIFEST = Manifest(
+    name=NAME,
+    capabilities=CAPABILITIES,
+    connect=connect,
+    options=options,
+    environment=("CLORE_API_KEY",),
+    settings=SETTINGS,
+)

@@ -1,0 +1,89 @@
+"""`gpus check clore`: the market, the key, the wallet, the fees, and orders that nothing here made. Owns those lines; reads only."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from providers.adapters.clore import market, orders
+from providers.adapters.clore.options import COINS
+from providers.errors import BadCredentials, CloudError
+from providers.model.ask import ON_DEMAND, SPOT
+from providers.model.machine import CheckLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from providers.adapters.clore.client import Client
+
+    Rows = Sequence[Mapping[str, object]]
+
+DEPOSIT = "deposit at clore.ai (Account, Deposit)"
+CLAIM = "cancel them at clore.ai, or claim them: clore:claimed_orders in the stack's configuration"
+
+
+def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callable[[Rows], Sequence[int]], not_configured: str) -> list[CheckLine]:
+    """What is there and what is missing. Calls: 4; without a key 1."""
+    found = [_market(listing)]
+    if not_configured:
+        return [*found, _line("key", "missing", "no API key", not_configured)]
+    try:
+        rows = [row for row in client.my_orders() if not orders.has_ended(row)]
+        found.append(_line("key", "ok", f"{len(rows)} orders run on it"))
+        strangers = unknown(rows)
+        if strangers:
+            found.append(_line("orders", "unknown", f"made by nothing here: {', '.join(map(str, strangers))}", CLAIM))
+        found.append(_wallet(balances(client), rows))
+        found.append(_fees(client.renter_fees()))
+    except BadCredentials as error:
+        found.append(_line("key", "refused", str(error), "make a new one at clore.ai and set CLORE_API_KEY"))
+    except CloudError as error:
+        found.append(_line("key", "unknown", str(error), "try again"))
+    return found
+
+
+def balances(client: Client) -> dict[str, Decimal]:
+    """The wallet by coin; a balance that is not told is left out. Calls: 1."""
+    found = {str(row.get("name") or row.get("currency")): market.number(row.get("balance")) for row in client.wallets()}
+    return {coin: balance for coin, balance in found.items() if balance is not None and coin in COINS}
+
+
+def _line(topic: str, state: str, found: str, todo: str = "") -> CheckLine:
+    return CheckLine(market.PROVIDER, topic, state, found, todo)
+
+
+def _market(listing: Callable[[], market.Listing]) -> CheckLine:
+    try:
+        found = listing()
+    except CloudError as error:
+        return _line("market", "unknown", str(error), "try again")
+    free = sum(1 for offer in found.offers if not offer.restriction)
+    return _line("market", "ok", f"{free} offers, {len(found.refused)} hosts refused")
+
+
+def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
+    """What the wallet holds, and for how many hours of what runs."""
+    if not held:
+        return _line("wallet", "unknown", "the service states no balance")
+    burn: dict[str, Decimal] = {}
+    for row in rows:
+        coin, per_day = str(row.get("currency")), market.number(row.get("price"))
+        burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (1 + market.RENTER_FEE[orders.capacity(row) or ON_DEMAND])
+    parts = []
+    for coin, balance in sorted(held.items()):
+        per_hour = burn.get(coin, Decimal(0)) / 24
+        parts.append(f"{balance.normalize():f} {coin}" + (f" ({balance / per_hour:.1f} h of what runs)" if per_hour else ""))
+    empty = not any(balance > 0 for balance in held.values())
+    return _line("wallet", "missing" if empty else "ok", ", ".join(parts), DEPOSIT if empty else "")
+
+
+def _fees(fees: Mapping[str, object]) -> CheckLine:
+    """Whether the service still charges what offers reckon with. The reply's shape is known in part only: `on_demand.base` and `spot.base`."""
+    stated = {kind: market.number(market.section(fees, key).get("base")) for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))}
+    parts = [f"{kind} {rate:f} % in all" for kind, rate in stated.items() if rate is not None]
+    off = [kind for kind, rate in stated.items() if rate is not None and rate / 200 != market.RENTER_FEE[kind]]
+    if not parts:
+        return _line("fees", "unknown", "the service states no base fee")
+    return _line(
+        "fees", "unknown" if off else "ok", ", ".join(parts), f"prices here reckon with another {' and '.join(off)} fee: report it" if off else ""
+    )

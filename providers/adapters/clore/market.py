@@ -1,0 +1,306 @@
+"""The market's listing read: servers to offers, each refused host with its reason. Owns filters and prices; pure, no I/O.
+
+Money is Decimal until it is whole micro-dollars. A listing's figures are the host's own words: whatever cannot be read makes that host refused,
+never the call. Shapes: docs.clore.ai for-hosts/api and recorded replies of public clients, read 2026-11-27.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.clore import names
+from providers.model.ask import ON_DEMAND, SPOT
+from providers.model.money import micro_usd
+from providers.model.offer import Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.clore.options import Options
+
+PROVIDER = "clore"
+USD = "USD-Blockchain"
+CAPACITIES = (ON_DEMAND, SPOT)
+
+RENTER_FEE = {ON_DEMAND: Decimal("0.05"), SPOT: Decimal("0.0125")}
+"""The renter's half of the fee, on top of the listed price: 10 % and 2.5 % in all (docs.clore.ai fee-structure, read 2026-11-27). Holders of
+2 million CLORE pay less; that is not reckoned with."""
+
+LEFT_OUT = "creation fee (about $0.10, on demand only, none if cancelled within 10 min); 6 h minimum per the FAQ, unsettled"
+"""docs.clore.ai order-management and FAQ, read 2026-11-27; the pages contradict each other on the minimum."""
+
+_QUOTES = {"bitcoin": "on_demand_btc", "CLORE-Blockchain": "on_demand_clore", USD: "on_demand_usd"}
+_APART = Decimal("1.30")
+"""A coin's dollar quote further than this from the same server's dollar price is no price: the quotes of a listing are known to disagree."""
+
+_DISK = re.compile(r"(\d+(?:\.\d+)?)\s*([GT])B", re.IGNORECASE)
+
+
+class Refusal(NamedTuple):
+    """A host that is not offered, and why. `server` is its id as listed."""
+
+    server: str
+    gpu: str
+    reason: str
+
+
+class Listing(NamedTuple):
+    """What a reply held. A refused host whose model is known is also an offer, with the reason as its restriction, so that a plan can show it."""
+
+    offers: tuple[Offer, ...]
+    refused: tuple[Refusal, ...]
+
+
+class Terms(NamedTuple):
+    """What a server costs in one coin: the listed price for the whole server and day, and the same in dollars (None: no rate is known)."""
+
+    coin: str
+    per_day: Decimal
+    usd_per_day: Decimal | None
+
+
+class Gpus(NamedTuple):
+    """What a server holds."""
+
+    model: names.Model
+    gpu_count: int
+    reported_gb: float | None
+
+
+def number(value: object) -> Decimal | None:
+    """A finite number of a reply, None for anything else. Pure."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = Decimal(str(value).strip())
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def section(value: object, key: str) -> Mapping[str, object]:
+    """The mapping under a key of a mapping; empty where there is none."""
+    inner = value.get(key) if isinstance(value, Mapping) else None
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def server_id(server: object) -> int | None:
+    """A server's id as a whole number; None for one that cannot be ordered."""
+    found = number(server.get("id")) if isinstance(server, Mapping) else None
+    return int(found) if found is not None and found == int(found) and found > 0 else None
+
+
+def machine_type(server: int) -> str:
+    """How an offer names a server. The reverse is `ordered_server`."""
+    return f"server-{server}"
+
+
+def ordered_server(machine: str) -> int:
+    """The server's id of a machine type. Raises ValueError for another provider's."""
+    return int(machine.removeprefix("server-"))
+
+
+def region(server: Mapping[str, object]) -> str:
+    """The country as the listing codes it, in capitals; `XX` where it says nothing."""
+    code = section(section(server, "specs"), "net").get("cc")
+    return code.strip().upper() if isinstance(code, str) and code.strip() else "XX"
+
+
+def gpus(server: Mapping[str, object]) -> Gpus | str:
+    """The model and count of a server, or why it has none that could be rented.
+
+    Text and array must agree wherever both speak: a count or a model on which they differ is never rented on a guess.
+    """
+    specs = section(server, "specs")
+    text = specs.get("gpu")
+    text = text.strip() if isinstance(text, str) else ""
+    listed = _flat(server.get("gpu_array"))
+    memory = number(specs.get("gpuram"))
+    reported = float(memory) if memory is not None and memory > 0 else None
+    if len({entry.casefold() for entry in listed}) > 1:
+        return f"a mixed rig: {', '.join(sorted(set(listed)))}"
+    spoken = [word for word in (text, *listed[:1]) if word]
+    if not spoken:
+        return "names no GPU"
+    choices = [set(names.models_of(word, reported)) for word in spoken]
+    if not all(choices):
+        size = "" if reported is None else f" with {reported:g} GB"
+        return f"no known model: {spoken[choices.index(set())]!r}{size}"
+    models = set.intersection(*choices)
+    if not models:
+        return f"says {text!r} and {listed[0]!r}"
+    if len(models) > 1:
+        return f"{spoken[0]!r} without its memory: one of {', '.join(sorted(model.name for model in models))}"
+    counts = {count for count in (names.count_of(text), len(listed) or None) if count is not None}
+    if len(counts) > 1:
+        return f"counts disagree: {text!r} and {len(listed)} in the array"
+    partial = server.get("partial_gpu_rental")
+    count = counts.pop() if counts else 1
+    if isinstance(partial, Mapping):
+        free, total = number(partial.get("available_gpus")), number(partial.get("total_gpus"))
+        if free is None or free != total or free != count:
+            return f"rented by parts: {partial.get('available_gpus')} of {partial.get('total_gpus')} free"
+    elif partial:
+        return "rented by parts; how many GPUs are free is not said"
+    return Gpus(models.pop(), count, reported) if count >= 1 else "names no GPU"
+
+
+def _flat(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value.strip()] if value.strip() else []
+    if isinstance(value, (list, tuple)):
+        return [word for item in value for word in _flat(item)]
+    return []
+
+
+def terms(server: Mapping[str, object], capacity: str, pay_with: Sequence[str], rates: Mapping[str, Decimal] | None = None) -> Terms | str:
+    """What a server costs in the first coin of `pay_with` that it takes, the first with a known dollar value if there is one; or why none.
+
+    `rates` are dollars per coin from elsewhere; without one a coin is worth what this listing's own quote says, else its dollar price is unknown.
+    """
+    price = section(server, "price")
+    listed = section(price, "on_demand" if capacity == ON_DEMAND else "spot")
+    quotes = section(price, "usd")
+    if capacity == SPOT and number(quotes.get("spot")) == 0:
+        return "no spot"
+    allowed = server.get("allowed_coins")
+    coins = [coin for coin in _flat(allowed) if coin in _QUOTES]
+    amounts = {coin: amount for coin in coins if (amount := number(listed.get(coin))) is not None and amount > 0}
+    if not amounts:
+        return "no spot" if capacity == SPOT else "no price in a coin that it takes"
+    payable = [coin for coin in pay_with if coin in amounts]
+    if not payable:
+        return f"takes {', '.join(sorted(amounts))} only"
+    found = [Terms(coin, amounts[coin], None if (rate := _rate(coin, price, rates or {})) is None else amounts[coin] * rate) for coin in payable]
+    return next((one for one in found if one.usd_per_day is not None), found[0])
+
+
+def _rate(coin: str, price: Mapping[str, object], rates: Mapping[str, Decimal]) -> Decimal | None:
+    if coin == USD:
+        return Decimal(1)
+    if coin in rates:
+        return rates[coin]
+    listed, quotes = section(price, "on_demand"), section(price, "usd")
+    amount, quote, dollars = number(listed.get(coin)), number(quotes.get(_QUOTES[coin])), number(listed.get(USD))
+    if amount is None or quote is None or amount <= 0 or quote <= 0:
+        return None
+    if dollars is not None and dollars > 0 and not dollars / _APART <= quote <= dollars * _APART:
+        return None
+    return quote / amount
+
+
+def hourly_micro_usd(usd_per_day: Decimal, capacity: str) -> int:
+    """Whole micro-dollars per hour for the whole server, the renter's fee included, from dollars per day."""
+    return micro_usd(usd_per_day / 24 * (1 + RENTER_FEE[capacity]))
+
+
+def daily_usd(micro_usd_per_hour: int, capacity: str) -> Decimal:
+    """The reverse: the listed dollars per day that cost at most this much per hour."""
+    return Decimal(micro_usd_per_hour) / 1_000_000 * 24 / (1 + RENTER_FEE[capacity])
+
+
+def unfit(server: Mapping[str, object], options: Options) -> str:
+    """Why a host does not pass the filters; empty when it does."""
+    number_id = server_id(server)
+    if number_id in options.exclude_servers:
+        return "excluded by exclude_servers"
+    if options.include_servers and number_id not in options.include_servers:
+        return "not among include_servers"
+    specs, rating = section(server, "specs"), section(server, "rating")
+    net = section(specs, "net")
+    figures = (
+        ("reliability", options.reliability, number(server.get("reliability")), ""),
+        ("CUDA", options.cuda, number(server.get("cuda_version")), ""),
+        ("download", options.down_mbps, number(net.get("down")), " Mbps"),
+        ("upload", options.up_mbps, number(net.get("up")), " Mbps"),
+        ("disk", options.disk_gb, disk_gb(specs.get("disk")), " GB"),
+        ("RAM", options.ram_gb, number(specs.get("ram")), " GB"),
+        ("PCIe revision", options.pcie_rev, number(specs.get("pcie_rev")), ""),
+        ("PCIe width", options.pcie_width, number(specs.get("pcie_width")), ""),
+        ("rating", options.rating, number(rating.get("avg")) if number(rating.get("cnt")) else None, ""),
+        ("longest rental", options.min_hours, number(server.get("mrl")), " h"),
+    )
+    for what, least, found, unit in figures:
+        if least and found is None:
+            return f"states no {what}, wanted at least {least:g}{unit}"
+        if least and found is not None and found < Decimal(str(least)):
+            return f"{what} {found:f}{unit}, wanted at least {least:g}{unit}"
+    return ""
+
+
+def disk_gb(text: object) -> Decimal | None:
+    """The size in a disk's free text, the last one named: `NVMe 512.0GB`."""
+    sizes = _DISK.findall(text) if isinstance(text, str) else []
+    return Decimal(sizes[-1][0]) * (1_000 if sizes[-1][1] in "tT" else 1) if sizes else None
+
+
+def longest_hours(server: Mapping[str, object]) -> float | None:
+    """`mrl`: how long one order can last, in hours."""
+    hours = number(server.get("mrl"))
+    return None if hours is None else float(hours)
+
+
+def read(servers: object, options: Options, as_of: str, source: str, rates: Mapping[str, Decimal] | None = None) -> Listing:
+    """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per hour with the renter's fee."""
+    offers: list[Offer] = []
+    refused: list[Refusal] = []
+    for server in servers if isinstance(servers, (list, tuple)) else ():
+        if not isinstance(server, Mapping):
+            refused.append(Refusal("?", "", "no listing"))
+            continue
+        text = section(server, "specs").get("gpu")
+        label, gpu = str(server.get("id")), text if isinstance(text, str) else ""
+        number_id, held = server_id(server), gpus(server)
+        if number_id is None or isinstance(held, str):
+            refused.append(Refusal(label, gpu, "no usable id" if number_id is None else str(held)))
+            continue
+        why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
+        why = why or unfit(server, options)
+        if why:
+            refused.append(Refusal(label, gpu, why))
+        for capacity in CAPACITIES:
+            found = terms(server, capacity, options.pay_with, rates)
+            if found == "no spot":
+                continue
+            if isinstance(found, str) and not why:
+                refused.append(Refusal(label, gpu, found))
+            offers.append(_offer(server, number_id, held, capacity, found, why, as_of, source))
+    return Listing(tuple(offers), tuple(refused))
+
+
+def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: str, found: Terms | str, why: str, as_of: str, source: str) -> Offer:
+    specs = section(server, "specs")
+    threads = str(specs.get("cpus") or "").rpartition("/")[2]
+    hours = longest_hours(server)
+    micro = None if isinstance(found, str) or found.usd_per_day is None else hourly_micro_usd(found.usd_per_day, capacity)
+    return Offer(
+        provider=PROVIDER,
+        region=region(server),
+        zone="",
+        machine_type=machine_type(number_id),
+        gpu_type=held.model.name,
+        gpu_count=held.gpu_count,
+        capacity=capacity,
+        node_micro_usd=micro,
+        price_as_of=as_of,
+        price_source=source,
+        gpu_memory_gib=held.reported_gb or held.model.memory_gb,
+        vcpus=float(number(threads) or 0),
+        memory_gib=float(number(specs.get("ram")) or 0),
+        parts="" if isinstance(found, str) else _parts(found, capacity),
+        left_out=LEFT_OUT + ("" if hours is None else f"; at most {hours:g} h"),
+        restriction=why or (found if isinstance(found, str) else ""),
+    )
+
+
+def _parts(found: Terms, capacity: str) -> str:
+    """The price as the market lists it and what it comes to, the fee apart."""
+    day = f"{found.per_day.normalize():f} {found.coin}/day"
+    if found.usd_per_day is None:
+        return f"{day}; no rate for this coin"
+    hour = found.usd_per_day / 24
+    word = "listed" if capacity == ON_DEMAND else "lowest bid"
+    return f"{word} {day} = ${hour:.4f}/h + renter's fee {float(RENTER_FEE[capacity] * 100):g} % ${hour * RENTER_FEE[capacity]:.4f}/h"

@@ -1,0 +1,14 @@
+"""A rehearsal of Clore's marketplace: its REST API on loopback over the shared rehearsal store. Nothing here is a real host or price."""
+
+from __future__ import annotations
+
+from providers.adapters.clore.gate import Pace
+
+KEY = "rehearsal"
+"""The only key that the stand-in takes."""
+
+PACE = Pace(0.05, 0.25)
+"""A twentieth of the real limits, so that a rehearsal does not drag; the stand-in refuses what comes faster."""
+
+MADE_UP_ON = "2026-11-27"
+SOURCE = f"rehearsal market, made up {MADE_UP_ON}"

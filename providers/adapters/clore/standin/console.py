@@ -1,0 +1,67 @@
+"""What `gpus rehearse` can see and do here: orders, servers, outbidding. Owns no rows of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.clore.standin import inventory
+from providers.adapters.clore.standin.state import PROVIDER, State, gpu_names
+from providers.adapters.rehearsal import Machine
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
+
+OVER = 2
+"""A preemption is somebody's bid at this many times ours."""
+
+
+def places() -> frozenset[str]:
+    """Every country that a server stands in."""
+    return frozenset(server["specs"]["net"]["cc"] for server in inventory.servers() if "specs" in server)
+
+
+def machine_types() -> frozenset[str]:
+    """Every server."""
+    return frozenset(f"server-{server['id']}" for server in inventory.servers())
+
+
+def gpus() -> frozenset[str]:
+    """Every GPU, as the market writes it with blanks as dashes."""
+    return frozenset(name for server in inventory.servers() for name in gpu_names(server))
+
+
+def methods() -> frozenset[str]:
+    """Every call that the stand-in answers."""
+    from providers.adapters.clore.standin.server import ROUTES
+
+    return frozenset(name for _, name in ROUTES)
+
+
+def running(store: Store) -> tuple[Machine, ...]:
+    """Every order that stands now, whoever made it."""
+    state, now = State(store), store.now()
+    listed = {server["id"]: server for server in inventory.servers()}
+    found = []
+    for made in state.orders():
+        if state.ends_at(made) is not None:
+            continue
+        server = listed[made.si]
+        beaten = state.beaten_at(made) is not None
+        status = "OUTBID" if beaten else "RUNNING" if made.up_at <= now else "STAGING"
+        gpu = gpu_names(server)[0]
+        country, capacity = server["specs"]["net"]["cc"], "spot" if made.spot else "on-demand"
+        labels: dict[str, str] = {}
+        found.append(
+            Machine(PROVIDER, f"order-{made.id}", status, country, f"server-{made.si}", gpu, len(server["gpu_array"]), capacity, labels, made.ct)
+        )
+    return tuple(found)
+
+
+def preempt(store: Store, name: str) -> int:
+    """Outbids the standing spot order of this name; how many that were."""
+    state = State(store)
+    made = next((made for made in state.orders() if f"order-{made.id}" == name and made.spot and state.ends_at(made) is None), None)
+    if made is None or state.beaten_at(made) is not None:
+        return 0
+    state.bid(made.si, made.coin, made.per_day * OVER)
+    return 1

@@ -1,0 +1,112 @@
+"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Starts the stand-in for a rehearsal; makes no calls."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL, home
+from providers.adapters.clore.adapter import CloreAdapter
+from providers.adapters.clore.client import BASE_URL, Client
+from providers.adapters.clore.gate import LIVE_PACE, Gate
+from providers.adapters.clore.memory import Memory
+from providers.adapters.clore.options import read
+from providers.errors import NotConfigured, Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from providers.adapters.clore.options import Options
+    from providers.adapters.clore.standin.server import Server
+    from providers.adapters.rehearsal import Store
+
+KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
+"""Secrets come from the environment alone: settings are kept in a stack's state."""
+
+LIVE_SOURCE = "clore.ai marketplace, listed live"
+
+_servers: dict[str, Server] = {}
+_lock = threading.Lock()
+
+
+def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
+    """See `providers.adapters.clore.connect`."""
+    if find_spec("httpx") is None:
+        raise NotConfigured("clore: wanted the HTTP client httpx, found none; install it: pip install 'gpus[clore]'", provider="clore")
+    try:
+        chosen = read(config)
+    except SpecError as error:
+        raise SpecError([Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]) from None
+    token = os.environ.get(JUPYTER_VARIABLE, "").strip()
+    if world == REHEARSAL:
+        return _rehearsal(chosen, token)
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
+    gate = Gate(home() / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
+    return CloreAdapter(
+        world,
+        Client(key, gate, lambda: BASE_URL),
+        Memory(home() / "clore.db"),
+        chosen,
+        time.time,
+        LIVE_SOURCE,
+        not_configured=missing,
+        jupyter_token=token,
+    )
+
+
+class _Rehearsal:
+    """The rehearsal market of this home. Its store is opened, and its stand-in started (once in this process), when they are first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._store: Store | None = None
+
+    def store(self) -> Store:
+        """The shared store."""
+        if self._store is None:
+            from providers.adapters.rehearsal import open_store
+
+            self._store = open_store()
+        return self._store
+
+    def now(self) -> float:
+        """The world's moment. A store that is not there has moved no clock."""
+        return self.store().now() if self._store is not None or self.path.exists() else time.time()
+
+    def address(self) -> str:
+        """Where the stand-in listens."""
+        with _lock:
+            server = _servers.get(str(self.path))
+            if server is None:
+                from providers.adapters.clore.standin.server import start
+
+                server = _servers[str(self.path)] = start(self.store())
+            return server.url
+
+    def unopened(self) -> list[object] | None:
+        """The market as the stand-in would list it, while no store is there: a cold plan starts no server and opens no database."""
+        if self.path.exists():
+            return None
+        from providers.adapters.clore.standin.inventory import servers
+
+        return list(servers())
+
+
+def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
+    from providers.adapters.clore.standin import KEY, PACE, SOURCE
+
+    found = _Rehearsal(home() / "rehearsal.db")
+    gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
+    client = Client(KEY, gate, found.address, trust_environment=False)
+    return CloreAdapter(REHEARSAL, client, Memory(found.path), chosen, found.now, SOURCE, jupyter_token=token, unopened=found.unopened, sole=True)
+
+
+def _short(key: str) -> str:
+    """A name for the key's gate that does not tell the key."""
+    return hashlib.sha256(f"gpus pace {key}".encode()).hexdigest()[:12]

@@ -1,0 +1,196 @@
+"""The engine buying on the rehearsed Clore market: real client, stand-in on loopback, one clock for all."""
+
+import pytest
+
+from providers.adapters.base import Manifest
+from providers.adapters.clore import CAPABILITIES, MANIFEST
+from providers.adapters.clore.adapter import CloreAdapter
+from providers.adapters.clore.client import Client
+from providers.adapters.clore.gate import LIVE_PACE, Gate
+from providers.adapters.clore.memory import Memory
+from providers.adapters.clore.options import Options
+from providers.adapters.clore.standin import KEY
+from providers.adapters.clore.standin.server import start
+from providers.adapters.clore.standin.state import State
+from providers.adapters.rehearsal import Store
+from providers.catalog.table import table
+from providers.engine import cluster, planning
+from providers.engine.records import Held
+from providers.engine.world import open_world
+from providers.model.ask import Ask, Capacity, Entry
+from providers.model.machine import Setup
+from providers.testing.clock import JumpingClock
+from tests.engine.cases import run
+
+ON_DEMAND_THEN_SPOT = (Capacity("on-demand"), Capacity("spot"))
+
+
+class Market:
+    def __init__(self, folder):
+        self.folder = folder
+        self.clock = JumpingClock()
+        self.store = Store(folder / "rehearsal.db", clock=self.clock.now)
+        self.store.begin()
+        self.state = State(self.store)
+        self.server = start(self.store, LIVE_PACE)
+        self.lines = []
+        self.opened = []
+
+    def sleep(self, seconds):
+        self.clock.advance(seconds)
+
+    def world(self, not_configured="", name="rehearsal"):
+        def connect(world, config):
+            gate = Gate(self.folder / "pace", LIVE_PACE, self.clock.now, self.sleep)
+            client = Client(KEY, gate, lambda: self.server.url, trust_environment=False)
+            self.opened.append(client)
+            memory = Memory(self.store.path)
+            return CloreAdapter(world, client, memory, Options(), self.clock.now, "test", not_configured=not_configured)
+
+        manifest = Manifest("clore", CAPABILITIES, connect, MANIFEST.options)
+        found = open_world(
+            name,
+            {},
+            lambda severity, text: self.lines.append(f"{severity}: {text}"),
+            manifests={"clore": manifest},
+            offers=table(()),
+            clock=self.clock,
+        )
+        self.opened.append(found)
+        return found
+
+    @property
+    def alive(self):
+        return [made for made in self.state.orders() if self.state.ends_at(made) is None]
+
+    @property
+    def posts(self):
+        return self.store.requests("create_order")
+
+
+@pytest.fixture
+def market(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = Market(tmp_path)
+    yield made
+    for opened in made.opened:
+        opened.close()
+    made.server.close()
+
+
+def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
+    ask = Ask((Entry("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap)
+    return cluster.Wanted("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
+
+
+def test_the_cheapest_fit_host_is_rented_and_released(market):
+    """On demand first, the cheapest host that passes the filters; delete leaves nothing."""
+    world = market.world()
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000) == (
+        held.status,
+        held.machine_type,
+        held.gpu_type,
+        held.gpu_count,
+        held.capacity,
+        held.micro_usd,
+    )
+    assert dict(held.machines[0].ports)[22]
+    assert held == Held.from_dict(held.to_dict())
+    assert held.status == run(cluster.read(world, held)).status
+    run(cluster.delete(world, held))
+    assert [] == market.alive
+
+
+def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
+    """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
+    market.store.set_stock("clore", "", "", "on-demand", 0)
+    held = run(cluster.create(market.world(), wanted(cap=600_000), "g1"))
+    assert ("spot", "server-71002") == (held.capacity, held.machine_type)
+    assert {"OfferGone"} == {attempt.outcome for attempt in held.attempts[:-1]}
+    assert 1 == len(market.alive)
+
+
+@pytest.mark.parametrize("fault", [("reply-lost", {}), ("error-after", {"status": 500}), ("error-after", {"status": 502, "html": True})])
+def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
+    """The engine looks the order up by its token and goes on with it: one POST, one order."""
+    market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert "running" == held.status
+    assert 1 == len(market.posts) == len(market.alive)
+    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
+
+
+def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market):
+    """Code 1 and no order within its time: certain, and the next server is tried."""
+    market.store.add_fault("clore", "create_order", "http", 1, status=500)
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert "running" == held.status
+    assert 2 == len(market.posts)
+    assert 1 == len(market.alive)
+
+
+def test_an_order_that_stays_unknown_blocks_further_buying(market):
+    """While the list cannot be read, nothing else is bought; the next run finds the order and keeps it."""
+    market.store.add_fault("clore", "create_order", "reply-lost", 1)
+    world = market.world()
+    client = world.adapter("clore")._client
+    real = client.create_order
+
+    def create(body, **rest):
+        # The first look, before the order, goes well; every later one fails.
+        market.store.add_fault("clore", "my_orders", "unavailable", None)
+        return real(body, **rest)
+
+    client.create_order = create
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert "unsettled" == held.status
+    assert 1 == len(market.posts)
+    market.store.clear_faults()
+    held = run(cluster.update(market.world(), held, wanted()))
+    assert "running" == held.status
+    assert 1 == len(market.posts) == len(market.alive)
+
+
+def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
+    """Past the start deadline the order is ended before another is bought."""
+    market.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert ("running", 1, 2) == (held.status, len(market.alive), len(market.posts))
+    assert "HalfMade" == held.attempts[0].outcome
+
+
+def test_an_outbid_rental_is_replaced_by_the_plan(market):
+    """Read says that it was taken back; update places anew under the cap, and never two stand."""
+    world = market.world()
+    held = run(cluster.create(world, wanted(capacity=(Capacity("spot"),)), "g1"))
+    market.state.bid(71002, "USD-Blockchain", 30.0)
+    seen = run(cluster.read(world, held))
+    assert seen is None or "preempted" == seen.status
+
+
+def test_settling_an_owner_ends_every_order_of_it(market):
+    """Ownership's delete finds orders by owner, whatever the cluster, and leaves those of others."""
+    world = market.world()
+    run(cluster.create(world, wanted(name="one"), "g1"))
+    run(cluster.create(world, wanted(name="two"), "g2"))
+    other = cluster.Wanted("else", "three", wanted().ask, Setup(), "f1")
+    run(cluster.create(world, other, "g3"))
+    assert 3 == len(market.alive)
+    run(cluster.settle(world, "own"))
+    assert 1 == len(market.alive)
+
+
+def test_the_spec_s_filters_decide_at_the_order(market):
+    """options.clore of the declaration refuse hosts that the plan still showed."""
+    held = run(cluster.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
+    assert "server-71001" == held.machine_type
+
+
+def test_without_a_key_the_market_is_shown_and_refused(market):
+    """A live market is listed; its rows are refused as not configured."""
+    world = market.world("wanted an API key", name="live")
+    plan = planning.market(world).plan(wanted().ask)
+    assert () == plan.candidates
+    assert plan.rejected_by_rule["configured"]
+    assert not plan.warnings

@@ -1,0 +1,234 @@
+"""The real engine, CLI and plugin over the rehearsal clouds: what a user does, and what goes wrong."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from tests.plugin.conftest import BIN, REPOSITORY, wait_until
+
+
+def test_up_refresh_preview_preempt_up_destroy(project):
+    """The whole life: a fallback place is had, nothing changes, a preempted machine is replaced in one up, destroy leaves zero machines."""
+    made = project()
+    shown = made.preview()
+    assert shown.count("best per provider") == 1
+    assert "nothing runs now" in shown
+    assert made.machines() == []
+    assert made.seen()["mutations"] == 0
+    said = made.up()
+    assert "sold out (ZONE_RESOURCE_POOL_EXHAUSTED" in said and ": acquired" in said
+    first = made.cluster()
+    assert len(made.machines()) == 1
+    assert len(json.dumps(first["outputs"])) < 2048
+    assert len(first["outputs"]["attempts"]) > 1
+    assert first["outputs"]["status"] == "running"
+    made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+    unchanged = made.preview("--expect-no-changes")
+    assert unchanged.count("best per provider") == 1
+    assert "since its launch" in " ".join(unchanged.split())
+    made.rehearse("preempt", made.machines()[0]["name"])
+    made.rehearse("advance", "2m")
+    again = made.up()
+    assert ": acquired" in again
+    second = made.cluster()
+    assert second["id"] != first["id"]
+    assert second["outputs"]["zone"] != first["outputs"]["zone"]
+    assert len(made.machines()) == 1
+    made.destroy()
+    assert made.machines() == []
+
+
+@pytest.mark.parametrize("also_plugin", [False, True], ids=["cli", "cli-and-plugin"])
+def test_up_killed_then_destroy(project, also_plugin):
+    """`up` killed with -9, then cancel and destroy: zero machines, whether or not the plugin lived to clean up."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "3s")
+    made.killed_up("#4", also_plugin=also_plugin)
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_up_killed_then_up(project):
+    """The next `up` adopts or clears what the killed one left: one machine, never two."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "2s")
+    made.killed_up("#4", also_plugin=True)
+    made.up()
+    wait_until(lambda: len(made.machines()) == 1)
+    assert made.cluster()["outputs"]["status"] == "running"
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_b42_edits(project):
+    """An edit that is still satisfied touches no machine; one that is not replaces it, the old one first."""
+    made = project("serve-l4")
+    made.up()
+    name = made.machines()[0]["name"]
+    before = made.seen()["mutations"]
+    made.edit("max_price_per_hour: 1.5", "max_price_per_hour: 1.4")
+    made.edit("gpu: L4:1", "gpu: [T4:1, L4:1]")
+    assert "update" in made.preview()
+    made.up()
+    assert [machine["name"] for machine in made.machines()] == [name]
+    assert made.seen()["mutations"] == before
+    made.edit("gpu: [T4:1, L4:1]", "gpu: T4:1")
+    shown = " ".join(made.preview().split())
+    assert "replace" in shown and "the old one goes first, and its capacity may not come back" in shown
+    said = made.up()
+    assert said.index("deleted original") < said.index(": acquired")
+    assert [machine["name"] for machine in made.machines()] != [name]
+    assert made.cluster()["outputs"]["gpu_type"] == "T4"
+    made.edit("gpu: T4:1", "gpu: T4:1\n      run: second")
+    made.up("--replace", made.cluster()["urn"])
+    assert len(made.machines()) == 1
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_nothing_to_be_had(project):
+    """Everything is sold out: one line per attempt, no traceback, nothing left."""
+    made = project()
+    made.rehearse("stock", "gcp", "*", "*", "*", "0")
+    said = made.up(fails=True)
+    assert "#1 gcp" in said and "allow more" in said
+    assert made.machines() == []
+    made.destroy()
+
+
+def test_bad_input_is_told_whole(project):
+    """Every problem with its path, at preview; unknown keys of the configuration too."""
+    made = project()
+    made.edit("gpu: H100:8", "gpu: H1000:8\n      nodez: 2")
+    made.edit("max_price_per_hour: 60", "max_price_per_hour: -60")
+    said = made.preview(fails=True)
+    for path in ("property gpu", "property nodez", "property max_price_per_hour"):
+        assert path in said
+    for old, new, wanted in (
+        ("gpus:world: rehearsal", "gpus:world: dream", "gpus:world: wanted rehearsal or live, found 'dream'"),
+        ("gpus:world: dream", "gpus:wurld: rehearsal", "found gpus:wurld; near: gpus:world"),
+        ("gpus:wurld: rehearsal", "gpus:world: rehearsal\n  gpus:clusters: [train]\n  other:clusters: {}", ""),
+    ):
+        made.edit(old, new)
+        if wanted:
+            assert wanted in made.preview(fails=True)
+    made.file.write_text("config:\n  gpus:world: rehearsal\n  gpus:clusters: [train]\n")
+    assert "gpus:clusters: wanted a map of clusters by name" in made.preview(fails=True)
+    made.file.write_text("config:\n  gpus:world: rehearsal\n")
+    assert "found nothing" in made.preview(fails=True)
+
+
+def test_live_without_credentials_is_not_a_rehearsal(project):
+    """World live and no credentials: it says so, and nothing is rehearsed."""
+    made = project("serve-l4")
+    made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env["HOME"] = str(made.folder)
+    made.env["CLOUDSDK_CONFIG"] = str(made.folder)
+    made.env["NO_GCE_CHECK"] = "true"
+    said = made.up(fails=True)
+    assert "configured" in said
+    assert made.machines() == []
+    made.destroy()
+
+
+def test_managed_network(project):
+    """Two nodes in a network of their own; after a kill the machines go before the network, which they use."""
+    made = project("train-h100x8x2")
+    made.up()
+    assert len(made.machines()) == 2
+    found = made.resources()
+    assert {"gcp:compute/network:Network", "gcp:compute/subnetwork:Subnetwork", "gcp:compute/firewall:Firewall"} <= set(found)
+    made.preview("--expect-no-changes")
+    made.destroy()
+    assert made.machines() == []
+    made.rehearse("latency", "gcp", "create", "2s")
+    made.killed_up("#1", also_plugin=True)
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_a_program_of_ones_own(project):
+    """`GpuCluster` in any Pulumi program, with an Output that is unknown at preview among its inputs; the ownership comes by itself."""
+    made = project()
+    program = (
+        "import pulumi\nfrom providers import GpuCluster\n"
+        "first = GpuCluster('one', gpu='T4:1', providers=['gcp'])\n"
+        "second = GpuCluster('two', gpu='T4:1', providers=['gcp'], labels={'after': first.generation})\n"
+        "pulumi.export('plan', first.plan['candidates'])\npulumi.export('second', second.status)\n"
+    )
+    (made.folder / "stacks" / "__main__.py").write_text(program)
+    assert made.preview().count("best per provider") == 2
+    made.up()
+    assert len(made.machines()) == 2
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_import_of_a_lost_machine(project):
+    """`pulumi import` of a native id takes a machine into the state again."""
+    made = project("serve-l4")
+    made.up()
+    state = made.cluster()
+    made.run("state", "delete", state["urn"], "-s", made.stack, "--yes")
+    native = state["outputs"]["handles"][0]
+    said = made.run("import", "gpu:index:Cluster", "serve", native, "-s", made.stack, "--yes", "--protect=false", "--generate-code=false")
+    assert "1 imported" in said or "imported" in said
+    assert made.cluster()["id"] == state["id"]
+    made.up()
+    assert len(made.machines()) == 1
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_the_schema_is_accepted():
+    """`pulumi package get-schema` takes the plugin's schema whole."""
+    if shutil.which("pulumi", path=f"{BIN}") is None and shutil.which("pulumi") is None:
+        pytest.fail("wanted pulumi on PATH, found none; run `make setup`")
+    done = subprocess.run(
+        ["pulumi", "package", "get-schema", str(BIN / "pulumi-resource-gpu")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/tmp", "PULUMI_SKIP_UPDATE_CHECK": "true"},
+    )
+    assert done.returncode == 0, done.stderr
+    schema = json.loads(done.stdout)
+    assert set(schema["resources"]) == {"gpu:index:Cluster", "gpu:index:Ownership"}
+    assert schema["resources"]["gpu:index:Cluster"]["properties"]["price_usd_per_hour"]["type"] == "number"
+
+
+def test_stack_files_are_left_as_they_are(project):
+    """Making a stack and setting a value that it has leave the committed file as it is, byte for byte."""
+    made = project()
+    made.run("config", "set", "-s", made.stack, "gpus:world", "rehearsal")
+    for path in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"):
+        assert (made.folder / "stacks" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_ctrl_c_once(project):
+    """One Ctrl-C while it buys: no further attempt, what was asked for is released, the state is whole; then destroy as ever."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "3s")
+    said = made.interrupted_up("#4")
+    assert "Traceback" not in said
+    assert "stopped by the user" in said
+    wait_until(lambda: made.machines() == [])
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_another_world_is_another_machine(project):
+    """A stack that goes live gives its rehearsal machines back, through the world in their ids, before anything live is asked for."""
+    made = project("serve-l4")
+    made.up()
+    assert len(made.machines()) == 1
+    made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
+    shown = made.preview()
+    assert "replace" in shown and "the stack's ownership is made anew" in " ".join(shown.split())
+    said = made.up(fails=True)
+    assert "configured" in said
+    assert made.machines() == []
+    made.destroy()

@@ -1,0 +1,44 @@
+"""What happens in the program: the parts that need no engine."""
+
+import pytest
+
+pulumi = pytest.importorskip("pulumi")
+
+from providers import resources
+from providers.model.spec import Fallback, Gpu
+
+
+def test_subnets_do_not_overlap_and_do_not_move():
+    """Each region has its own /20, the same whatever other regions are listed."""
+    some = resources.subnets(["us-central1", "us-east4"])
+    more = resources.subnets(["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))])
+    assert some.items() <= more.items()
+    assert len(set(more.values())) == len(more)
+    assert all(block.startswith("10.") and block.endswith("/20") for block in more.values())
+
+
+def test_models_are_passed_as_what_was_set():
+    """`Gpu` and `Fallback` become plain mappings without defaults."""
+    assert resources._plain([Gpu("H100", count=8), Fallback(gpu="L4:1", spot="only"), "x"]) == [
+        {"type": "H100", "count": 8},
+        {"gpu": "L4:1", "spot": "only"},
+        "x",
+    ]
+
+
+def test_a_key_file_is_read(tmp_path, monkeypatch):
+    """A path of a .pub file is replaced by its content; a key is left alone; a missing file is one line."""
+    (tmp_path / "id.pub").write_text("ssh-ed25519 AAAA me\n")
+    assert resources._key("train", str(tmp_path / "id.pub")) == "ssh-ed25519 AAAA me"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resources._key("train", "~/id.pub") == "ssh-ed25519 AAAA me"
+    assert resources._key("train", "ssh-ed25519 AAAA me@x.pub") == "ssh-ed25519 AAAA me@x.pub"
+    with pytest.raises(pulumi.RunError, match=r"train\.ssh_key: wanted a readable public key file"):
+        resources._key("train", str(tmp_path / "none.pub"))
+
+
+def test_live_takes_the_project_from_the_environment(monkeypatch):
+    """A rehearsal does not: what it makes must not depend on whose shell it is."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
+    assert resources.account_settings("live") == {"gcp": {"project": "mine"}}
+    assert resources.account_settings("rehearsal") == {}

@@ -1,0 +1,442 @@
+"""The provider's remote calls, with the engine's cluster functions replaced by small stand-ins."""
+
+import asyncio
+from types import SimpleNamespace
+
+import grpc
+import pytest
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import provider_pb2, status_pb2
+
+from providers.engine import cluster as engine
+from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknown, Transient
+from providers.model.machine import Handle
+from providers.plugin import outputs, wire
+from providers.plugin.servicer import Servicer
+from tests.plugin.test_outputs import held
+
+URN = "urn:pulumi:s::gpus::gpu:index:Cluster::train"
+OWNER_URN = "urn:pulumi:s::gpus::gpu:index:Ownership::ownership"
+INPUTS = {"world": "rehearsal", "owner": "0123456789ab", "cluster": "train", "settings": {}, "gpu": "H100:8", "spot": "prefer"}
+ID = "rehearsal/0123456789ab/train/ba9876543210"
+
+
+class Aborted(Exception):
+    def __init__(self, code, details, metadata):
+        super().__init__(details)
+        self.code, self.details = code, details
+        self.init_failed = None
+        for key, value in metadata:
+            assert key == "grpc-status-details-bin"
+            status = status_pb2.Status.FromString(value)
+            assert (status.code, status.message) == (code.value[0], details)
+            self.init_failed = provider_pb2.ErrorResourceInitFailed()
+            assert status.details[0].Unpack(self.init_failed)
+
+
+class Context:
+    async def abort(self, code, details="", trailing_metadata=()):
+        raise Aborted(code, details, trailing_metadata)
+
+
+@pytest.fixture
+def servicer(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = Servicer()
+    made.lines = []
+    monkeypatch.setattr(made, "_log", lambda severity, urn, text: made.lines.append((severity, urn, text)))
+    return made
+
+
+def struct(values):
+    return wire.encode(values)
+
+
+def call(servicer, method, **fields):
+    request = {
+        "urn": URN,
+        "news": Struct(),
+        "olds": Struct(),
+        "old_inputs": Struct(),
+        "properties": Struct(),
+        "inputs": Struct(),
+        "preview": False,
+        **fields,
+    }
+    return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
+
+
+def stand_in(monkeypatch, name, result):
+    """Replaces one function of the engine; returns the list of the arguments it was called with."""
+    calls = []
+
+    async def function(world, *arguments):
+        calls.append((world.name, *arguments))
+        if isinstance(result, Exception):
+            raise result
+        return result(*arguments) if callable(result) else result
+
+    monkeypatch.setattr(engine, name, function)
+    return calls
+
+
+def test_check_names_each_problem_with_its_path(servicer):
+    """Check failures travel as (property, reason), all of them."""
+    response = call(servicer, "Check", news=struct({**INPUTS, "gpu": "H1000:8", "nodes": 0}))
+    assert {failure.property for failure in response.failures} == {"gpu", "nodes"}
+    assert all(failure.reason.startswith("wanted ") for failure in response.failures)
+
+
+def test_check_gives_back_canonical_inputs(servicer):
+    """Secrets stay secret, unknowns unknown, spellings are one."""
+    news = wire.encode({**INPUTS, "gpu": "h100:8", "ssh_key": "ssh-ed25519 AAAA", "labels": wire.UNKNOWN}, {"ssh_key"})
+    response = call(servicer, "Check", news=news)
+    seen = wire.decode(response.inputs)
+    assert not response.failures
+    assert seen.secret == {"ssh_key"}
+    assert seen.unknown == {"labels"}
+    assert seen.values["gpu"] == "H100:8"
+
+
+def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch):
+    """At preview the engine is not called, and what depends on the place is unknown."""
+    calls = stand_in(monkeypatch, "create", held())
+    response = call(servicer, "Create", properties=struct({**INPUTS, "owner": wire.UNKNOWN}), preview=True)
+    assert calls == []
+    assert response.id == ""
+    seen = wire.decode(response.properties)
+    assert seen.unknown == set(outputs.PLACED)
+    assert seen.values["world"] == "rehearsal"
+
+
+def test_create_gives_id_and_outputs(servicer, monkeypatch):
+    """Every create mints a generation of its own; the id is logical."""
+    calls = stand_in(monkeypatch, "create", lambda wanted, generation: held()._replace(generation=generation))
+    first = call(servicer, "Create", properties=struct(INPUTS))
+    second = call(servicer, "Create", properties=struct(INPUTS))
+    (world, wanted, generation), _ = calls
+    assert (world, wanted.owner, wanted.cluster) == ("rehearsal", "0123456789ab", "train")
+    assert first.id == f"rehearsal/0123456789ab/train/{generation}"
+    assert first.id != second.id
+    assert wire.decode(first.properties).values == outputs.write(held()._replace(generation=generation), wanted.setup)
+
+
+def test_half_made_is_kept_in_state(servicer, monkeypatch):
+    """Reasons become an init error with id, outputs and inputs, so that destroy deletes it and the next up finishes it."""
+    record = held()._replace(status="queued", reasons=("queued: waits for capacity",))
+    stand_in(monkeypatch, "create", record)
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Create", properties=struct(INPUTS))
+    failed = caught.value.init_failed
+    assert caught.value.details == "queued: waits for capacity"
+    assert (failed.id, list(failed.reasons)) == (ID, ["queued: waits for capacity"])
+    assert outputs.read(failed.id, wire.decode(failed.properties).values).reasons == record.reasons
+    assert wire.decode(failed.inputs).values == INPUTS
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (AllFailed("train: none to be had\n#1 gcp: sold out"), grpc.StatusCode.RESOURCE_EXHAUSTED, "train: none to be had\n#1 gcp: sold out"),
+        (Busy("train: process 7 has it"), grpc.StatusCode.UNAVAILABLE, "train: process 7 has it"),
+        (OutcomeUnknown("may exist", provider="gcp"), grpc.StatusCode.UNKNOWN, "may exist"),
+        (GpusError("no"), grpc.StatusCode.FAILED_PRECONDITION, "no"),
+        (RuntimeError("boom"), grpc.StatusCode.UNKNOWN, "unexpected RuntimeError: boom (details in "),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_failures_are_clean_lines(servicer, monkeypatch, tmp_path, error, code, says):
+    """No failure leaves as a traceback; only what nobody foresaw leaves one, in a file."""
+    stand_in(monkeypatch, "create", error)
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Create", properties=struct(INPUTS))
+    assert caught.value.code is code
+    assert caught.value.details.startswith(says)
+    assert (tmp_path / "plugin.log").exists() == isinstance(error, RuntimeError)
+
+
+def test_a_cancelled_create_is_settled(servicer, monkeypatch):
+    """When the engine is gone the purchase is cancelled, and the process waits until it has cleaned up."""
+    done = []
+
+    async def create(world, wanted, generation):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)
+            done.append("released")
+            raise
+
+    monkeypatch.setattr(engine, "create", create)
+
+    async def scene():
+        request = SimpleNamespace(urn=URN, properties=struct(INPUTS), preview=False)
+        rpc = asyncio.ensure_future(servicer.Create(request, Context()))
+        await asyncio.sleep(0.05)
+        rpc.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rpc
+        assert done == []
+        await servicer.settled()
+
+    asyncio.run(scene())
+    assert done == ["released"]
+
+
+def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
+    """The Cancel call sets the world's stop; at a normal end nothing is there to stop."""
+    worlds = []
+
+    async def create(world, wanted, generation):
+        worlds.append(world)
+        while not world.stop.is_set():
+            await asyncio.sleep(0.01)
+        raise GpusError("stopped by the user")
+
+    monkeypatch.setattr(engine, "create", create)
+
+    async def scene():
+        await servicer.Cancel(None, Context())
+        rpc = asyncio.ensure_future(servicer.Create(SimpleNamespace(urn=URN, properties=struct(INPUTS), preview=False), Context()))
+        await asyncio.sleep(0.05)
+        await servicer.Cancel(None, Context())
+        with pytest.raises(Aborted, match="stopped by the user"):
+            await rpc
+
+    asyncio.run(scene())
+
+
+def state(**more):
+    return struct(outputs.write(held()._replace(**more)))
+
+
+def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch):
+    """No id tells the engine to drop it; the next up creates it."""
+    stand_in(monkeypatch, "read", None)
+    assert call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS)).id == ""
+
+
+def test_read_keeps_attempts_and_address(servicer, monkeypatch):
+    """A look knows neither the attempts nor, where it saw no machine, the address: what the state has stays."""
+    calls = stand_in(monkeypatch, "read", lambda record: record)
+    response = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert response.id == ID
+    assert wire.decode(response.properties) == wire.decode(state())
+    assert calls[0][1].handles == held().handles
+
+
+def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch):
+    """So that the next up calls Update even though nothing was edited."""
+    stand_in(monkeypatch, "read", held()._replace(status="degraded", reasons=("degraded: 1 of 2 machines are left",)))
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert caught.value.init_failed.id == ID
+
+
+@pytest.mark.parametrize("error", [Transient("no answer", provider="gcp"), RuntimeError("boom")])
+def test_read_never_fails(servicer, monkeypatch, error):
+    """An error would block every command, destroy too: the state stays as it was, with a warning."""
+    stand_in(monkeypatch, "read", error)
+    response = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert (response.id, response.properties) == (ID, state())
+    assert [line[:2] for line in servicer.lines] == [("warning", URN)]
+
+
+def diffed(servicer, new, outputs_=None, old=None):
+    call(servicer, "Check", news=struct(new))
+    return call(servicer, "Diff", id=ID, old_inputs=struct(old or INPUTS), news=struct(new), olds=outputs_ or state())
+
+
+def test_diff_of_nothing(servicer):
+    """No change is said plainly, so that the engine compares nothing itself."""
+    assert diffed(servicer, INPUTS).changes == provider_pb2.DiffResponse.DIFF_NONE
+
+
+def test_b42_diff_replaces_delete_first(servicer):
+    """What no longer satisfies is replaced, the old one first; each changed path is named."""
+    response = diffed(servicer, {**INPUTS, "gpu": "H200:8"})
+    assert response.changes == provider_pb2.DiffResponse.DIFF_SOME
+    assert response.deleteBeforeReplace
+    assert list(response.replaces) == ["gpu"]
+    assert response.detailedDiff["gpu"].kind == provider_pb2.PropertyDiff.UPDATE_REPLACE
+
+
+def test_diff_updates_what_is_still_satisfied(servicer):
+    """A looser declaration that the running machine satisfies replaces nothing."""
+    response = diffed(servicer, {**INPUTS, "gpu": "H200:8", "fallback": ["H100:8"]})
+    assert response.changes == provider_pb2.DiffResponse.DIFF_SOME
+    assert not response.replaces
+
+
+def test_diff_replaces_what_was_preempted(servicer):
+    """An observed status alone makes a replacement."""
+    response = diffed(servicer, INPUTS, state(status="preempted"))
+    assert list(response.replaces) == ["status"]
+    assert not response.detailedDiff["status"].inputDiff
+
+
+def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
+    """A read that finds more than was declared (another address, a server's own fields) makes no change at the next preview."""
+    stand_in(
+        monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines))
+    )
+    read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert wire.decode(read.properties).values["ssh"] == "ssh gpus@192.0.2.200"
+    assert diffed(servicer, INPUTS, read.properties).changes == provider_pb2.DiffResponse.DIFF_NONE
+
+
+def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch):
+    """At preview Update gives back what is held."""
+    calls = stand_in(monkeypatch, "update", held())
+    response = call(servicer, "Update", id=ID, olds=state(), old_inputs=struct(INPUTS), news=struct({**INPUTS, "rank": "price"}), preview=True)
+    assert (calls, response.properties) == ([], state())
+
+
+def test_update_and_reclaim(servicer, monkeypatch):
+    """A bump of `reclaim` calls the engine's reclaim; every other edit its update, under the same id."""
+    updates, reclaims = stand_in(monkeypatch, "update", held()), stand_in(monkeypatch, "reclaim", held())
+    call(servicer, "Update", id=ID, olds=state(), old_inputs=struct(INPUTS), news=struct({**INPUTS, "rank": "price"}))
+    assert (len(updates), len(reclaims)) == (1, 0)
+    call(servicer, "Update", id=ID, olds=state(), old_inputs=struct(INPUTS), news=struct({**INPUTS, "reclaim": "now"}))
+    assert (len(updates), len(reclaims)) == (1, 1)
+
+
+def test_delete_goes_to_the_world_in_the_id(servicer, monkeypatch):
+    """Whatever the inputs say now."""
+    calls = stand_in(monkeypatch, "delete", None)
+    call(servicer, "Delete", id=ID.replace("rehearsal", "live"), properties=state(world="live"), old_inputs=struct(INPUTS))
+    assert calls[0][0] == "live"
+    assert calls[0][1].world == "live"
+
+
+def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch):
+    """The engine keeps it in state; the line names what still costs money."""
+    stand_in(monkeypatch, "delete", HalfMade("train: x still costs $10.21/h", provider="gcp", handles=(Handle("gcp", "x"),)))
+    with pytest.raises(Aborted, match=r"still costs \$10.21/h"):
+        call(servicer, "Delete", id=ID, properties=state(), old_inputs=struct(INPUTS))
+
+
+def test_ownership_lives(servicer, monkeypatch):
+    """Unknown at preview, random when made, kept on read, settled on delete."""
+    inputs = struct({"world": "rehearsal"})
+    assert not call(servicer, "Check", urn=OWNER_URN, news=inputs).failures
+    assert [failure.property for failure in call(servicer, "Check", urn=OWNER_URN, news=struct({"world": "x"})).failures] == ["world"]
+    preview = call(servicer, "Create", urn=OWNER_URN, properties=inputs, preview=True)
+    assert wire.decode(preview.properties).unknown == {"owner_id"}
+    one, two = (call(servicer, "Create", urn=OWNER_URN, properties=inputs) for _ in range(2))
+    owner = wire.decode(one.properties).values["owner_id"]
+    assert one.id == f"rehearsal/{owner}" != two.id
+    assert len(owner) == 12
+    read = call(servicer, "Read", urn=OWNER_URN, id=one.id, properties=one.properties, inputs=inputs)
+    assert (read.id, read.properties) == (one.id, one.properties)
+    settled = stand_in(monkeypatch, "settle", ())
+    call(servicer, "Delete", urn=OWNER_URN, id=one.id, properties=one.properties, old_inputs=inputs)
+    assert settled == [("rehearsal", owner)]
+
+
+def test_ownership_read_warns_of_strays(servicer, monkeypatch):
+    """A machine that bears the mark and that no cluster claims is a warning, not an error; without a journal of the owner nobody can tell."""
+    calls = stand_in(monkeypatch, "strays", held().machines)
+    inputs = struct({"world": "rehearsal"})
+    call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
+    assert (calls, servicer.lines) == ([], [])
+    from providers.engine.world import open_world
+
+    world = open_world("rehearsal")
+    world.journal.launched(held())
+    world.close()
+    response = call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
+    assert response.id == "rehearsal/0123456789ab"
+    assert calls == [("rehearsal", "0123456789ab", {"ba9876543210"})]
+    assert servicer.lines[0][0] == "warning"
+    assert held().handles[0].native_id in servicer.lines[0][2]
+
+
+def plan(servicer, *, preview=True, **arguments):
+    request = SimpleNamespace(tok="gpu:index:plan", args=struct({"world": "rehearsal", "cluster": "train", **arguments}), preview=preview)
+    return asyncio.run(servicer.Invoke(request, Context()))
+
+
+def result(response):
+    return wire.decode(getattr(response, "return")).values
+
+
+def test_the_plan_is_shown_once_at_preview(servicer):
+    """Under the cluster, 96 columns wide, against what runs now; in the update phase it is only answered."""
+    call(servicer, "Check", news=struct(INPUTS))
+    call(servicer, "Create", properties=struct(INPUTS), preview=True)
+    said = result(plan(servicer, urn=URN))
+    assert said["candidates"] > 10
+    assert said["chosen"]["gpu_type"] == "H100"
+    assert "nothing runs now" in said["change"]
+    assert servicer.lines == [("info", URN, said["text"])]
+    assert max(map(len, said["text"].splitlines())) <= 96
+    plan(servicer, urn=URN, preview=False)
+    assert len(servicer.lines) == 1
+
+
+def test_the_plan_of_what_runs_says_what_changes(servicer):
+    """Unchanged: nothing changes, whatever the market does. Replaced: the difference to the price at launch, and that it goes first."""
+    diffed(servicer, INPUTS)
+    said = result(plan(servicer, urn=URN))
+    assert said["change"] == "none: gcp us-central1-a a3-highgpu-8g H100:8 spot stays, at $10.21/h since its launch"
+    diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8"})
+    call(servicer, "Create", properties=struct(INPUTS), preview=True)
+    said = result(plan(servicer, urn=URN))
+    assert "$10.21/h" in said["change"]
+    assert "the old one goes first, and its capacity may not come back" in " ".join(said["text"].split())
+
+
+def test_the_plan_of_a_reclaim_tells_the_overlap(servicer):
+    """While the preferred one is had first, both cost."""
+    old = {**INPUTS, "fallback": ["A100-80GB:8"]}
+    diffed(servicer, {**old, "reclaim": "now"}, state(gpu_type="A100-80GB", machine_type="a2-ultragpu-8g", entry=1), old)
+    said = result(plan(servicer, urn=URN))
+    assert "first; while both run $" in said["change"]
+
+
+def test_b44_the_plan_of_an_unknown_gpu_says_so(servicer):
+    """No crash and no price."""
+    call(servicer, "Check", news=struct({**INPUTS, "gpu": wire.UNKNOWN}))
+    said = result(plan(servicer, urn=URN))
+    assert said["candidates"] == 0
+    assert "not known yet" in said["text"]
+
+
+def test_the_plan_stands_alone_too(servicer):
+    """Any program may ask, without a cluster; a bad declaration is a failure with its path."""
+    said = result(plan(servicer, gpu="L4:1", running_usd_per_hour=0.1))
+    assert said["chosen"]["gpu_type"] == "L4"
+    assert servicer.lines == []
+    assert [failure.property for failure in plan(servicer, gpu="L4:x").failures] == ["gpu"]
+
+
+def test_import_of_an_unmarked_machine(servicer, monkeypatch):
+    """A bare native id becomes a cluster with inputs that declare exactly it."""
+    stand_in(monkeypatch, "adopt_stray", lambda provider, native_id: held()._replace(owner="", entry=0))
+    response = call(servicer, "Read", id="projects/p/zones/z/instances/n", inputs=Struct())
+    assert response.id == "rehearsal/stray/train/ba9876543210"
+    seen = wire.decode(response.inputs).values
+    assert (seen["gpu"], seen["regions"], seen["capacity"]) == ("H100:8", ["us-central1"], ["spot"])
+    assert not call(servicer, "Check", news=response.inputs).failures
+    declared = {**seen, "owner": "0123456789ab"}
+    call(servicer, "Check", news=struct(declared))
+    after = call(servicer, "Diff", id=response.id, old_inputs=response.inputs, news=struct(declared), olds=response.properties)
+    assert not after.replaces
+
+
+def test_import_of_what_is_not_there(servicer, monkeypatch):
+    """A clear line that says what an id looks like."""
+    stand_in(monkeypatch, "adopt_stray", None)
+    with pytest.raises(
+        Aborted, match='wanted a machine such as "projects/P/zones/Z/instances/N", found no machine of that id in the rehearsal world'
+    ):
+        call(servicer, "Read", id="projects/p/zones/z/instances/n", inputs=Struct())
+
+
+def test_unknown_types_and_functions_are_refused(servicer):
+    """By name."""
+    with pytest.raises(Aborted, match="unknown resource type 'gpu:index:Nope'"):
+        call(servicer, "Check", urn="urn:pulumi:s::gpus::gpu:index:Nope::x", news=Struct())
+    with pytest.raises(Aborted, match="unknown function"):
+        asyncio.run(servicer.Invoke(SimpleNamespace(tok="gpu:index:nope", args=Struct(), preview=True), Context()))
