@@ -110,7 +110,7 @@ def ps(options: argparse.Namespace) -> int:
         price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
         who = f"process {machine.process}" if machine.process else "nobody"
         nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-        ends = front.clock(held.ends_at) if held.ends_at else "-"
+        ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only"
         rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -189,8 +189,12 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
     if world.name == REHEARSAL:
         world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
     machine = await holdings.rent(world, spec, ssh_key)
-    ends = f"; its cloud ends it by {clock(machine.held.ends_at)}" if machine.held.ends_at else ""
+    ends = f"; its cloud ends it by {clock(machine.held.ends_at)}" if machine.ends_itself else ""
     world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
+    if not machine.ends_itself:
+        world.report(
+            "warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: if this process is killed, `gpus release {spec.name}` must"
+        )
     return machine
 
 

@@ -95,6 +95,12 @@ class AsyncMachine:
         """The line that logs you in to the first machine."""
         return self._line(0).shown
 
+    @property
+    def ends_itself(self) -> bool:
+        """True when its cloud ends it at its ttl; else only a release does."""
+        manifest = self._world.manifests.get(self.held.provider)
+        return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
+
     def line(self, node: int = 0) -> Line:
         """The line to a machine. Raises GpusError when there is none from here."""
         return self._line(node)
@@ -224,10 +230,13 @@ class AsyncMachine:
         return line
 
     async def _taken(self, number: int) -> str:
-        """Says so once the cloud says that the machine runs no more."""
+        """Says so once the cloud says that the machine runs no more, or its ttl has passed."""
         handle = self._node(number).handle
         while True:
             await pause(self._world, WATCH_S)
+            if self.held.ends_at and not self.ends_itself and self._world.clock.now() >= self.held.ends_at:
+                # Where no cloud keeps the ttl, this process does.
+                return "has reached its ttl"
             try:
                 adapter = await self._world.call(handle.provider, self._world.adapter, handle.provider)
                 node = (await self._world.call(handle.provider, adapter.observe, (handle,)))[0]

@@ -32,7 +32,8 @@ class Portal:
     def run(self, work: Coroutine[Any, Any, T], *, interrupted: str = "", persists: str = "") -> T:
         """The result of the work. Ctrl-C cancels it and waits until it has ended in order; then KeyboardInterrupt goes on.
 
-        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and the work goes on to its end; the second one leaves it.
+        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and the work goes on to its end; the second leaves
+        it.
         """
         done: Future[T] = Future()
         tasks: list[asyncio.Task[T]] = []

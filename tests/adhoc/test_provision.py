@@ -24,6 +24,7 @@ def _own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
     monkeypatch.chdir(tmp_path)
     store = open_store()
+    monkeypatch.setattr("providers.adhoc.machine.WATCH_S", 1.0)
     for step in ("create", "delete", "stockout"):
         store.set_latency("gcp", step, 0.05)
 
@@ -130,7 +131,7 @@ def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
 def test_a_bad_machine_is_given_back_and_the_next_place_is_asked():
     """A rehearsed host with seven of eight GPUs is released, the reason is an attempt, and another place serves."""
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
-    with p.provision("A100-80GB:8") as c:
+    with p.provision("A100-80GB:8", providers=["gcp"]) as c:
         first, *_, last = c.held.attempts
         assert first.code == "wrong-gpus" and "7 of 8 GPUs answer" in first.message and last.outcome == "acquired"
         assert machines() == [c.held.machines[0].name]
@@ -155,6 +156,24 @@ def test_a_machine_taken_back_during_a_command():
         with pytest.raises(p.GpusError, match="while the command ran: sleep 60"):
             c.run("sleep 60")
     assert machines() == []
+
+
+def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
+    """A marketplace ends nothing by itself: that is said, and a command that outlives the ttl is ended and the machine released."""
+    with pytest.raises(p.GpusError, match="has reached its ttl while the command ran"), p.provision("RTX-4090:1", providers=["clore"], ttl="1h") as c:
+        assert not c.inner.ends_itself
+        threading.Timer(1.0, lambda: open_store().advance(3700)).start()
+        c.run("sleep 60")
+    assert machines() == [] and "clore ends nothing at a ttl" in capfd.readouterr().err
+
+
+def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
+    """Ctrl-C while it is being released is answered, the release goes on to its end, and then the interrupt does."""
+    open_store().set_latency("gcp", "delete", 3.0)
+    with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    assert machines() == []
+    assert "still releasing it" in capfd.readouterr().err
 
 
 def test_a_cluster_of_two_has_each_machine_in_the_hand():

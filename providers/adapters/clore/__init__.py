@@ -26,6 +26,7 @@ CAPABILITIES = Capabilities(
     live_offers=True,
     sold_types=frozenset({"server-"}),
     maps_ports=True,
+    ends_at_ttl=False,
 )
 
 

@@ -100,7 +100,7 @@ async def _carried(line: Line, script: str, work: Callable[[], str], what: str, 
             await asyncio.wait([thread])
             raise
     if code != 0:
-        raise GpusError(f"{what}: {errors.splitlines()[-1] if errors else f'ended with {code}'}")
+        raise GpusError(f"{what}: {errors.splitlines()[0] if errors else f'ended with {code}'}")
     if failed:
         raise GpusError(f"{what}: {failed}")
 
