@@ -192,9 +192,8 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
     ends = f"; its cloud ends it by {clock(machine.held.ends_at)}" if machine.ends_itself else ""
     world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
     if not machine.ends_itself:
-        world.report(
-            "warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: if this process is killed, `gpus release {spec.name}` must"
-        )
+        by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
+        world.report("warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}")
     return machine
 
 

@@ -103,13 +103,33 @@ class AsyncSshServer:
         async def handle(process):
             outer.sent.append(dict(process.env))
             outer.agents += process.channel.get_agent_path() is not None
-            command = ["/bin/sh", "-c", process.command or "cat"]
-            child = subprocess.Popen(command, cwd=host.home, env=host.environment, stdin=-1, stdout=-1, stderr=-1, start_new_session=True)
-            await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-            code = await asyncio.get_running_loop().run_in_executor(None, child.wait)
-            await process.stdout.drain()
-            await process.stderr.drain()
-            process.exit(code)
+            child = await asyncio.create_subprocess_exec(
+                "/bin/sh", "-c", process.command or "cat", cwd=host.home, env=host.environment, stdin=-1, stdout=-1, stderr=-1, start_new_session=True
+            )
+
+            async def into():
+                # By hand: asyncssh's own redirection was seen to drop the end of a large input.
+                try:
+                    while data := await process.stdin.read(65_536):
+                        child.stdin.write(data)
+                        await child.stdin.drain()
+                    child.stdin.close()
+                except (OSError, asyncssh.Error):
+                    child.stdin.close()
+
+            async def out(source, target):
+                while data := await source.read(65_536):
+                    target.write(data)
+                    await target.drain()
+
+            feeding = asyncio.ensure_future(into())
+            try:
+                await asyncio.gather(out(child.stdout, process.stdout), out(child.stderr, process.stderr))
+                process.exit(await child.wait())
+            except (OSError, asyncssh.Error):
+                os.killpg(child.pid, 9)
+            finally:
+                feeding.cancel()
 
         return await asyncssh.listen(
             "127.0.0.1",

@@ -12,8 +12,6 @@ from providers.adhoc.machine import AsyncMachine
 from providers.adhoc.sync import portal
 from providers.engine.remote.ssh import given_key
 
-# asyncssh's server leaves one of these behind for a connection that is closed before it is greeted: the look at the port.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited:RuntimeWarning")
 
 
 def test_put_run_get(bench, tmp_path, capfd):
