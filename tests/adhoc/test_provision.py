@@ -408,7 +408,15 @@ def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["run", "L4:1"], ["run", "L4:1", "--set", "x", "--", "true"], ["cp", "a", "b"], ["cp", "x:a", "y:b"], ["release", "no-such"], ["ssh", "../x"], ["run", "L4:1", "--ttl", "1s", "--", "x"]],
+    [
+        ["run", "L4:1"],
+        ["run", "L4:1", "--set", "x", "--", "true"],
+        ["cp", "a", "b"],
+        ["cp", "x:a", "y:b"],
+        ["release", "no-such"],
+        ["ssh", "../x"],
+        ["run", "L4:1", "--ttl", "1s", "--", "x"],
+    ],
 )
 def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
     """Wrong words end with code 2 and a line that says what was wanted; nothing is bought."""
@@ -419,7 +427,13 @@ def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
 
 def test_gpus_run_ended_by_a_scheduler_releases(capfd):
     """SIGTERM to `gpus run` is an interrupt: it releases and says so."""
-    process = subprocess.Popen([sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
     assert process.stdout.readline() == "inside\n"
     process.terminate()
     _, err = process.communicate(timeout=60)

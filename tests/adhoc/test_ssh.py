@@ -13,7 +13,6 @@ from providers.adhoc.sync import portal
 from providers.engine.remote.ssh import given_key
 
 
-
 def test_put_run_get(bench, tmp_path, capfd):
     """A folder goes there, a command uses it and its output and exit code come back, a result comes back; then nothing is left."""
     (tmp_path / "bench" / "deep").mkdir(parents=True)
@@ -175,13 +174,18 @@ def test_a_machine_taken_back_ends_the_command(bench):
 
 def test_b32_a_real_look_at_the_driver(bench):
     """Over ssh: a driver that is not there yet is waited for; seven of eight GPUs, and another card, end the rental and name what was found."""
-    bench.host.script(f'n=$(cat {bench.host.home}/n 2>/dev/null || echo 0); echo $((n+1)) > {bench.host.home}/n; [ $n -ge 2 ] || exit 9; cat {bench.host.home}/gpus')
+    bench.host.script(
+        f"n=$(cat {bench.host.home}/n 2>/dev/null || echo 0); echo $((n+1)) > {bench.host.home}/n; [ $n -ge 2 ] || exit 9; cat {bench.host.home}/gpus"
+    )
     rows = ["NVIDIA H100 80GB HBM3, 81559 MiB\n"] * 8
     (bench.host.home / "gpus").write_text("".join(rows))
     machine = bench.rent()
     assert any("no driver: nvidia-smi ended with 9" in line for line in bench.lines)
     machine.release()
-    for shown, words in ((rows[1:], "7 of 8 GPUs answer"), (["NVIDIA A100-SXM4-80GB, 81920 MiB\n"] * 8, "8 x NVIDIA A100-SXM4-80GB where H100:8 was ordered")):
+    for shown, words in (
+        (rows[1:], "7 of 8 GPUs answer"),
+        (["NVIDIA A100-SXM4-80GB, 81920 MiB\n"] * 8, "8 x NVIDIA A100-SXM4-80GB where H100:8 was ordered"),
+    ):
         (bench.host.home / "gpus").write_text("".join(shown))
         with pytest.raises(errors.AllFailed, match=words):
             bench.rent()

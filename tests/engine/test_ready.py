@@ -113,7 +113,11 @@ def test_without_a_probe_nobody_looks(lab):
 
 def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
     """A passing fault of the look at the cloud is a warning; the wait goes on."""
-    probe = Staged(lab, (30, Look(CLOSED)), on=lambda _node, seconds: lab.alpha.fail("observe", errors.Transient("try later", provider="alpha")) if 5 < seconds < 9 else None)
+    probe = Staged(
+        lab,
+        (30, Look(CLOSED)),
+        on=lambda _node, seconds: lab.alpha.fail("observe", errors.Transient("try later", provider="alpha")) if 5 < seconds < 9 else None,
+    )
     _, held = create(lab, probe)
     assert held.region == "north" and lab.said("could not be asked how its machines are")
 
