@@ -213,6 +213,8 @@ export GPUS_HOME="${{GPUS_HOME:-$GPUS_PROJECT/.state/gpus}}"
 export PULUMI_BACKEND_URL="${{PULUMI_BACKEND_URL:-file://$GPUS_PROJECT/.state}}"
 if [ -z "${{PULUMI_CONFIG_PASSPHRASE_FILE:-}}" ]; then export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE:-}}"; fi
 export PULUMI_SKIP_UPDATE_CHECK=true
+# Google's plugin is only needed for a live `network: managed`; without this line every run asks for it, whatever the stack.
+export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="${{PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION:-true}}"
 pulumi() {{
     # Outside any Pulumi project, this one is meant.
     _gpus_at="$PWD"
@@ -236,6 +238,7 @@ def activation() -> None:
 def environ() -> dict[str, str]:
     """The activated environment, for the commands that set-up itself runs."""
     env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{outside_path()}", "VIRTUAL_ENV": str(ENVIRONMENT), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    env.setdefault("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", "true")
     env.setdefault("PULUMI_BACKEND_URL", f"file://{STATE}")
     if "PULUMI_CONFIG_PASSPHRASE_FILE" not in env:
         env.setdefault("PULUMI_CONFIG_PASSPHRASE", "")

@@ -13,12 +13,13 @@ from providers.catalog.table import COLUMNS, OfferTable, table
 from providers.errors import GpusError, NotConfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
-    from providers.model.offer import Offer
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
 
@@ -32,12 +33,21 @@ class Market(NamedTuple):
     table: OfferTable
     capabilities: Mapping[str, Capabilities]
     unavailable: Mapping[str, str]
+    notes: Mapping[str, Callable[[Candidate, Setup], Sequence[str]]] = {}
+    """Provider -> what its adapter has to say about a candidate."""
 
-    def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0) -> Plan:
-        """The plan of an ask over this market. Pure."""
+    def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None) -> Plan:
+        """The plan of an ask over this market. `setup` is what its notes depend on (none: the defaults). Pure."""
+        from providers.model.machine import Setup
         from providers.planner.plan import make
 
-        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now)
+        known = setup or Setup()
+
+        def noted(candidate: Candidate) -> Sequence[str]:
+            note = self.notes.get(candidate.provider)
+            return note(candidate, known) if note is not None else ()
+
+        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted)
 
 
 def plan(
@@ -46,8 +56,9 @@ def plan(
     world: str = REHEARSAL,
     settings: Mapping[str, Mapping[str, str]] | None = None,
     use_journal: bool = True,
+    setup: Setup | None = None,
 ) -> Plan:
-    """The ranked plan of an ask, now. Buys nothing.
+    """The ranked plan of an ask, now. Buys nothing. `setup` is what the notes on its candidates depend on.
 
     Calls made: reads of the bundled catalog and of the journal if there is one; live listings of the providers that have them, at once, each
     within `LOOK_LIMIT_S`; in the live world a local look for each provider's credentials. Whatever of this fails is a line in `warnings`.
@@ -59,9 +70,9 @@ def plan(
     try:
         seen = market(opened, ask, warnings=lines)
         if not use_journal:
-            return seen.plan(ask)
+            return seen.plan(ask, setup=setup)
         blocks, now, trouble = standing_blocks(opened)
-        return (with_warnings(seen, trouble) if trouble else seen).plan(ask, blocks, now)
+        return (with_warnings(seen, trouble) if trouble else seen).plan(ask, blocks, now, setup)
     finally:
         opened.close()
 
@@ -95,9 +106,23 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
         elif result is not None:
             rows[name] = result
+    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and ask.options else {}
+    rows = {**base_rows, **rows}
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
-    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable)
+    notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
+    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes)
     return with_warnings(seen, lines) if lines else seen
+
+
+def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) -> dict[str, Sequence[Offer]]:
+    """The bundled offers of each provider whose options change what they cost, at that cost."""
+    found: dict[str, Sequence[Offer]] = {}
+    for name in names:
+        priced, section = world.manifests[name].priced, ask.options.get(name)
+        if priced is not None and section and not world.manifests[name].options(section):
+            column = base.column("provider")
+            found[name] = [priced(base.offer(row), section) for row in range(len(base)) if column[row] == name]
+    return found
 
 
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:

@@ -177,8 +177,8 @@ def open_world(
 ) -> World:
     """Opens a world: nothing is connected, read or written yet. Raises SpecError for an unknown name.
 
-    `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line for the user, severity `info`, `warning` or
-    `error`. The rest replaces what is otherwise found: adapters, catalog, clock.
+    `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line for the user, severity `progress` (passing),
+    `info`, `warning` or `error`. The rest replaces what is otherwise found: adapters, catalog, clock.
     """
     if name not in WORLDS:
         raise SpecError([Problem("world", f"{REHEARSAL} or {LIVE}", repr(name))])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`."""
+    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`, `state` (stop and start)."""
 
     provider: str
     kinds: frozenset[str] = frozenset({"machine"})
@@ -16,6 +16,8 @@ class Capabilities(NamedTuple):
     live_offers: bool = False
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
+    max_ttl_s: int | None = None
+    """The longest life that the cloud gives a machine; None where there is no limit."""
     ssh: bool = True
     """Machines take a public key at their making, and answer ssh."""
     maps_ports: bool = False

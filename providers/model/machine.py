@@ -51,6 +51,8 @@ class Node(NamedTuple):
     detail: str = ""
     ports: tuple[tuple[int, int], ...] = ()
     ssh_user: str = ""
+    login: str = ""
+    """The command that logs you in, where it is another than ssh to the address."""
 
 
 class Setup(NamedTuple):
@@ -69,6 +71,8 @@ class Setup(NamedTuple):
     options: tuple[tuple[str, object], ...] = ()
     network: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
+    state: str = "running"
+    """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
 
 
 class Order(NamedTuple):

@@ -156,6 +156,7 @@ class Cluster(_Strict):
     options: Mapping[str, Mapping[str, Any]] = {}
     run: str | int = ""
     reclaim: str | int = ""
+    state: Literal["running", "stopped"] = "running"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -176,10 +177,11 @@ class Cluster(_Strict):
                 PriceOverride(micro_usd(o.price_usd_per_hour), o.provider, o.region, o.machine_type, o.gpu, o.capacity) for o in self.prices.overrides
             ),
             disk_gib=self.disk_gib,
+            options={name: dict(section) for name, section in self.options.items()},
         )
 
-    def setup(self, network: Mapping[str, object] | None = None) -> Setup:
-        """Everything about the machines that is no choice of place. `network` is the wiring of a managed one."""
+    def setup(self) -> Setup:
+        """Everything about the machines that is no choice of place, the wiring of a managed network aside."""
         return Setup(
             disk_gib=self.disk_gib,
             ttl_s=self.ask().entries[0].ttl_s,
@@ -187,8 +189,8 @@ class Cluster(_Strict):
             ssh_public_key=(self.ssh_key or "").strip(),
             labels=tuple(sorted(self.labels.items())),
             options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
-            network=tuple(sorted((str(key), str(value)) for key, value in (network or {}).items())),
             ports=tuple(self.ports),
+            state=self.state,
         )
 
     def fingerprint(self) -> str:

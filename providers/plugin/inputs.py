@@ -116,7 +116,8 @@ def wanted(values: Mapping[str, Any]) -> Wanted:
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
-    return spec.setup(values.get("network_links"))
+    links = values.get("network_links") or {}
+    return spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
