@@ -50,7 +50,7 @@ def test_the_block_of_the_readme(tmp_path, capfd):
     """Files go there, a command runs, a result comes back, attempts are printed, and afterwards nothing is left and nothing is held."""
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "run.py").write_text("import json, pathlib; pathlib.Path('out.json').write_text(json.dumps({'ok': True}))")
-    with p.provision("H100!:8", spot="prefer", max_price_per_hour=60, ttl="1h", world="rehearsal") as c:
+    with p.provision("H100!:8", spot="prefer", max_price_per_hour=60, ttl="1h", providers=["gcp"], world="rehearsal") as c:
         assert isinstance(c, p.Machine) and machines() == [c.held.machines[0].name]
         c.put("bench")
         assert c.run("python bench/run.py && nvidia-smi") == 0
