@@ -175,7 +175,9 @@ def _spec(parser: argparse.ArgumentParser) -> None:
         "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
     )
     parser.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
-    parser.add_argument("--rank", choices=("preference", "price", "performance_per_dollar"), help="what comes first (default: preference)")
+    parser.add_argument(
+        "--rank", choices=("preference", "price_by_choice", "price", "performance_per_dollar"), help="what comes first (default: preference)"
+    )
     _places(parser)
 
 

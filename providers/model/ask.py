@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-RANKS = ("preference", "price", "performance_per_dollar")
+RANKS = ("preference", "price_by_choice", "price", "performance_per_dollar")
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")

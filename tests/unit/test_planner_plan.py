@@ -174,6 +174,16 @@ def test_rank_price_is_the_price_over_all_entries():
     assert [candidate.gpu_type for candidate in make(wanted, table(offers), ABLE).candidates] == ["A100-80GB", "H100"]
 
 
+def test_rank_price_by_choice_is_the_price_within_each_entry():
+    """`rank: price_by_choice` takes the cheapest of the first entry first, wherever it is listed, and a cheaper second entry only after it."""
+    offers = table([offer(), offer(zone="us-central1-b", usd=60.0), offer(machine="a2-ultragpu-8g", gpu="A100-80GB", usd=40.0)])
+    wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"), rank="price_by_choice")
+    assert [60.0, 88.49, 40.0] == [found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates]
+    abroad = offer(provider="aws", machine="p5.48xlarge", usd=50.0)
+    both = make(wanted._replace(providers=("gcp", "aws")), table([offer(), abroad]), {**ABLE, "aws": Capabilities("aws")})
+    assert ["aws", "gcp"] == [found.provider for found in both.candidates]
+
+
 def test_rank_performance_per_dollar_weighs_speed_against_price():
     """`rank: performance_per_dollar` takes an H100 at the price of an A100 first, and the A100 once the H100 costs ten times as much."""
     slow = offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)
@@ -281,7 +291,7 @@ ENTRIES = st.lists(
 ASKS = st.builds(
     Ask,
     entries=ENTRIES.map(tuple),
-    rank=st.sampled_from(["preference", "price", "performance_per_dollar"]),
+    rank=st.sampled_from(["preference", "price_by_choice", "price", "performance_per_dollar"]),
     providers=st.sampled_from([(), ("gcp",), ("aws", "gcp")]),
     regions=st.sampled_from([(), ("us-central1",)]),
     max_price_micro_usd=st.sampled_from([None, 2_000_000, 50_000_000]),
