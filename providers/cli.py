@@ -193,7 +193,7 @@ def _world(parser: argparse.ArgumentParser) -> None:
 def _offers(options: argparse.Namespace) -> int:
     from providers import api
 
-    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider)
+    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider, options.gpu)
     found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
     if options.sort == "provider":
         found = tuple(sorted(found, key=lambda offer: offer.provider))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.standin.server import Server
+    from providers.adapters.base import Repriced
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
 
@@ -153,8 +154,14 @@ class Ec2:
         return self._world
 
     def offers(self) -> Sequence[Offer] | None:
-        """None: the dated catalog is the best there is without an account's own price list."""
+        """None: the dated catalog, over which `repriced` lays today's prices."""
         return None
+
+    def repriced(self, offers: Sequence[Offer]) -> Repriced:
+        """The offers at today's prices, where the account is told them within some seconds: see `prices`."""
+        from providers.adapters.aws import prices
+
+        return prices.repriced(self._client, self._around, self._regions, offers, self._now())
 
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.aws.check import lines
