@@ -108,3 +108,7 @@ class Manifest(NamedTuple):
     """The environment variables that this provider's credentials come from, for messages."""
     settings: tuple[str, ...] = ()
     """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a stack's configuration may set."""
+    notes: Callable[[Candidate], Sequence[str]] | None = None
+    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap."""
+    priced: Callable[[Offer, Mapping[str, object]], Offer] | None = None
+    """The offer at what the spec's section of options makes it cost. Pure and cheap; of a section that `options` found nothing wrong with."""

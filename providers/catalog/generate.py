@@ -378,13 +378,13 @@ def aws_by_region(made: Made, folder: Path, described: dict[str, Machine], liste
 # --- Modal ----------------------------------------------------------------------------------------------------------------------------------------
 
 MODAL_CORES, MODAL_GIB = Decimal("0.125"), Decimal("0.125")
-"""What a container reserves if nothing is asked (modal.com/pricing: least 0.125 core; docs: 128 MiB). Use above it is billed on top."""
+"""What a sandbox reserves if nothing is asked (modal.com/pricing: least 0.125 core; docs: 128 MiB). Use above it is billed on top."""
 
-_MODAL_LEFT_OUT = "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes; functions can be preempted"
+_MODAL_LEFT_OUT = "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes; can be preempted"
 
 
 def modal(made: Made, folder: Path) -> None:
-    """Modal containers anywhere: the GPUs' price per second times the count, plus the least CPU and memory that is billed."""
+    """Modal sandboxes anywhere: the GPUs' price per second times the count, plus the least CPU and memory that is billed, at the sandbox rates."""
     rates = {row["item"]: row for row in read(folder, "modal")}
     cores = rates.pop("cpu-core")
     memory = rates.pop("memory-gib")
@@ -398,7 +398,7 @@ def modal(made: Made, folder: Path) -> None:
             machine = Machine(
                 "modal",
                 f"{gpu}:{count}",
-                "container",
+                f"container-{count}",
                 gpu,
                 count,
                 memory_of(gpu, count),

@@ -13,12 +13,12 @@ from providers.catalog.table import COLUMNS, OfferTable, table
 from providers.errors import GpusError, NotConfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
-    from providers.model.offer import Offer
+    from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
 
@@ -32,12 +32,21 @@ class Market(NamedTuple):
     table: OfferTable
     capabilities: Mapping[str, Capabilities]
     unavailable: Mapping[str, str]
+    notes: Mapping[str, Callable[[Candidate], Sequence[str]]] = {}
+    """Provider -> what its adapter has to say about a candidate."""
 
     def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0) -> Plan:
-        """The plan of an ask over this market. Pure."""
+        """The plan of an ask over this market, with the notes on each provider's first candidate among its warnings. Pure."""
         from providers.planner.plan import make
 
-        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now)
+        made = make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now)
+        firsts: dict[str, Candidate] = {}
+        for candidate in made.candidates if self.notes else ():
+            firsts.setdefault(candidate.provider, candidate)
+        for provider, candidate in firsts.items():
+            if provider in self.notes:
+                made.warnings = (*made.warnings, *self.notes[provider](candidate))
+        return made
 
 
 def plan(
@@ -95,9 +104,23 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
         elif result is not None:
             rows[name] = result
+    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and ask.options else {}
+    rows = {**base_rows, **rows}
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
-    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable)
+    notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
+    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes)
     return with_warnings(seen, lines) if lines else seen
+
+
+def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) -> dict[str, Sequence[Offer]]:
+    """The bundled offers of each provider whose options change what they cost, at that cost."""
+    found: dict[str, Sequence[Offer]] = {}
+    for name in names:
+        priced, section = world.manifests[name].priced, ask.options.get(name)
+        if priced is not None and section and not world.manifests[name].options(section):
+            column = base.column("provider")
+            found[name] = [priced(base.offer(row), section) for row in range(len(base)) if column[row] == name]
+    return found
 
 
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:

@@ -7,9 +7,12 @@ content, for Python programs and stack files, is `providers.model.spec`.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
@@ -77,6 +80,8 @@ class Ask(NamedTuple):
     max_price_micro_usd: int | None = None
     price_overrides: tuple[PriceOverride, ...] = ()
     disk_gib: int | None = None
+    options: Mapping[str, Mapping[str, object]] = {}
+    """Provider -> its own section, which may change what its offers cost."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

@@ -16,6 +16,8 @@ class Capabilities(NamedTuple):
     live_offers: bool = False
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
+    max_ttl_s: int | None = None
+    """The longest life that the cloud gives a machine; None where there is no limit."""
 
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""

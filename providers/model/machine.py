@@ -51,6 +51,8 @@ class Node(NamedTuple):
     detail: str = ""
     ports: tuple[tuple[int, int], ...] = ()
     ssh_user: str = ""
+    login: str = ""
+    """The command that logs you in, where it is another than ssh to the address."""
 
 
 class Setup(NamedTuple):

@@ -57,6 +57,8 @@ class Candidate(NamedTuple):
     nodes: int
     reservation: str = ""
     micro_usd: int | None = None
+    exact: bool = False
+    """Asked with a `!`: no upgrade may be delivered instead."""
 
     @property
     def provider(self) -> str:

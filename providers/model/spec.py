@@ -175,6 +175,7 @@ class Cluster(_Strict):
                 PriceOverride(micro_usd(o.price_usd_per_hour), o.provider, o.region, o.machine_type, o.gpu, o.capacity) for o in self.prices.overrides
             ),
             disk_gib=self.disk_gib,
+            options={name: dict(section) for name, section in self.options.items()},
         )
 
     def fingerprint(self) -> str:

@@ -171,6 +171,7 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
             ask.entries[item.entry].nodes,
             item.reservation,
             item.micro_usd,
+            ask.entries[item.entry].exact,
         )
         for rank, (item, offer) in enumerate(ranked, 1)
     )

@@ -32,6 +32,7 @@ RULES = (
     ("adapter", "this product can order there"),
     ("kind", "the provider can be this kind of cluster"),
     ("nodes", "the provider can make so many nodes as one cluster"),
+    ("ttl", "the provider lets a machine live as long as asked"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -41,7 +42,7 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -146,6 +147,8 @@ def able(
         return KIND
     if entry.nodes > skills.max_nodes:
         return NODES
+    if skills.max_ttl_s is not None and (entry.ttl_s or 0) > skills.max_ttl_s:
+        return TTL
     if provider in unavailable:
         return CONFIGURED
     if capacity not in skills.capacities or not skills.orders(machine_type):
@@ -251,6 +254,9 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {skills.max_nodes if skills else 0} at {offer.provider}"
+    if rule == TTL:
+        longest = skills.max_ttl_s if skills else None
+        return f"a ttl of {duration.text(entry.ttl_s or 0)}", f"a machine lives at most {duration.text(longest or 0)} at {offer.provider}"
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:

@@ -135,6 +135,8 @@ def _attempts(held: Held) -> list[str]:
 
 
 def _ssh(held: Held, setup: Setup | None) -> str:
+    if held.status == "running" and (login := next((node.login for node in held.machines if node.login), "")):
+        return login
     first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
     if first is None or held.status != "running":
         return ""

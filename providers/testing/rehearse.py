@@ -59,24 +59,26 @@ def _parser() -> argparse.ArgumentParser:
 
     command(
         *("stock", _stock, "how many machines a place has"),
-        provider="gcp",
+        provider=", ".join(_clouds()),
         place="a zone, a region, or '*'",
         what="a machine type, a GPU, or '*'",
         capacity=f"{', '.join(CAPACITIES)}, or '*'",
         count="how many exist, those that run included; or unlimited",
     )
-    command("latency", _latency, "how long a step takes", provider="gcp", step=", ".join(LATENCIES_S), duration="such as 2s, 0.5s, 10m")
+    command(
+        "latency", _latency, "how long a step takes", provider=", ".join(_clouds()), step=", ".join(LATENCIES_S), duration="such as 2s, 0.5s, 10m"
+    )
     command(
         "quota",
         _quota,
         "the account's limit",
-        provider="gcp",
+        provider=", ".join(_clouds()),
         place="a region, or '*' for the whole account",
         metric="the cloud's name",
         count="the limit",
     )
     fault = command("fault", _fault, "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()))
-    fault.add_argument("provider", nargs="?", help="gcp")
+    fault.add_argument("provider", nargs="?", help=", ".join(_clouds()))
     fault.add_argument("method", nargs="?", help="a call such as instances.delete; * matches any part")
     fault.add_argument("kind", nargs="?", help=", ".join(FAULTS))
     fault.add_argument("--times", default="1", help="how often; or always")
@@ -84,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     fault.add_argument("--machine-type", default=EVERYTHING, help="only for this machine type")
     fault.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the kind, such as code=QUOTA_EXCEEDED")
     fault.add_argument("--clear", action="store_true", help="drop every planned failure")
-    command("preempt", _preempt, "take Spot machines back now", name="a machine's name, or all")
+    command(
+        "preempt", _preempt, "take machines back now that may be taken back: Spot ones, and every Modal container", name="a machine's name, or all"
+    )
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
@@ -210,14 +214,16 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
 
 def _preempt(store: Store, options: argparse.Namespace) -> str:
     existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
-    spot = [machine for machine in existing if machine.capacity == "spot" and machine.status in {"STAGING", "RUNNING"}]
-    chosen = spot if options.name == "all" else [machine for machine in spot if machine.name == options.name]
+    able = [
+        machine for machine in existing if machine.capacity in _console(machine.provider).preemptible() and machine.status in {"STAGING", "RUNNING"}
+    ]
+    chosen = able if options.name == "all" else [machine for machine in able if machine.name == options.name]
     if options.name != "all" and not chosen:
         other = next((machine for machine in existing if machine.name == options.name), None)
         found = f"{options.name} ({other.capacity}, {other.status})" if other else options.name
-        raise _wrong("name", "a running Spot machine", found, f"running: {', '.join(machine.name for machine in spot) or 'none'}")
+        raise _wrong("name", "a running machine that can be taken back", found, f"running: {', '.join(machine.name for machine in able) or 'none'}")
     taken = [machine.name for machine in chosen if _console(machine.provider).preempt(store, machine.name)]
-    return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs"
+    return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs, nor another that can be taken back"
 
 
 def _advance(store: Store, options: argparse.Namespace) -> str:

@@ -91,6 +91,7 @@ def test_b42_edits(project):
 def test_nothing_to_be_had(project):
     """Everything is sold out: one line per attempt, no traceback, nothing left."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "providers: [gcp, aws]")
     for cloud in ("gcp", "aws"):
         made.rehearse("stock", cloud, "*", "*", "*", "0")
         made.rehearse("latency", cloud, "stockout", "0s")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from providers.catalog import generate, names, offers
 from providers.catalog.hardware import hardware
 from providers.catalog.table import COLUMNS
+from providers.model.money import micro_usd
 
 SOURCES = Path(generate.__file__).parent / "sources"
 DATA = Path(generate.__file__).parent / "data"
@@ -113,7 +115,7 @@ def test_b17_one_ask_compares_alike_across_clouds(every):
     assert "CPU" in modal.parts
     assert "memory" in modal.parts
     assert "x1.5" in modal.left_out
-    assert modal.node_micro_usd == round((0.000694 * 8 + 0.0000131 * 0.125 + 0.00000222 * 0.125) * 3600 * 1e6)
+    assert modal.node_micro_usd == micro_usd((Decimal("0.000694") * 8 + Decimal("0.00003942") / 8 + Decimal("0.00000667") / 8) * 3600)
 
 
 def test_a_price_without_the_bundled_ssd_is_no_price(by_id):

@@ -131,10 +131,10 @@ def test_achievable_speeds_of_the_third_document(model, reached, peak, per_cent,
 
 
 def modal_usd(gpu, count=1):
-    """Modal's price of so many GPUs in dollars per hour."""
+    """Modal's price of a function with so many GPUs in dollars per hour: the catalog's are of sandboxes, whose CPU and memory cost three times as much."""
     table = offers.load()
     (found,) = [o for o in map(table.offer, table.by_gpu[gpu]) if o.provider == "modal" and o.gpu_count == count]
-    return usd(found.node_micro_usd)
+    return usd(found.node_micro_usd) - 0.125 * (0.00003942 - 0.0000131 + 0.00000667 - 0.00000222) * 3600
 
 
 def gcp(gpu):

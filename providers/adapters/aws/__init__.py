@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.errors import Problem
+    from providers.model.offer import Candidate
 
 NAME = "aws"
 
@@ -49,6 +50,15 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
+def notes(candidate: Candidate) -> Sequence[str]:
+    """What a reader of the plan should know about a candidate beyond its price. Pure."""
+    from providers.adapters.aws.machines import efa_cards
+
+    if candidate.nodes > 1 and len(efa_cards(candidate.machine_type)) > 1:
+        return ("EC2 gives no public address to a machine with several network cards: these nodes are reached from inside their VPC",)
+    return ()
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -56,4 +66,5 @@ MANIFEST = Manifest(
     options=options,
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
+    notes=notes,
 )

@@ -37,6 +37,11 @@ def methods() -> frozenset[str]:
     return frozenset(name for _, name in ROUTES)
 
 
+def preemptible() -> frozenset[str]:
+    """The kinds of capacity that can be taken back."""
+    return frozenset({"spot"})
+
+
 def running(store: Store) -> tuple[Machine, ...]:
     """Every order that stands now, whoever made it."""
     state, now = State(store), store.now()

@@ -1,0 +1,86 @@
+"""Modal: GPU sandboxes as machines. Owns the manifest; importing this imports neither the client nor gRPC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import LIVE, Manifest
+from providers.errors import NotConfigured
+from providers.model.capability import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.modal.adapter import Modal
+    from providers.errors import Problem
+    from providers.model.offer import Candidate, Offer
+
+CAPABILITIES = Capabilities(
+    provider="modal",
+    kinds=frozenset({"machine"}),
+    capacities=frozenset({"on-demand"}),
+    max_nodes=1,
+    in_place=frozenset({"labels"}),
+    max_ttl_s=86_400,
+)
+
+
+def connect(world: str, config: Mapping[str, str]) -> Modal:
+    """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
+
+    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or, live, when credentials
+    are missing.
+    """
+    import time
+    from importlib.util import find_spec
+
+    if find_spec("modal") is None:
+        raise NotConfigured("Modal: its client is not installed; run `pip install 'gpus[modal]'`", provider="modal", code="no-client")
+    from providers.adapters.modal.adapter import Modal
+    from providers.adapters.modal.client import Client, Credentials, credentials
+
+    app = config.get("app") or "gpus"
+    if world == LIVE:
+        return Modal(world, Client(credentials(), environment=config.get("environment", ""), app=app), time.time)
+    from providers.adapters.modal import client as connection
+    from providers.adapters.modal import standin
+    from providers.adapters.rehearsal import open_store
+
+    connection.import_client(rehearsal=True)
+    store = open_store()
+    server = standin.shared(store)
+    token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
+    return Modal(world, Client(token, url=server.url, environment=config.get("environment") or "main", app=app), store.now)
+
+
+def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
+    """Everything wrong with `options.modal` of a spec."""
+    from providers.adapters.modal.options import problems
+
+    return problems(section)
+
+
+def notes(candidate: Candidate) -> Sequence[str]:
+    """Upgrades and waits that the plan should tell of."""
+    from providers.adapters.modal import gpu
+
+    return gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
+
+
+def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
+    """The offer with the CPU and memory that the options reserve."""
+    from providers.adapters.modal import request
+
+    return request.priced(offer, section)
+
+
+MANIFEST = Manifest(
+    "modal",
+    CAPABILITIES,
+    connect,
+    check_options,
+    environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
+    settings=("environment", "app"),
+    notes=notes,
+    priced=priced,
+)

@@ -1,0 +1,69 @@
+"""What `gpus rehearse` can see and do here: machines, names, preemption. Owns no rows of its own; imports no client for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.modal import gpu
+from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.request import ANYWHERE, machine_type
+from providers.adapters.modal.standin.state import INTERNAL_FAILURE, State
+from providers.adapters.rehearsal import Machine
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
+
+
+def places() -> frozenset[str]:
+    """Modal places containers where it likes."""
+    return frozenset({ANYWHERE})
+
+
+def machine_types() -> frozenset[str]:
+    """Containers by their count of GPUs."""
+    return frozenset(machine_type(count) for count in range(1, gpu.MAX_COUNT + 1))
+
+
+def gpus() -> frozenset[str]:
+    """Every GPU that Modal sells, by the catalog's name."""
+    return frozenset(gpu.SOLD)
+
+
+def methods() -> frozenset[str]:
+    """Every call that the stand-in answers. Imports the client's protocol."""
+    from providers.adapters.modal.standin.service import Service
+
+    return frozenset(name for name in vars(Service) if name[0].isupper())
+
+
+def preemptible() -> frozenset[str]:
+    """The kinds of capacity that can be taken back: at Modal every container."""
+    return frozenset({"on-demand"})
+
+
+def running(store: Store) -> tuple[Machine, ...]:
+    """Every sandbox that has not ended, whoever made it; one that queues is `QUEUED`."""
+    return tuple(
+        Machine(
+            PROVIDER,
+            row.name or row.id,
+            "QUEUED" if row.started is None else "RUNNING",
+            row.region,
+            machine_type(row.gpu_count),
+            row.delivered or row.gpu,
+            row.gpu_count,
+            "on-demand",
+            row.tag_map(),
+            row.created,
+        )
+        for row in State(store).unfinished()
+    )
+
+
+def preempt(store: Store, name: str) -> int:
+    """Takes back the containers of this name that run; how many that were."""
+    state = State(store)
+    chosen = [row for row in state.unfinished() if (row.name or row.id) == name and row.started is not None]
+    for row in chosen:
+        state.end(row.id, INTERNAL_FAILURE)
+    return len(chosen)

@@ -1,0 +1,48 @@
+"""A Modal stand-in with a clock that the test moves, and the adapter on it with the real client."""
+
+import time
+
+from providers.adapters.modal import standin
+from providers.adapters.modal.adapter import Modal
+from providers.adapters.modal.client import Client, Credentials, import_client
+from providers.adapters.modal.standin.state import State
+from providers.adapters.rehearsal import Store
+
+import_client(rehearsal=True)
+
+
+class Cloud:
+    def __init__(self, folder):
+        self.time = 1_000_000.0
+        self.folder = folder
+        self.store = Store(folder / "rehearsal.db", lambda: self.time)
+        self.store.begin()
+        self.server = standin.start(self.store)
+
+    def adapter(self, server=None):
+        """Another process's adapter: own connection, own memory."""
+        client = Client(Credentials("ak-test", "as-test", "test"), url=(server or self.server).url, environment="main")
+        return Modal("rehearsal", client, self.store.now)
+
+    def wait(self, seconds):
+        self.time += seconds
+
+    def sent(self, method):
+        return len(self.store.requests(method))
+
+    def server_state(self):
+        return State(self.store)
+
+    def close(self):
+        self.server.close()
+        self.store.close()
+
+
+def until(condition, limit_s=5.0):
+    """True once the condition holds, within real seconds."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True

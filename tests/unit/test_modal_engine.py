@@ -1,0 +1,127 @@
+"""The engine's walk over Google Cloud and Modal in a rehearsal, with a clock that does not wait."""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.rehearsal import open_store
+from providers.engine import cluster
+from providers.engine.records import Wanted
+from providers.engine.world import open_world
+from providers.errors import AllFailed
+from providers.model.machine import Setup
+from providers.model.spec import read_cluster
+
+
+class Jumping:
+    """The rehearsal's clock; a sleep moves the world instead of waiting."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def now(self):
+        return self.store.now()
+
+    async def sleep(self, seconds):
+        self.store.advance(seconds)
+        await asyncio.sleep(0)
+
+
+class Rig:
+    def __init__(self):
+        self.store = open_store()
+        self.said = []
+        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=Jumping(self.store))
+
+    def wanted(self, **spec):
+        spec = {"gpu": "H100:8", "wait": "2m", "ttl": "20h", **spec}
+        made = read_cluster("train", spec)
+        options = tuple((name, dict(section)) for name, section in made.options.items())
+        return Wanted("owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint())
+
+    def create(self, wanted, generation="g1"):
+        return asyncio.run(cluster.create(self.world, wanted, generation))
+
+    def sandboxes(self):
+        return self.store.connection().execute("SELECT status FROM modal_sandbox WHERE ended IS NULL").fetchall()
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    made = Rig()
+    yield made
+    made.world.close()
+
+
+def test_what_google_has_not_modal_has(rig):
+    """With Google sold out everywhere the walk ends on Modal, at the price of what is reserved there; read, delete and settle leave nothing."""
+    rig.store.set_stock("gcp", "", "", "", 0)
+    wanted = rig.wanted(providers=["gcp", "modal"], options={"modal": {"cpu": 8, "memory_gib": 64}})
+    held = rig.create(wanted)
+    assert ("running", "modal", "any", "H100", 8) == (held.status, held.provider, held.region, held.gpu_type, held.gpu_count)
+    assert 34_000_000 < held.micro_usd < 35_000_000
+    assert held.machines[0].login == f"modal shell {held.handles[0].native_id}"
+    assert asyncio.run(cluster.read(rig.world, held)).status == "running"
+    asyncio.run(cluster.delete(rig.world, held))
+    assert [] == rig.sandboxes() and () == tuple(asyncio.run(cluster.settle(rig.world, "owner1")))
+
+
+def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig):
+    """Modal refuses nothing and starts nothing: after the wait its sandbox is ended and Google has the machine."""
+    rig.store.set_stock("modal", "", "", "", 0)
+    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert ["NoCapacity", "acquired"] == [attempt.outcome for attempt in held.attempts]
+    assert "gcp" == held.provider and [] == rig.sandboxes()
+    assert 120 <= held.attempts[0].seconds < 140
+
+
+def test_a_queue_blocks_its_own_count_alone(rig):
+    """Eight GPUs that did not come say nothing about one: the fallback of the same model is tried."""
+    rig.store.set_stock("modal", "", "container-8", "", 0)
+    held = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
+    assert ("modal", 1) == (held.provider, held.gpu_count)
+
+
+def test_nothing_anywhere_is_one_line_for_each_try(rig):
+    """When no provider has any, the end names every try and nothing is left."""
+    rig.store.set_stock("modal", "", "", "", 0)
+    with pytest.raises(AllFailed, match="modal any H100:8"):
+        rig.create(rig.wanted(providers=["modal"]))
+    assert [] == rig.sandboxes()
+
+
+@pytest.mark.parametrize("kind", ["reply-lost", "error-after"])
+def test_a_lost_reply_buys_once(rig, kind):
+    """Modal did the work and the answer was lost: the engine adopts that one sandbox and buys no other."""
+    rig.store.add_fault("modal", "SandboxCreate", kind)
+    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert "modal" == held.provider and 1 == len(rig.sandboxes())
+    assert 1 == len(rig.store.requests("SandboxCreate"))
+
+
+def test_a_refused_token_goes_on_and_is_told(rig):
+    """A token that Modal refuses ends nothing: the next provider is tried."""
+    rig.store.add_fault("modal", "SandboxCreate", "unauthorized", None)
+    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert ["BadCredentials", "acquired"] == [attempt.outcome for attempt in held.attempts]
+
+
+def test_b46_destroy_waits_for_the_container_list(rig):
+    """A deletion that Modal accepted is confirmed only when the container is off the list."""
+    rig.store.set_latency("modal", "delete", 90)
+    held = rig.create(rig.wanted(providers=["modal"]))
+    begun = rig.store.now()
+    asyncio.run(cluster.delete(rig.world, held))
+    assert rig.store.now() - begun >= 90
+
+
+def test_an_upgrade_at_the_same_price_is_accepted(rig):
+    """An H100 that Modal made an H200 is what was ordered; an exact ask never gets one."""
+    rig.store.set_stock("modal", "", "", "", 0, gpu="H100")
+    rig.store.set_stock("modal", "", "", "", None, gpu="H200")
+    held = rig.create(rig.wanted(providers=["modal"]))
+    assert "H100" == held.gpu_type and "upgraded to H200" in held.machines[0].detail
+    asyncio.run(cluster.delete(rig.world, held))
+    with pytest.raises(AllFailed):
+        rig.create(rig.wanted(gpu="H100!:8", providers=["modal"]), "g2")

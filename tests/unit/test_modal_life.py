@@ -1,0 +1,386 @@
+"""The life of a sandbox, with the real client against the stand-in: ordered, started in time or given up, seen, ended and confirmed."""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from modal_cloud import Cloud  # noqa: E402
+from test_modal_gpu import candidate, order  # noqa: E402
+
+from providers.adapters.modal import client as connection  # noqa: E402
+from providers.adapters.modal import standin  # noqa: E402
+from providers.adapters.modal.adapter import Modal  # noqa: E402
+from providers.adapters.modal.standin import console, service  # noqa: E402
+from providers.errors import BadCredentials, HalfMade, NoCapacity, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported  # noqa: E402
+from providers.model.machine import Handle, Mark, Setup  # noqa: E402
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    made = Cloud(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def adapter(cloud):
+    return cloud.adapter()
+
+
+def token(number):
+    return f"{number:08d}-1111-4222-8333-444455556666"
+
+
+def started(cloud, adapter, wanted):
+    ticket = adapter.submit(wanted)
+    cloud.wait(2)
+    return adapter.poll(ticket)
+
+
+def test_ordered_started_seen_deleted(cloud, adapter):
+    """A sandbox is waiting until its container has started, runs as ordered, and is gone after its deletion."""
+    wanted = order(candidate("H100", 8))
+    ticket = adapter.submit(wanted)
+    assert "waiting" == ticket.state and () == ticket.handles
+    assert "waiting" == adapter.poll(ticket).state
+    cloud.wait(2)
+    done = adapter.poll(ticket)
+    assert "done" == done.state and wanted.candidates[0] == done.placed
+    (node,) = adapter.observe(done.handles)
+    assert ("running", "H100", 8, "container-8", "any", "on-demand") == (
+        node.status, node.gpu_type, node.gpu_count, node.machine_type, node.region, node.capacity,
+    )  # fmt: skip
+    assert wanted.mark == node.mark and wanted.node_names[0] == node.name
+    assert f"modal shell {node.handle.native_id}" == node.login
+    assert [node] == list(adapter.find("own1"))
+    adapter.delete(node.handle)
+    cloud.wait(1)
+    assert ["gone"] == [seen.status for seen in adapter.observe(done.handles)]
+    assert [] == list(adapter.find("own1"))
+
+
+def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter):
+    """A deletion of what is gone, or never was, is no error."""
+    (handle,) = started(cloud, adapter, order()).handles
+    adapter.delete(handle)
+    adapter.delete(handle)
+    adapter.delete(Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA"))
+    assert ["gone"] == [node.status for node in adapter.observe([Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA")])]
+
+
+def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter):
+    """A stop that Modal accepted leaves the machine `stopping` for as long as its container is listed."""
+    cloud.store.set_latency("modal", "delete", 3 * 86_400)
+    done = started(cloud, adapter, order())
+    adapter.delete(done.handles[0])
+    cloud.wait(2 * 86_400)
+    (node,) = adapter.observe(done.handles)
+    assert "stopping" == node.status and "still listed" in node.detail
+    cloud.wait(2 * 86_400)
+    assert "gone" == adapter.observe(done.handles)[0].status
+
+
+def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter):
+    """A name or count that Modal does not sell ends before an image is built or a sandbox asked for."""
+    for bad in (candidate("A100-70GB"), candidate("A10", 8)):
+        with pytest.raises(Unsupported):
+            adapter.submit(order(bad))
+    assert 0 == cloud.sent("*")
+
+
+def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypatch):
+    """The stand-in refuses unknown names and counts as the server does, and that is Unsupported by its code."""
+    monkeypatch.setattr("providers.adapters.modal.gpu.text", lambda *_args, **_kwargs: "H1000:1")
+    with pytest.raises(Unsupported) as refused:
+        adapter.submit(order())
+    assert "INVALID_ARGUMENT" == refused.value.code
+
+
+def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapter):
+    """Without a container by the end of the wait the sandbox is ended, that is confirmed, and the refusal is NoCapacity."""
+    cloud.store.set_stock("modal", "", "", "", 0)
+    ticket = adapter.submit(order(wait_s=900))
+    cloud.wait(899)
+    ticket = adapter.poll(ticket)
+    assert "waiting" == ticket.state
+    assert ["queued"] == [node.status for node in adapter.find("own1")]
+    cloud.wait(2)
+    ticket = adapter.poll(ticket)
+    assert "waiting" == ticket.state and "being ended" in ticket.detail
+    with pytest.raises(NoCapacity) as refused:
+        adapter.poll(ticket)
+    assert "not-started" == refused.value.code
+    assert [] == list(adapter.find("own1"))
+    cloud.store.set_stock("modal", "", "", "", None)
+    cloud.wait(5)
+    assert [] == cloud.adapter().find("own1")
+
+
+def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, adapter):
+    """Giving up that did not reach Modal has changed nothing: a container that starts meanwhile is handed over."""
+    cloud.store.set_stock("modal", "", "", "", 0)
+    cloud.store.add_fault("modal", "SandboxTerminate", "unauthorized")
+    ticket = adapter.submit(order(wait_s=10))
+    cloud.wait(11)
+    with pytest.raises(BadCredentials):
+        adapter.poll(ticket)
+    cloud.store.set_stock("modal", "", "", "", None)
+    assert "done" == adapter.poll(ticket).state
+
+
+def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapter):
+    """When the container stays listed long after the end, the machine is named: nothing else may be bought yet."""
+    cloud.store.set_latency("modal", "delete", 10 * 86_400)
+    ticket = adapter.submit(order(wait_s=60))
+    cloud.wait(2)
+    adapter.client.terminate(dict(ticket.native)["sandbox"])
+    assert "still listed" in adapter.poll(ticket).detail
+    cloud.wait(300)
+    with pytest.raises(HalfMade) as stuck:
+        adapter.poll(ticket)
+    assert dict(ticket.native)["sandbox"] == stuck.value.handles[0].native_id
+
+
+@pytest.mark.parametrize("kind", ["reply-lost", "malformed", "error-after"])
+def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind):
+    """Work done and no answer: the outcome is unknown, and the order's token finds the one sandbox, from any process."""
+    cloud.store.add_fault("modal", "SandboxCreate", kind)
+    wanted = order()
+    with pytest.raises(OutcomeUnknown) as lost:
+        adapter.submit(wanted)
+    assert wanted.token == lost.value.token and 1 == cloud.sent("SandboxCreate")
+    other = cloud.adapter()
+    ticket = other.resume(wanted)
+    cloud.wait(2)
+    assert "done" == other.poll(ticket).state
+    assert 1 == len(other.find("own1"))
+
+
+def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter):
+    """Refused before any work, without a word: nothing is found, and that proves nothing for the first seconds."""
+    cloud.store.add_fault("modal", "SandboxCreate", "unavailable")
+    wanted = order()
+    with pytest.raises(OutcomeUnknown):
+        adapter.submit(wanted)
+    with pytest.raises(OutcomeUnknown):
+        adapter.resume(wanted)
+    cloud.wait(6)
+    assert adapter.resume(wanted) is None
+    assert cloud.adapter().resume(order(token=token(7))) is None
+
+
+def test_the_creating_call_is_sent_once(cloud, adapter):
+    """The client's own retries are off for the creating call, whatever the failure."""
+    cloud.store.add_fault("modal", "SandboxCreate", "unavailable", None)
+    with pytest.raises(OutcomeUnknown):
+        adapter.submit(order())
+    assert 1 == cloud.sent("SandboxCreate")
+
+
+def test_the_same_order_again_is_the_same_sandbox(cloud, adapter):
+    """The token is the idempotency key, and the name is unique in the app: a second submit of one order makes nothing new."""
+    wanted = order()
+    first, again = adapter.submit(wanted), adapter.submit(wanted)
+    assert dict(first.native)["sandbox"] == dict(again.native)["sandbox"]
+    with pytest.raises(Transient) as taken:
+        adapter.submit(wanted._replace(token=token(3)))
+    assert "ALREADY_EXISTS" == taken.value.code and dict(first.native)["sandbox"] in str(taken.value)
+    assert 1 == len(adapter.find("own1"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("quota", QuotaExceeded), ("rate-limit", RateLimited), ("unauthorized", BadCredentials), ("forbidden", BadCredentials)],
+)
+def test_a_refusal_before_any_work(cloud, adapter, kind, error):
+    """Quota, rate limit and refused credentials are their own classes, and nothing was made."""
+    cloud.store.add_fault("modal", "SandboxCreate", kind)
+    with pytest.raises(error):
+        adapter.submit(order())
+    assert [] == list(adapter.find("own1"))
+
+
+def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter):
+    """A bad command or image shows when the container starts: refused with the end's own word; an internal failure is no capacity."""
+    cloud.store.add_fault("modal", "SandboxCreate", "op-error", code="INIT_FAILURE")
+    ticket = adapter.submit(order())
+    cloud.wait(2)
+    with pytest.raises(Unsupported, match="INIT_FAILURE"):
+        adapter.poll(ticket)
+    cloud.store.add_fault("modal", "SandboxCreate", "op-error", code="INTERNAL_FAILURE")
+    ticket = adapter.submit(order(token=token(4)))
+    cloud.wait(2)
+    with pytest.raises(NoCapacity, match="INTERNAL_FAILURE"):
+        adapter.poll(ticket)
+
+
+def test_an_image_that_cannot_be_built_is_said(cloud, adapter):
+    """A failed build names the options to correct, buys nothing, and is tried anew the next time."""
+    cloud.store.add_fault("modal", "ImageGetOrCreate", "op-error", code="no such tag")
+    wanted = order(setup=Setup(options=(("image", "nvidia/cuda:nope"),)))
+    with pytest.raises(Unsupported, match="options.modal"):
+        adapter.submit(wanted)
+    assert 0 == cloud.sent("SandboxCreate")
+    assert "waiting" == adapter.submit(wanted).state
+
+
+def test_an_image_still_being_built_is_waited_for_by_asking_again(cloud, adapter, monkeypatch):
+    """An order looks at a build for a bounded time; the build goes on and nothing is bought meanwhile."""
+    monkeypatch.setattr(connection, "BUILD_LOOK_S", 0.05)
+    cloud.store.add_fault("modal", "ImageGetOrCreate", "delay", seconds=0.6)
+    with pytest.raises(Transient) as building:
+        adapter.submit(order())
+    assert "image-building" == building.value.code and 0 == cloud.sent("SandboxCreate")
+    monkeypatch.setattr(connection, "BUILD_LOOK_S", 5.0)
+    assert "waiting" == adapter.submit(order()).state
+
+
+def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
+    """A passed time limit reads ended, a container that Modal took back preempted; after a deletion both are gone."""
+    first = started(cloud, adapter, order(setup=Setup(ttl_s=3600)))
+    second = started(cloud, adapter, order(token=token(5)))
+    assert 1 == console.preempt(cloud.store, adapter.observe(second.handles)[0].name)
+    cloud.wait(4000)
+    handles = [*first.handles, *second.handles]
+    assert ["ended", "preempted"] == [node.status for node in adapter.observe(handles)]
+    for handle in handles:
+        adapter.delete(handle)
+    assert ["gone", "gone"] == [node.status for node in adapter.observe(handles)]
+
+
+def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, adapter):
+    """H100 that became H200 counts as the H100 ordered and says so; with `!` it is never given."""
+    cloud.store.set_stock("modal", "", "container-1", "on-demand", 0, gpu="H100")
+    cloud.store.set_stock("modal", "", "container-1", "on-demand", 5, gpu="H200")
+    done = started(cloud, adapter, order())
+    (node,) = adapter.observe(done.handles)
+    assert "H100" == node.gpu_type and "upgraded to H200" in node.detail
+    assert "waiting" == started(cloud, adapter, order(candidate(exact=True), token=token(6))).state
+
+
+def test_stock_is_counted_and_given_back(cloud, adapter):
+    """The scenario's count is the number that runs at once; the queue moves when one ends."""
+    cloud.store.set_stock("modal", "", "container-8", "on-demand", 1, gpu="H100")
+    first = started(cloud, adapter, order(candidate("H100", 8)))
+    second = adapter.submit(order(candidate("H100", 8), token=token(8)))
+    cloud.wait(60)
+    assert ("done", "waiting") == (first.state, adapter.poll(second).state)
+    adapter.delete(first.handles[0])
+    assert "done" == adapter.poll(second).state
+
+
+def test_find_pages_and_narrows(cloud, adapter, monkeypatch):
+    """Every machine of an owner is found, page by page, narrowed by cluster and generation; others' are not."""
+    monkeypatch.setattr(service, "PAGE", 2)
+    for number in range(5):
+        adapter.submit(order(token=token(10 + number), cluster="train" if number < 4 else "serve", generation=f"g{number % 2}"))
+        cloud.wait(0.5)
+    assert 5 == len(cloud.adapter().find("own1"))
+    assert 4 == len(adapter.find("own1", "train")) and 2 == len(adapter.find("own1", "train", "g1"))
+    assert [] == list(adapter.find("somebody"))
+    assert [] == list(Cloud.adapter(cloud).find("own1", "train", "g9"))
+
+
+def test_find_does_not_make_the_app(cloud, adapter):
+    """Looking for machines where none were ever made changes nothing at Modal."""
+    assert [] == list(adapter.find("own1"))
+    assert () == cloud.store.mutations()
+
+
+def test_relabel_and_labels(cloud, adapter):
+    """A new generation and new labels are written in place; the mark's other parts stay."""
+    (handle,) = started(cloud, adapter, order(setup=Setup(labels=(("team", "a"), ("old", "x"))))).handles
+    adapter.relabel(handle, "g2")
+    adapter.update(handle, {"labels": {"team": "b"}})
+    tags = adapter.client.tags(handle.native_id)
+    assert ("b", "g2") == (tags["team"], tags["gpus-generation"]) and "old" not in tags
+    assert Mark("own1", "train", "g2", "fp") == adapter.observe([handle])[0].mark
+    assert 1 == len(adapter.find("own1", "train", "g2")) and [] == list(adapter.find("own1", "train", "g1"))
+
+
+def test_the_account_is_checked(cloud, adapter):
+    """The check names token, workspace, environment and the GPU limit; a refused token says what to do."""
+    cloud.store.set_quota("modal", "", "gpus", 10)
+    assert ["ok"] * 4 == [line.state for line in adapter.check()]
+    assert "10 GPUs at once" == adapter.check()[-1].found
+    cloud.store.add_fault("modal", "TokenInfoGet", "unauthorized")
+    refused = adapter.check()[-1]
+    assert "refused" == refused.state and "token new" in refused.todo
+
+
+def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter):
+    """An unknown call is answered UNIMPLEMENTED and stands in the log."""
+    from modal_proto import api_pb2
+
+    with pytest.raises(Unsupported):
+        adapter.client._call("SandboxSnapshot", api_pb2.SandboxSnapshotRequest())
+    assert [12] == [request.status for request in cloud.store.requests("SandboxSnapshot")]
+
+
+def test_two_processes_servers_are_one_cloud(cloud, adapter):
+    """What is ordered through one server is found and deleted through another on the same store."""
+    (handle,) = started(cloud, adapter, order()).handles
+    second = standin.start(cloud.store)
+    try:
+        other = cloud.adapter(second)
+        assert [handle] == [node.handle for node in other.find("own1")]
+        other.delete(handle)
+    finally:
+        second.close()
+    cloud.wait(1)
+    assert [] == list(adapter.find("own1"))
+
+
+def test_a_server_that_is_away_is_said_at_once(tmp_path):
+    """An unreachable server is Transient within seconds, not after the client's own minute, and nothing was sent."""
+    client = connection.Client(connection.Credentials("a", "b", "test"), url=f"unix://{tmp_path}/none.sock", environment="main")
+    begun = time.monotonic()
+    with pytest.raises(Transient) as away:
+        Modal("rehearsal", client, time.time).submit(order())
+    assert "unreachable" == away.value.code and time.monotonic() - begun < 3
+
+
+def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch):
+    """Every reading call has a wall clock of its own."""
+    monkeypatch.setattr(connection, "CALL_S", 0.2)
+    adapter.check()
+    cloud.store.add_fault("modal", "SandboxWait", "delay", seconds=3)
+    with pytest.raises(Transient):
+        adapter.client._call("SandboxWait", connection._proto().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2)
+
+
+def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter):
+    """In one process with Pulumi's protocol and a grpc.aio server in a running loop, calls from a thread work."""
+    import asyncio
+
+    import grpc
+    from pulumi.runtime.proto import provider_pb2
+
+    async def main():
+        server = grpc.aio.server()
+        server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        done = await asyncio.to_thread(started, cloud, adapter, order())
+        await server.stop(None)
+        # grpc's server must be collected while its loop still runs.
+        del server
+        return done
+
+    assert "done" == asyncio.run(main()).state
+    assert "x" == provider_pb2.CreateResponse.FromString(provider_pb2.CreateResponse(id="x").SerializeToString()).id
+
+
+def test_calls_from_many_threads_share_one_connection(cloud, adapter):
+    """The adapter is safe from several threads at once."""
+    (handle,) = started(cloud, adapter, order()).handles
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(adapter.observe([handle])[0].status)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ["running"] * 8 == seen
