@@ -91,7 +91,7 @@ def make_environment(*, development: bool) -> None:
         say("making .venv")
         run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
     tools = development or bool(have.get("development"))
-    extras = "aws,clore,dev" if tools else "aws,clore"
+    extras = "aws,clore,modal,dev" if tools else "aws,clore,modal"
     say(f"installing the Python packages{' and the test tools' if tools else ''} (a minute or two the first time)")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     # A plain path entry: the default import hook of an editable install costs every Python start 10 ms.

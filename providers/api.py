@@ -72,7 +72,8 @@ def plan(
         )
     from providers.engine import planning
 
-    made = planning.plan(ask, world=world, settings=settings or {})
+    setup = None if isinstance(wanted, (str, Ask)) or not hasattr(wanted, "setup") else wanted.setup()
+    made = planning.plan(ask, world=world, settings=settings or {}, setup=setup)
     if made.problems:
         raise SpecError(made.problems)
     return made

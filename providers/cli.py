@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.machine import CheckLine
     from providers.model.offer import Offer
+    from providers.model.spec import Cluster
 
 OK, NOTHING, WRONG, INTERRUPTED = 0, 1, 2, 130
 
@@ -241,8 +242,8 @@ def _plan(options: argparse.Namespace) -> int:
     return worst
 
 
-def _asked(options: argparse.Namespace) -> list[tuple[str, Ask, str, Mapping[str, Mapping[str, str]]]]:
-    """(title, ask, world, settings) of each plan to make: the one of the arguments, or those of a stack's file."""
+def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]]:
+    """(title, what is wanted, world, settings) of each plan to make: the one of the arguments, or those of a stack's file."""
     from providers import api
 
     if not options.stack:
@@ -270,12 +271,12 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask, str, Mapping[str
     stack = read_stack(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
         raise SpecError([Problem("--cluster", f"a cluster of {stack.name}", repr(options.cluster), f"there are: {', '.join(stack.clusters)}")])
-    asks = []
+    asks: list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]] = []
     problems: list[Problem] = []
     for name, raw in stack.clusters.items():
         if options.cluster in (None, name):
             try:
-                asks.append((name, read_cluster(name, raw).ask(), options.world or stack.world, stack.settings))
+                asks.append((name, read_cluster(name, raw), options.world or stack.world, stack.settings))
             except SpecError as error:
                 problems.extend(problem._replace(path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems)
     if problems:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from providers.errors import Problem
     from providers.model.capability import Capabilities
-    from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
+    from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
 
 REHEARSAL, LIVE = "rehearsal", "live"
@@ -108,7 +108,11 @@ class Manifest(NamedTuple):
     """The environment variables that this provider's credentials come from, for messages."""
     settings: tuple[str, ...] = ()
     """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a stack's configuration may set."""
-    notes: Callable[[Candidate], Sequence[str]] | None = None
-    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap."""
+    notes: Callable[[Candidate, Setup], Sequence[str]] | None = None
+    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap. `Setup.options` holds the sections
+    of all providers.
+    """
+    together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
+    """How many of the leading candidates may share one creating call under the provider's section of options: at least 1. Pure. None: any."""
     priced: Callable[[Offer, Mapping[str, object]], Offer] | None = None
     """The offer at what the spec's section of options makes it cost. Pure and cheap; of a section that `options` found nothing wrong with."""

@@ -25,6 +25,7 @@ LATENCIES_S = {"create": 1.0, "stockout": 0.4, "delete": 0.5, "stop": 0.5, "star
 
 DEFAULT_STOCK = (
     # The cheapest places for eight spot H100s, so that the first `up` shows what a stockout looks like before it succeeds elsewhere.
+    ("gcp", "europe-west2", "a3-edgegpu-8g-nolssd", ANY, "spot", 0),
     ("gcp", "europe-north1", "a3-highgpu-8g", ANY, "spot", 0),
     ("gcp", "europe-west9", "a3-highgpu-8g", ANY, "spot", 0),
 )

@@ -169,15 +169,19 @@ class _Walk:
             if candidate.provider != head.provider or self._terms(candidate) != terms:
                 break
             run.append(candidate)
+        # A declaration has a section of options for each provider; an order holds its own provider's alone.
+        found = dict(self.wanted.setup.options).get(head.provider)
+        section: dict[str, object] = found if isinstance(found, dict) else {}
+        manifest = self.world.manifests.get(head.provider)
+        if manifest is not None and manifest.together is not None:
+            run = run[: max(1, manifest.together(tuple(run), section))]
         size = min(max(1, adapter.group(tuple(run))), len(run))
         chosen, self.pending = tuple(run[:size]), self.pending[size:]
         self.tried.update(map(_key, chosen))
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
-        # A declaration has a section of options for each provider; an order holds its own provider's alone.
-        section = dict(self.wanted.setup.options).get(head.provider)
-        setup = setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
+        setup = setup._replace(options=tuple(sorted(section.items())))
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
         return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 

@@ -1,7 +1,7 @@
 """The life of one cluster: create, read, update, reclaim, delete; and of a stack's ownership: settle, strays, import.
 
 Owns the order of things: lease, then what exists, then buying; and what happens when the caller is gone. The walk is in `acquire`, certainty in
-`settle`, adoption in `reconcile`, the meaning of an observation in `holding`.
+`settle`, adoption in `reconcile`, stopping and starting in `switching`, the meaning of an observation in `holding`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine import journal as journals
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, acquire, resumed
-from providers.engine.holding import applied, had, seen, ttl
+from providers.engine.holding import applied, had, kept_stopped, seen, ttl
 from providers.engine.lines import trimmed
 from providers.engine.planning import market
 from providers.engine.reconcile import Place, existing, price_of, survey
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, Left, abandon, bill, pause, release, repeated
-from providers.errors import AllFailed, Busy, CloudError, GpusError, HalfMade, NotConfigured
+from providers.engine.switching import switch
+from providers.errors import AllFailed, Busy, CloudError, GpusError, HalfMade, NotConfigured, Problem, SpecError
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node
 from providers.model.place import Scope
 from providers.planner.check import satisfied
@@ -50,6 +51,8 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     OutcomeUnknown (an earlier order cannot be settled) and other GpusErrors; then nothing of this generation exists. When the caller is
     cancelled, what was made is released before the cancellation goes on.
     """
+    if wanted.setup.state == STOPPED:
+        raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
 
     async def work(brake: Brake) -> Held:
         async with _leased(world, wanted.owner, (wanted.cluster,), BUY_PATIENCE_S):
@@ -97,7 +100,7 @@ async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
     async def work(brake: Brake) -> Held:
         async with _leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
             now = await _mend(world, held, wanted, brake)
-            return now if now.reasons or now.status == ENDED else await _better(world, now, wanted, brake)
+            return now if now.reasons or now.status in (ENDED, STOPPED) else await _better(world, now, wanted, brake)
 
     return await _shielded(world, work, None)
 
@@ -296,6 +299,12 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
     after: Held | None = seen(held._replace(leftovers=()), nodes, now)
     if after is not None and after.status == ENDED:
         return after
+    stops = wanted.setup.state == STOPPED
+    if stops and (after is None or after.reasons):
+        what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
+        raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")
+    if after is not None and after.status in (STOPPED, STOPPING) and (stops or kept_stopped(held)) and not held.leftovers:
+        return await _edit(world, after, wanted)
     if after is None or after.reasons or after.status in {PREEMPTED, *_OVER}:
         return await _place_anew(world, held, wanted, after, brake)
     if held.leftovers:
@@ -375,6 +384,8 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
     if not changed:
         return held
     can = world.manifests[held.provider].capabilities.in_place
+    if "state" in changed and "state" not in can:
+        raise GpusError(f"{held.cluster}: {held.provider} cannot stop a machine and keep it; set state: running, or destroy it")
     change: dict[str, object] = {}
     for name in changed:
         if name not in can:
@@ -382,6 +393,8 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
                 "warning", f"{held.cluster}: {held.provider} cannot edit {name} on a running machine; it is applied when the cluster is replaced"
             )
             after[name] = before.get(name, "")
+        elif name == "state":
+            continue
         elif name == "labels":
             change["labels"] = dict(setup.labels)
         elif name == "ssh_key":
@@ -394,7 +407,8 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
             await repeated(world, adapter.name, adapter.update, handle, change)
         if "ttl" in change:
             held = held._replace(ends_at=held.launched_at + limit_s if limit_s else 0.0)
-    return held._replace(applied=tuple(sorted(after.items())))
+    held = held._replace(applied=tuple(sorted({**after, "state": before.get("state", "")}.items())))
+    return await switch(world, held, wanted, after["state"]) if "state" in changed and "state" in can else held
 
 
 async def _delete(world: World, held: Held) -> None:

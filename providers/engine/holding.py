@@ -65,11 +65,19 @@ def status_of(nodes: Sequence[Node]) -> str:
     return next((status for status in (QUEUED, PENDING, STARTING) if any(node.status == status for node in nodes)), RUNNING)
 
 
+def kept_stopped(held: Held) -> bool:
+    """True when its machines were stopped because the declaration said so."""
+    return bool(dict(held.applied).get("state"))
+
+
 def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
 
-    Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order.
+    Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order. Where they were
+    stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later.
     """
+    if kept_stopped(held):
+        nodes = [node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED) else node for node in nodes]
     well = [node for node in nodes if node.status in HEALTHY]
     statuses = {node.status for node in nodes}
     if nodes and len(well) == len(nodes):
@@ -106,6 +114,7 @@ def applied(setup: Setup) -> tuple[tuple[str, str], ...]:
         "labels": dict(setup.labels),
         "ssh_key": [setup.ssh_user, setup.ssh_public_key] if setup.ssh_public_key else "",
         "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
+        "state": setup.state if setup.state != RUNNING else "",
     }
     return tuple(
         (name, hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12] if value else "") for name, value in sorted(values.items())

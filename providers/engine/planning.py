@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
+    from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
@@ -32,21 +33,21 @@ class Market(NamedTuple):
     table: OfferTable
     capabilities: Mapping[str, Capabilities]
     unavailable: Mapping[str, str]
-    notes: Mapping[str, Callable[[Candidate], Sequence[str]]] = {}
+    notes: Mapping[str, Callable[[Candidate, Setup], Sequence[str]]] = {}
     """Provider -> what its adapter has to say about a candidate."""
 
-    def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0) -> Plan:
-        """The plan of an ask over this market, with the notes on each provider's first candidate among its warnings. Pure."""
+    def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None) -> Plan:
+        """The plan of an ask over this market. `setup` is what its notes depend on (none: the defaults). Pure."""
+        from providers.model.machine import Setup
         from providers.planner.plan import make
 
-        made = make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now)
-        firsts: dict[str, Candidate] = {}
-        for candidate in made.candidates if self.notes else ():
-            firsts.setdefault(candidate.provider, candidate)
-        for provider, candidate in firsts.items():
-            if provider in self.notes:
-                made.warnings = (*made.warnings, *self.notes[provider](candidate))
-        return made
+        known = setup or Setup()
+
+        def noted(candidate: Candidate) -> Sequence[str]:
+            note = self.notes.get(candidate.provider)
+            return note(candidate, known) if note is not None else ()
+
+        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted)
 
 
 def plan(
@@ -55,8 +56,9 @@ def plan(
     world: str = REHEARSAL,
     settings: Mapping[str, Mapping[str, str]] | None = None,
     use_journal: bool = True,
+    setup: Setup | None = None,
 ) -> Plan:
-    """The ranked plan of an ask, now. Buys nothing.
+    """The ranked plan of an ask, now. Buys nothing. `setup` is what the notes on its candidates depend on.
 
     Calls made: reads of the bundled catalog and of the journal if there is one; live listings of the providers that have them, at once, each
     within `LOOK_LIMIT_S`; in the live world a local look for each provider's credentials. Whatever of this fails is a line in `warnings`.
@@ -68,9 +70,9 @@ def plan(
     try:
         seen = market(opened, ask, warnings=lines)
         if not use_journal:
-            return seen.plan(ask)
+            return seen.plan(ask, setup=setup)
         blocks, now, trouble = standing_blocks(opened)
-        return (with_warnings(seen, trouble) if trouble else seen).plan(ask, blocks, now)
+        return (with_warnings(seen, trouble) if trouble else seen).plan(ask, blocks, now, setup)
     finally:
         opened.close()
 

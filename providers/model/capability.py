@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`."""
+    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`, `state` (stop and start)."""
 
     provider: str
     kinds: frozenset[str] = frozenset({"machine"})

@@ -71,6 +71,8 @@ class Setup(NamedTuple):
     options: tuple[tuple[str, object], ...] = ()
     network: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
+    state: str = "running"
+    """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
 
 
 class Order(NamedTuple):

@@ -19,6 +19,7 @@ from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model import duration
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.machine import Setup
 from providers.model.money import micro_usd
 
 Spot = Literal["never", "prefer", "only"]
@@ -155,6 +156,7 @@ class Cluster(_Strict):
     options: Mapping[str, Mapping[str, Any]] = {}
     run: str | int = ""
     reclaim: str | int = ""
+    state: Literal["running", "stopped"] = "running"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -176,6 +178,19 @@ class Cluster(_Strict):
             ),
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
+        )
+
+    def setup(self) -> Setup:
+        """Everything about the machines that is no choice of place, the wiring of a managed network aside."""
+        return Setup(
+            disk_gib=self.disk_gib,
+            ttl_s=self.ask().entries[0].ttl_s,
+            on_ttl=self.on_ttl,
+            ssh_public_key=(self.ssh_key or "").strip(),
+            labels=tuple(sorted(self.labels.items())),
+            options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
+            ports=tuple(self.ports),
+            state=self.state,
         )
 
     def fingerprint(self) -> str:

@@ -15,7 +15,7 @@ from providers.planner import blocks as blocklist
 from providers.planner import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.errors import Problem
@@ -35,6 +35,7 @@ class Plan:
         kept: frozenset[int],
         refused: Mapping[int, tuple[int, int]],
         warnings: tuple[str, ...],
+        noted: Callable[[Candidate], Sequence[str]] | None = None,
     ) -> None:
         self.terms = terms
         """What the plan was made from."""
@@ -44,6 +45,7 @@ class Plan:
         self.refused = refused
         """Row → (rule, entry), for the other rows of the GPUs asked for."""
         self.warnings = warnings
+        self._noted = noted
 
     @property
     def ask(self) -> Ask:
@@ -64,6 +66,15 @@ class Plan:
     def worst_micro_usd(self) -> int | None:
         """The dearest candidate of any accepted entry, micro-dollars per hour for all nodes: what the walk may end with."""
         return max((candidate.micro_usd or 0 for candidate in self.candidates), default=None)
+
+    @cached_property
+    def notes(self) -> dict[str, tuple[int, ...]]:
+        """What is to be known about candidates beyond their price: each text with the ranks that it holds for, ascending."""
+        out: dict[str, list[int]] = {}
+        for candidate in self.candidates if self._noted is not None else ():
+            for text in self._noted(candidate):  # type: ignore[misc]
+                out.setdefault(text, []).append(candidate.rank)
+        return {text: tuple(ranks) for text, ranks in out.items()}
 
     @cached_property
     def rejected_by_rule(self) -> dict[str, int]:
@@ -132,15 +143,17 @@ def make(
     unavailable: Mapping[str, str] | None = None,
     blocks: Iterable[Block] = (),
     now: float = 0.0,
+    noted: Callable[[Candidate], Sequence[str]] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
     `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
-    what to leave alone until when, `now` the moment in seconds since the epoch. Pure; about 1 ms over some thousand offers.
+    what to leave alone until when, `now` the moment in seconds since the epoch, `noted` what there is to know about a candidate (asked when
+    first read). Pure; about 1 ms over some thousand offers.
     """
     terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now)
     sifted = rules.sift(terms)
-    return Plan(terms, _ranked(ask, offers, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings)
+    return Plan(terms, _ranked(ask, offers, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
 
 
 def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candidate, ...]:

@@ -52,6 +52,7 @@ def as_json(plan: Plan, running: Running | None = None) -> dict[str, Any]:
         "rejected_by_rule": plan.rejected_by_rule,
         "meanings": meanings(plan.ask),
         "left_out": left_out(plan),
+        "notes": {text: list(ranks) for text, ranks in plan.notes.items()},
         "warnings": list(plan.warnings),
     }
     if running is not None:
@@ -113,6 +114,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
     for row in rows:
         lines.append(_line(row.candidate, sizes, width, ">" if row.candidate is best else ""))
         lines += _wrapped(indent, price_text(row.candidate), width)
+        lines += [line for text in _notes_of(plan, row.candidate) for line in _wrapped(indent, text, width)]
         if row.refused:
             lines += _wrapped(f"{indent}not taken: ", row.refused, width)
     if best is None:
@@ -136,6 +138,8 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
     pad = max((len(name) for name in refused), default=0)
     lines += [_clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width) for example in examples(plan)]
     lines += _wrapped(f"{'prices':<11} ", prices_text(plan), width) if rows else []
+    for text in _further_notes(plan):
+        lines += _wrapped(f"{'note':<11} ", text, width)
     for warning in plan.warnings:
         lines += _wrapped(f"{'warning':<11} ", warning, width)
     return "\n".join(lines)
@@ -150,7 +154,10 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     rows = best_rows(plan)
     if rows:
         lines += ["Best per provider:", "", *head]
-        lines += [_table_row(row.candidate, "**chosen**" if row.candidate is best else row.refused) for row in rows]
+        lines += [
+            _table_row(row.candidate, "; ".join(["**chosen**" if row.candidate is best else row.refused, *_notes_of(plan, row.candidate)]))
+            for row in rows
+        ]
         lines.append("")
     if best is None:
         lines += ["Nothing acceptable: every offer was refused by a rule below.", ""]
@@ -164,6 +171,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     if running is not None:
         lines.append(f"- change: {change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)}")
     lines += [f"- prices: {prices_text(plan)}"] if rows else []
+    lines += [f"- note: {text}" for text in _further_notes(plan)]
     lines += [f"- warning: {warning}" for warning in plan.warnings]
     if plan.rejected_by_rule:
         total = sum(plan.rejected_by_rule.values())
@@ -338,6 +346,21 @@ def left_out(plan: Plan) -> list[str]:
         if offer.left_out and offer.left_out not in known:
             known.append(offer.left_out)
     return [f"{provider}: {', '.join(found).replace('; ', ', ')}" for provider, found in notes.items() if found]
+
+
+def _notes_of(plan: Plan, candidate: Candidate) -> list[str]:
+    """The notes on one candidate."""
+    return [text for text, ranks in plan.notes.items() if candidate.rank in ranks]
+
+
+def _further_notes(plan: Plan) -> list[str]:
+    """The notes that hold for no row written out per provider: `#3 and 4 more: single NIC: ...`."""
+    told = {row.candidate.rank for row in best_rows(plan)}
+    return [
+        f"#{ranks[0]}{f' and {len(ranks) - 1} more' if len(ranks) > 1 else ''}: {text}"
+        for text, ranks in plan.notes.items()
+        if told.isdisjoint(ranks)
+    ]
 
 
 def _machine(candidate: Candidate) -> str:

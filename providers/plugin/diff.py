@@ -96,6 +96,9 @@ def cluster(
         if key in IN_PLACE and placed and IN_PLACE[key] not in in_place:
             reasons[key] = f"{outputs['provider']} cannot edit {key} on a running machine"
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
+    if new.get("state") == "stopped" and "state" not in changed and outputs.get("status") == "running":
+        # Somebody started it.
+        changes.append(Change("status", "update", replaces=False, is_input=False))
     why = list(dict.fromkeys(reasons.values()))
     if outputs.get("status") == "preempted":
         changes.append(Change("status", "update", replaces=True, is_input=False))

@@ -116,20 +116,8 @@ def wanted(values: Mapping[str, Any]) -> Wanted:
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
-    from providers.model.machine import Setup
-
-    ask = spec.ask()
     links = values.get("network_links") or {}
-    return Setup(
-        disk_gib=spec.disk_gib,
-        ttl_s=ask.entries[0].ttl_s,
-        on_ttl=spec.on_ttl,
-        ssh_public_key=(spec.ssh_key or "").strip(),
-        labels=tuple(sorted(spec.labels.items())),
-        options=tuple(sorted((provider, dict(section)) for provider, section in spec.options.items())),
-        network=tuple(sorted((str(key), str(value)) for key, value in links.items())),
-        ports=tuple(spec.ports),
-    )
+    return spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from providers.engine.records import Held
     from providers.model.ask import Ask
+    from providers.model.machine import Setup
     from providers.planner.plan import Plan
 
 WIDTH = 96
@@ -29,6 +30,7 @@ class Seen(NamedTuple):
     held: Held | None = None
     action: str = CREATE
     reason: str = ""
+    setup: Setup | None = None
 
 
 def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
@@ -39,11 +41,12 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
 
     world = str(arguments.get("world", ""))
     name = str(arguments.get("cluster") or "cluster")
-    ask = seen.ask if seen is not None else None
+    ask, setup = (seen.ask, seen.setup) if seen is not None else (None, None)
     if ask is None:
         fields = {key: value for key, value in arguments.items() if key not in ("urn", "running_usd_per_hour")}
-        ask = inputs.spec_of({"cluster": name, **fields}).ask()
-    plan = planning.plan(ask, world=world, settings=inputs.settings_of(arguments))
+        spec = inputs.spec_of({"cluster": name, **fields})
+        ask, setup = spec.ask(), spec.setup()
+    plan = planning.plan(ask, world=world, settings=inputs.settings_of(arguments), setup=setup)
     seen = seen if seen is not None else _standalone(arguments)
     held = seen.held
     running = Running(held.micro_usd, what(held)) if held is not None and held.provider else Running(_given(arguments), "")
@@ -57,6 +60,8 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
     else:
         text = plan.as_text(WIDTH, title=name, running=running)
         change = change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)
+    if (switched := switch_line(seen)) and seen.action != REPLACE:
+        text += f"\n{_fact('state', switched)}"
     if seen.action == REPLACE:
         text += f"\n{_fact('replaced', f'{seen.reason}; the old one goes first, and its capacity may not come back')}"
     out: dict[str, Any] = {"text": text, "candidates": len(plan.candidates), "change": change, "warnings": list(plan.warnings)}
@@ -94,6 +99,19 @@ def reclaim_line(plan: Plan, held: Held) -> str:
         return f"{place} first, then {what(held)} goes; what both cost together is not known"
     both, after = per_hour(best.micro_usd + held.micro_usd), per_hour(best.micro_usd)
     return f"{place} first; while both run {both}, then {after} (now {per_hour(held.micro_usd)})"
+
+
+def switch_line(seen: Seen) -> str:
+    """What stopping, staying stopped or starting again comes to; nothing for machines that run and stay so."""
+    if seen.held is None or seen.setup is None or not seen.held.provider:
+        return ""
+    if seen.setup.state == "stopped":
+        does = "stays stopped" if seen.held.status == "stopped" else "is stopped and kept"
+        cost = "only its disks are billed, what is on local SSD is discarded"
+        return f"{what(seen.held)} {does}: {cost}, and when it is started again its place may be taken"
+    if seen.held.status == "stopped":
+        return f"{what(seen.held)} is started again where it is, if there is room; if there is none it stays stopped, and nothing is bought elsewhere"
+    return ""
 
 
 def _standalone(arguments: Mapping[str, Any]) -> Seen:

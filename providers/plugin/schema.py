@@ -109,6 +109,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
+    "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
     "reclaim": _described(
         _STRING, "Change it to any other text to move from a fallback to the preferred choice: that is had first, then the fallback goes."
     ),

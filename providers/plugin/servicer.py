@@ -128,10 +128,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                ask = None if checked.spec is None else checked.spec.ask()
+                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
                 before = self._seen.get(request.urn, Seen())
                 # Before it replaces, the engine checks once more: that must not forget what is replaced.
-                self._seen[request.urn] = before._replace(ask=ask) if before.action == REPLACE else Seen(ask=ask)
+                self._seen[request.urn] = before._replace(ask=ask, setup=setup) if before.action == REPLACE else Seen(ask=ask, setup=setup)
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
@@ -185,6 +185,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             able = registry.capabilities().get(held.provider)
             in_place = able.in_place if able is not None else frozenset()
         verdict = diff.cluster(old, new, state, satisfied, in_place)
+        if new.get("state") == "stopped":
+            _refuse_stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
         self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason)
@@ -196,6 +198,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         try:
             if _type(request.urn) == OWNERSHIP:
                 return self._create_ownership(values, preview=request.preview)
+            if values.get("state") == "stopped":
+                raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
                 seen = self._seen.get(request.urn, Seen())
                 if seen.action != REPLACE:
@@ -523,6 +527,17 @@ def _ownership_id(resource: str) -> tuple[str, str]:
     if not world or not owner or "/" in owner:
         raise GpusError(f"{resource!r} is no ownership id: wanted WORLD/OWNER")
     return world, owner
+
+
+def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:
+    """Raises SpecError where `state: stopped` cannot be: with an edit that replaces, or at a provider that keeps no stopped machine."""
+    from providers.engine import registry
+
+    if verdict.replaces:
+        raise SpecError([Problem("state", "running, with an edit that replaces the machines", "stopped", f"this one does: {verdict.reason}")])
+    able = registry.capabilities().get(held.provider)
+    if held.provider and (able is None or "state" not in able.in_place):
+        raise SpecError([Problem("state", f"running: {held.provider} cannot stop a machine and keep it", "stopped", "or destroy it")])
 
 
 def _reason(problem: Problem) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import Manifest
 from providers.errors import CloudError, NoCapacity, OutcomeUnknown
 from providers.model.capability import Capabilities
-from providers.model.machine import ENDED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STOPPING, CheckLine, Handle, Node, Order, Ticket
+from providers.model.machine import ENDED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, CheckLine, Handle, Node, Order, Ticket
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ class FakeCloud:
         self.name = name
         self.world = ""
         self.capabilities = capabilities or Capabilities(
-            name, capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}), max_nodes=8, in_place=frozenset({"labels", "ssh_key"})
+            name,
+            capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}),
+            max_nodes=8,
+            in_place=frozenset({"labels", "ssh_key", "state"}),
         )
         self.clock = clock
         self.machines: dict[Handle, Node] = {}
@@ -63,6 +66,8 @@ class FakeCloud:
         """What the cloud makes instead of what was ordered, once: nodes in, nodes out."""
         self.refuse_late: CloudError | None = None
         """The next order is taken, then ends with this and makes nothing."""
+        self.refuse_update: Handle | None = None
+        """A machine that cannot be edited: there is no room to start it again."""
         self.marked = True
         """False for a cloud without labels: `find` finds nothing there."""
         self.listed: list[Offer] | None = None
@@ -207,7 +212,11 @@ class FakeCloud:
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         fault = self._begin("update")
+        if handle == self.refuse_update:
+            raise NoCapacity("none there", provider=self.name, code="FULL")
         self.updates.append((handle, dict(change)))
+        if "state" in change:
+            self._set(handle, STOPPED if change["state"] == "stopped" else RUNNING)
         self._end(fault)
 
     # Inside

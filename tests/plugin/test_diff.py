@@ -90,6 +90,15 @@ def test_in_place_where_the_adapter_can(key, value, able):
     assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).replaces
 
 
+def test_stopping_and_starting_replace_nothing():
+    """state is an update, never another machine; one that was started by somebody is stopped again."""
+    assert verdict({"state": "stopped"}).changes and not verdict({"state": "stopped"}).replaces
+    stopped = {**OLD, "state": "stopped"}
+    started = diff.cluster(stopped, stopped, RUNNING, lambda: True, ())
+    assert started.changes == (diff.Change("status", "update", replaces=False, is_input=False),)
+    assert diff.cluster(stopped, stopped, {**RUNNING, "status": "stopped"}, lambda: True, ()) == diff.Verdict()
+
+
 def test_options_of_the_provider_it_runs_at_replace():
     """Another provider's options do not matter to a machine."""
     assert verdict({"options": {"gcp": {"image": "b"}}}).replaces
@@ -129,7 +138,7 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network"}
+    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state"}
     assert tried == set(CLUSTER_INPUTS)
 
 

@@ -88,6 +88,33 @@ def test_b42_edits(project):
     assert made.machines() == []
 
 
+def test_b35_b41_stop_and_start(project):
+    """state: stopped stops and keeps the machine; a start without room leaves it stopped and in the state; with room the same machine runs again."""
+    made = project()
+    made.edit("gpu: H100:8", "gpu: H100:8\n      state: stopped")
+    assert "none is bought to be stopped" in made.preview(fails=True)
+    made.edit("state: stopped", "state: running")
+    made.up()
+    machine = made.machines()[0]
+    made.edit("state: running", "state: stopped")
+    assert "is stopped and kept: only its disks are billed" in " ".join(made.preview().split())
+    made.up()
+    assert made.cluster()["outputs"]["status"] == "stopped"
+    assert [(found["name"], found["status"]) for found in made.machines()] == [(machine["name"], "TERMINATED")]
+    made.up()
+    made.rehearse("stock", "gcp", machine["zone"], "*", "*", "0")
+    made.edit("state: stopped", "state: running")
+    said = " ".join(made.up(fails=True).split())
+    assert f"could not be started again in {machine['zone']}, so it stays stopped" in said
+    assert made.cluster()["outputs"]["status"] == "stopped"
+    made.rehearse("stock", "gcp", machine["zone"], "*", "*", "1")
+    made.up()
+    assert made.cluster()["outputs"]["status"] == "running"
+    assert [(found["name"], found["status"]) for found in made.machines()] == [(machine["name"], "RUNNING")]
+    made.destroy()
+    assert made.machines() == []
+
+
 def test_nothing_to_be_had(project):
     """Everything is sold out: one line per attempt, no traceback, nothing left."""
     made = project()

@@ -174,10 +174,11 @@ def test_every_served_method_has_a_handler():
 
 
 def test_default_scenario_sells_out_the_cheapest_places_for_h100(cloud):
-    """A newcomer's eight spot H100s: the three cheapest regions have none, the fourth has."""
+    """A newcomer's eight spot H100s: the cheapest places have none, the next has."""
     cloud.store.begin()
-    for region in ("europe-north1", "australia-southeast2", "europe-west9"):
-        op = cloud.done(cloud.regional(region, perInstanceProperties={"vm": {}}, instanceProperties=properties()))
+    edge = "a3-edgegpu-8g-nolssd"
+    for region, kind in (("europe-west2", edge), *((where, "a3-highgpu-8g") for where in ("europe-north1", "australia-southeast2", "europe-west9"))):
+        op = cloud.done(cloud.regional(region, perInstanceProperties={"vm": {}}, instanceProperties=properties(kind)))
         assert codes(op) == ["VM_MIN_COUNT_NOT_REACHED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"]
         assert op["httpErrorStatusCode"] == 503
     op = cloud.done(cloud.regional("asia-northeast1", perInstanceProperties={"vm": {}}, instanceProperties=properties()))

@@ -90,7 +90,9 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(tree.NotConfigured, match="modal token new"):
         credentials()
-    (tmp_path / "m.toml").write_text('[a]\ntoken_id = "ak-1"\ntoken_secret = "as-1"\n[b]\ntoken_id = "ak-2"\ntoken_secret = "as-2"\nactive = true\nenvironment = "dev"\n')
+    (tmp_path / "m.toml").write_text(
+        '[a]\ntoken_id = "ak-1"\ntoken_secret = "as-1"\n[b]\ntoken_id = "ak-2"\ntoken_secret = "as-2"\nactive = true\nenvironment = "dev"\n'
+    )
     assert ("ak-2", "as-2", "dev") == (credentials().token_id, credentials().token_secret, credentials().environment)
     monkeypatch.setenv("MODAL_PROFILE", "a")
     assert "ak-1" == credentials().token_id

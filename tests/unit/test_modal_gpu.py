@@ -49,7 +49,9 @@ def test_b46_a_bare_a100_says_its_size():
     assert "A100-40GB:1" == gpu.text("A100", 1)
 
 
-@pytest.mark.parametrize(("gpu_type", "count"), [("A100-70GB", 1), ("A10", 8), ("", 1), ("H100", 0), ("H100", 16), ("H100", -1), ("V100", 1), ("any", 1)])
+@pytest.mark.parametrize(
+    ("gpu_type", "count"), [("A100-70GB", 1), ("A10", 8), ("", 1), ("H100", 0), ("H100", 16), ("H100", -1), ("V100", 1), ("any", 1)]
+)
 def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count):
     """An unknown name, an empty one, and a count beyond the model's limit are refused with what is on offer."""
     with pytest.raises(Unsupported) as refused:
@@ -82,7 +84,9 @@ def test_options_report_every_problem_at_its_path():
     section = {"imagee": "x", "python": 3.1, "pip": "torch", "cpu": True, "memory_gib": -1, "command": [], "add_python": "3.12"}
     assert {"imagee", "python", "pip", "cpu", "memory_gib", "command", "add_python"} == {problem.path for problem in options.problems(section)}
     assert ["python"] == [problem.path for problem in options.problems({"image": "ubuntu:24.04", "python": "3.12"})]
-    assert [] == options.problems({"image": "nvidia/cuda:12.8.1-devel-ubuntu24.04", "add_python": "3.12", "pip": ["torch==2.9.0"], "command": "nvidia-smi -l"})
+    assert [] == options.problems(
+        {"image": "nvidia/cuda:12.8.1-devel-ubuntu24.04", "add_python": "3.12", "pip": ["torch==2.9.0"], "command": "nvidia-smi -l"}
+    )
 
 
 def test_options_read_a_command_line_and_a_list():
@@ -150,9 +154,9 @@ def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
     assert 1 == p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h")).rejected_by_rule["ttl"]
     with pytest.raises(SpecError, match="modal 1"):
         p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], nodes=2))
-    notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).warnings
+    notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).notes
     assert any("H200" in note for note in notes) and any("queues" in note for note in notes)
-    assert not any("H200" in note for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).warnings)
+    assert not any("H200" in note for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).notes)
 
 
 def test_the_manifest_imports_no_client():

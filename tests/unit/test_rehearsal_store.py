@@ -186,7 +186,7 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
     _rehearse(capsys, "fault", "gcp", "instances.delete", "http", "--times", "3", "--set", "status=503", "--place", "us-central1-a")
     assert "10m later" in _rehearse(capsys, "advance", "10m")
     found = json.loads(_rehearse(capsys, "--json"))
-    assert (600.0, 4) == (found["ahead_s"], len(found["stock"]))
+    assert (600.0, 5) == (found["ahead_s"], len(found["stock"]))
     assert [{"provider": "gcp", "step": "create", "seconds": 0.1}] == found["latencies_s"]
     assert (3, {"status": 503}) == (found["faults"][0]["times"], found["faults"][0]["settings"])
     text = _rehearse(capsys)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.errors import Problem
+    from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
 NAME = "aws"
@@ -50,13 +51,11 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-def notes(candidate: Candidate) -> Sequence[str]:
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """What a reader of the plan should know about a candidate beyond its price. Pure."""
-    from providers.adapters.aws.machines import efa_cards
+    from providers.adapters.aws.compile import plan_notes
 
-    if candidate.nodes > 1 and len(efa_cards(candidate.machine_type)) > 1:
-        return ("EC2 gives no public address to a machine with several network cards: these nodes are reached from inside their VPC",)
-    return ()
+    return plan_notes(candidate, setup)
 
 
 MANIFEST = Manifest(

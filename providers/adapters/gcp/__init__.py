@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.errors import Problem
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate
 
 NAME = "gcp"
 
@@ -22,9 +24,13 @@ CAPABILITIES = Capabilities(
     # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
     max_nodes=1000,
     # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
-    in_place=frozenset({"labels", "ssh_key"}),
+    in_place=frozenset({"labels", "ssh_key", "state"}),
     live_offers=False,
-    sold_types=frozenset({"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-highgpu-", "a3-megagpu-", "g2-standard-", "n1-"}),
+    # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
+    sold_types=frozenset(
+        {"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-edgegpu-", "a3-highgpu-", "a3-megagpu-", "a3-ultragpu-", "a4-highgpu-", "a4x-highgpu-"}
+        | {"a4x-maxgpu-", "g2-standard-", "g4-standard-48", "g4-standard-96", "g4-standard-192", "g4-standard-384", "n1-"}
+    ),
 )
 
 
@@ -46,10 +52,26 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+    """See `providers.adapters.gcp.notes`."""
+    from providers.adapters.gcp.notes import notes as told
+
+    return told(candidate, setup)
+
+
+def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
+    """See `providers.adapters.gcp.compile`."""
+    from providers.adapters.gcp.compile import together as alike
+
+    return alike(candidates, section)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
     environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+    notes=notes,
+    together=together,
 )

@@ -131,12 +131,17 @@ class Gcp:
     # Creating
 
     def submit(self, order: Order) -> Ticket:
-        """One POST (and, before a region's first one, a GET of its zones). `requestId` is the order's token, so that Google does the work once."""
+        """One POST. `requestId` is the order's token, so that Google does the work once.
+
+        Before it, reads: of a region's zones (once), of a named reservation (each time).
+        """
+        asked = order
+        order, bound = self._reserved(order)
         first = order.candidates[0]
         context = self._context(order)
-        call = native.creating_call(order)
+        call = native.creating_call(order, bound=bound)
         if call.method == native.REGIONAL and first.zone:
-            call = native.creating_call(order, self._region_zones(first.region))
+            call = native.creating_call(order, self._region_zones(first.region), bound=bound)
         try:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
@@ -144,7 +149,7 @@ class Gcp:
         except QuotaExceeded as error:
             raise self._named(error, order, context) from None
         place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
-        return Ticket(order, "waiting", place, detail="; ".join(call.notes))
+        return Ticket(asked, "waiting", place, detail="; ".join(call.notes))
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Asks for the operation; once it is over, looks at the machines themselves and compares them with the order."""
@@ -170,8 +175,29 @@ class Gcp:
         except CloudError as error:
             raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
 
+    def _reserved(self, order: Order) -> tuple[Order, bool]:
+        """The order with its reservation's zone filled in, and whether its machines are bound to that reservation."""
+        first = order.candidates[0]
+        if first.capacity != RESERVATION:
+            return order, False
+        from providers.adapters.gcp.reservations import look
+
+        zone, bound = look(self._client, first)
+        placed = first if first.zone or not zone else first._replace(offer=first.offer._replace(zone=zone))
+        return order._replace(candidates=(placed, *order.candidates[1:])), bound
+
+    def _scope(self, order: Order) -> str:
+        """Where the order's operation lives. A reservation that is gone by now leaves the region: its machines are found by their labels."""
+        first = order.candidates[0]
+        if first.capacity != RESERVATION or first.zone:
+            return native.scope_of(order)
+        try:
+            return native.scope_of(self._reserved(order)[0])
+        except Unsupported:
+            return native.scope_of(order)
+
     def _settled(self, order: Order, context: Context) -> Ticket | None:
-        scope = native.scope_of(order)
+        scope = self._scope(order)
         for look in range(2):
             if look:
                 self._sleep(self._second_look_s)
@@ -321,7 +347,7 @@ class Gcp:
         if first.capacity == RESERVATION:
             scopes = [scope._replace(capacity=RESERVATION) for scope in error.scopes]
             return Unsupported(
-                f"{error}; is the reservation in that zone, and for that machine type?", provider=PROVIDER, code=error.code, scopes=scopes
+                f"{error}; is the reservation for that machine type and its local SSD?", provider=PROVIDER, code=error.code, scopes=scopes
             )
         if first.offer.accelerator or not first.zone:
             return error
@@ -453,13 +479,45 @@ class Gcp:
         self._edit_labels(handle, lambda labels: {**labels, native.GENERATION: generation})
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
-        """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus)."""
+        """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus).
+
+        `state`: `stopped`, which discards what is on local SSD, or `running`: started again, in its zone and nowhere else.
+        """
         if "labels" in change:
             given = change["labels"]
             labels = {str(key): str(value) for key, value in dict(given).items()}  # type: ignore[call-overload]
             self._edit_labels(handle, lambda old: {**labels, **{key: value for key, value in old.items() if key.startswith("gpus-")}})
         if "ssh_key" in change:
             self._edit_key(handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or ""))
+
+        if "state" in change:
+            self._set_state(handle, str(change["state"]))
+
+    def _set_state(self, handle: Handle, state: str) -> None:
+        """Stops or starts a machine and waits until it is. Raises the refusal (NoCapacity where there is no room); nothing has changed then."""
+        project, zone, name = read.parse(handle)
+        stops = state == "stopped"
+        context = Context(f"gcp {zone}: {'stopping' if stops else 'starting'} {name}", self._client.project)
+        there, under_way = (("TERMINATED", "STOPPED"), ("STOPPING", "PENDING_STOP")) if stops else (("RUNNING",), ("PROVISIONING", "STAGING"))
+
+        def look() -> dict[str, Any]:
+            return self._client.call(lambda service: service.instances().get(project=project, zone=zone, instance=name), context)
+
+        instance = look()
+        if instance.get("status") not in (*there, *under_way):
+            rest: dict[str, Any] = {"project": project, "zone": zone, "instance": name, "requestId": str(uuid.uuid4())}
+            if stops and read.has_local_ssd(instance):
+                # Google stops no machine with local SSD unless told what becomes of it.
+                rest["discardLocalSsd"] = True
+            operation = self._client.call(lambda s: s.instances().stop(**rest) if stops else s.instances().start(**rest), context)
+            self._finish(operation, f"zones/{zone}", context)
+            instance = look()
+        waited = 0.0
+        while instance.get("status") in under_way and waited < EDIT_WAIT_S:
+            self._sleep(2.0)
+            waited, instance = waited + 2.0, look()
+        if instance.get("status") not in there:
+            raise Transient(f"{context.what}: it is {instance.get('status')}; it is asked again", provider=PROVIDER, code="TIMEOUT")
 
     def _edit_labels(self, handle: Handle, edit: Callable[[dict[str, str]], dict[str, str]]) -> None:
         project, zone, name = read.parse(handle)

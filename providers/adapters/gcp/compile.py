@@ -8,16 +8,16 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.gcp import machines
+from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
-from providers.model.ask import FLEX_START, RESERVATION, SPOT
+from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
@@ -58,7 +58,8 @@ def group(candidates: Sequence[Candidate]) -> int:
 
     Google tries machine types by rank and, within one, picks a zone itself; so a group is every zone of the first type, then every zone of the next:
     one region, one entry (entries may differ in time limits), one capacity kind, equal price within a type, and the same zones for each type, since
-    Google would also try the pairs that the plan refused. GPUs on N1 cannot vary there; Flex-start's queue and a named reservation are zonal.
+    Google would also try the pairs that the plan refused. One body serves all of them, so disks, image and interfaces must be alike. GPUs on N1
+    cannot vary there; Flex-start's queue and a named reservation are zonal.
     """
     first = candidates[0]
     if not first.zone or first.offer.accelerator or first.capacity in (FLEX_START, RESERVATION):
@@ -75,6 +76,7 @@ def group(candidates: Sequence[Candidate]) -> int:
             and candidate.nodes == first.nodes
             and candidate.gpu_count == first.gpu_count
             and not candidate.offer.accelerator
+            and _alike(first.machine_type, candidate.machine_type)
         )
         if not alike:
             break
@@ -92,17 +94,35 @@ def group(candidates: Sequence[Candidate]) -> int:
     return best
 
 
+def _alike(one: str, other: str) -> bool:
+    first, second = machines.family(one), machines.family(other)
+    return first._replace(prefix="") == second._replace(prefix="") and machines.bundled_ssd(one) == machines.bundled_ssd(other)
+
+
+def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
+    """How many leading candidates take the same interfaces under these options, so that one call can hold them; at least 1."""
+    named = read_options(section).fabric
+    if not named:
+        return len(candidates)
+    first = fabric.chosen(named, candidates[0].zone, candidates[0].machine_type)
+    for taken, candidate in enumerate(candidates):
+        if fabric.chosen(named, candidate.zone, candidate.machine_type) != first:
+            return taken
+    return len(candidates)
+
+
 def scope_of(order: Order) -> str:
     """Where the order's operation lives: `zones/Z` or `regions/R`."""
     first = order.candidates[0]
     return f"zones/{first.zone}" if first.zone and len(order.candidates) == 1 else f"regions/{first.region}"
 
 
-def creating_call(order: Order, region_zones: Sequence[str] = ()) -> Call:
+def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool = False) -> Call:
     """The call that makes all of the order's nodes in one zone, or none.
 
-    `region_zones` are all zones of the region: those that the order does not list are denied, since Google considers every zone that is not. Raises
-    Unsupported where the order cannot be said to Google (a time limit beyond its range, more local SSD than the machine takes).
+    `region_zones` are all zones of the region: those that the order does not list are denied, since Google considers every zone that is not. `bound`:
+    the order's reservation was delivered by a future reservation. Raises Unsupported where the order cannot be said to Google (a kind of capacity
+    that it does not sell of the machine, a time limit beyond its range, more local SSD than the machine takes).
     """
     options = read_options(dict(order.setup.options))
     first = order.candidates[0]
@@ -116,9 +136,9 @@ def creating_call(order: Order, region_zones: Sequence[str] = ()) -> Call:
                 provider="gcp",
                 scopes=[Scope("gcp", first.region, machine_type=first.machine_type, capacity=FLEX_START)],
             )
-        return Call(INSERT, first.region, first.zone, _instance(order, first, options), _notes(order, options))
+        return Call(INSERT, first.region, first.zone, _instance(order, first, options), _notes(order, options, bound=bound))
     zones = tuple(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
-    properties = _properties(order, first, options)
+    properties = _properties(order, first, options, bound=bound)
     count = len(order.node_names)
     body: dict[str, Any] = {
         "count": str(count),
@@ -127,7 +147,7 @@ def creating_call(order: Order, region_zones: Sequence[str] = ()) -> Call:
         "instanceProperties": properties,
     }
     if len(order.candidates) == 1 and zones:
-        return Call(ZONAL, first.region, zones[0], body, _notes(order, options))
+        return Call(ZONAL, first.region, zones[0], body, _notes(order, options, bound=bound))
     body["locationPolicy"] = {"targetShape": "ANY_SINGLE_ZONE"}
     if zones:
         body["locationPolicy"]["locations"] = {
@@ -138,7 +158,7 @@ def creating_call(order: Order, region_zones: Sequence[str] = ()) -> Call:
         body["instanceFlexibilityPolicy"] = {
             "instanceSelections": {f"choice-{rank}": {"machineTypes": [name], "rank": str(rank)} for rank, name in enumerate(types, 1)}
         }
-    return Call(REGIONAL, first.region, "", body, _notes(order, options))
+    return Call(REGIONAL, first.region, "", body, _notes(order, options, bound=bound))
 
 
 def run_limit_s(order: Order) -> int | None:
@@ -148,26 +168,27 @@ def run_limit_s(order: Order) -> int | None:
     return order.setup.ttl_s
 
 
-def scheduling(order: Order, options: Options) -> dict[str, Any]:
+def scheduling(order: Order, options: Options, *, bound: bool = False) -> dict[str, Any]:
     """Scheduling of a GPU machine: never live-migrated, and guarded by a run limit that Google itself carries out.
 
-    Termination (preemption, or the end of the run limit) deletes the machine, or stops it where the spec says to keep it.
+    Termination (preemption, the end of the run limit or of the reservation that it is bound to) deletes the machine, or stops it where the spec says
+    to keep it.
     """
     capacity = order.candidates[0].capacity
     out: dict[str, Any] = {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": capacity not in (SPOT, FLEX_START),
-        "provisioningModel": {SPOT: "SPOT", FLEX_START: "FLEX_START"}.get(capacity, "STANDARD"),
+        "provisioningModel": "RESERVATION_BOUND" if bound else {SPOT: "SPOT", FLEX_START: "FLEX_START"}.get(capacity, "STANDARD"),
     }
     action = "STOP" if order.setup.on_ttl == "keep" else "DELETE"
     limit_s = run_limit_s(order)
-    if capacity == SPOT or limit_s is not None:
+    if capacity == SPOT or bound or limit_s is not None:
         out["instanceTerminationAction"] = action
     if limit_s is not None:
         out["maxRunDuration"] = {"seconds": str(limit_s)}
-        if action == "STOP" and _has_local_ssd(order, options):
-            # Google stops no machine with local SSD unless told what becomes of it, and keeps none at the end of a run limit.
-            out["onInstanceStopAction"] = {"discardLocalSsd": True}
+    if action == "STOP" and (bound or limit_s is not None) and has_local_ssd(order.candidates, options):
+        # Google stops no machine with local SSD unless told what becomes of it, and keeps none at the end of a run limit.
+        out["onInstanceStopAction"] = {"discardLocalSsd": True}
     return out
 
 
@@ -220,34 +241,50 @@ fi
 
 
 def _check(order: Order, candidate: Candidate, options: Options) -> None:
-    def refuse(wanted: str, found: str, todo: str) -> Unsupported:
+    def refuse(wanted: str, found: str, todo: str, zone: str = "") -> Unsupported:
         text = f"gcp {candidate.zone or candidate.region} {candidate.machine_type} {candidate.capacity}: wanted {wanted}, found {found}; {todo}"
         # Not remembered: another spec may well fit here.
-        return Unsupported(text, provider="gcp", block_s=0.0, scopes=[Scope("gcp", machine_type=candidate.machine_type, capacity=candidate.capacity)])
+        return Unsupported(
+            text,
+            provider="gcp",
+            block_s=0.0,
+            scopes=[Scope("gcp", candidate.region if zone else "", zone, candidate.machine_type, capacity=candidate.capacity)],
+        )
 
+    family = machines.family(candidate.machine_type)
+    if candidate.capacity in family.never:
+        sold = [kind for kind in CAPACITIES if kind not in family.never]
+        raise refuse(f"capacity that Google sells of it: {' or '.join(sold)}", candidate.capacity, f"set capacity to {sold[0]}")
+    if family.nics is not None and family.nics.host_type == "IDPF" and not fabric.chosen(options.fabric, candidate.zone, candidate.machine_type):
+        # Bare metal has no gVNIC, and its interfaces are IPv6 only: nothing that an ordinary network could serve.
+        where = candidate.zone or candidate.region
+        raise refuse(f"its fabric ({family.nics})", f"none named for {where}", "name it under options.gcp.fabric", candidate.zone)
     limit_s = run_limit_s(order)
     least, most = (FLEX_START_MIN_S, FLEX_START_MAX_S) if candidate.capacity == FLEX_START else (RUN_MIN_S, RUN_MAX_S)
     if limit_s is not None and not least <= limit_s <= most:
         raise refuse(f"a ttl from {duration_text(least)} to {duration_text(most)}", duration_text(limit_s), "change ttl")
     most_ssds = machines.most_local_ssds(candidate.machine_type)
-    if not machines.family(candidate.machine_type).bundled_ssd and options.local_ssd_count > most_ssds:
+    if not machines.bundled_ssd(candidate.machine_type) and options.local_ssd_count > most_ssds:
         raise refuse(f"at most {most_ssds} local SSD", str(options.local_ssd_count), "lower options.gcp.local_ssd_count")
 
 
-def _has_local_ssd(order: Order, options: Options) -> bool:
-    return bool(options.local_ssd_count) or any(machines.family(candidate.machine_type).bundled_ssd for candidate in order.candidates)
+def has_local_ssd(candidates: Sequence[Candidate], options: Options) -> bool:
+    """True when a machine of these has local SSD, bundled or asked for."""
+    return bool(options.local_ssd_count) or any(machines.bundled_ssd(candidate.machine_type) for candidate in candidates)
 
 
-def _notes(order: Order, options: Options) -> tuple[str, ...]:
+def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
     notes: list[str] = []
     limit_s = run_limit_s(order)
     capacity = order.candidates[0].capacity
+    what = "stopped" if order.setup.on_ttl == "keep" else "deleted"
     if limit_s is not None:
-        what = "stopped" if order.setup.on_ttl == "keep" else "deleted"
         why = " (Flex-start's own limit)" if capacity == FLEX_START and not order.setup.ttl_s else ""
         notes.append(f"Google ends the run after {duration_text(limit_s)}{why}: the machine is {what}")
-        if what == "stopped" and _has_local_ssd(order, options):
-            notes.append("what is on its local SSD is lost then")
+    if bound:
+        notes.append(f"bound to its reservation: at the reservation's end the machine is {what}")
+    if notes and what == "stopped" and has_local_ssd(order.candidates, options):
+        notes.append("what is on its local SSD is lost then")
     if capacity == FLEX_START and len(order.node_names) == 1 and order.wait_s >= QUEUE_MIN_S:
         notes.append(f"Google keeps the request queued for up to {duration_text(QUEUE_MAX_S)}")
     if capacity == FLEX_START and len(order.node_names) > 1:
@@ -265,11 +302,11 @@ def _disks(setup: Setup, candidate: Candidate, options: Options, labels: dict[st
         "initializeParams": {
             "diskType": f"{prefix}{disk_type}",
             "diskSizeGb": str(setup.disk_gib or DEFAULT_DISK_GIB),
-            "sourceImage": options.source_image,
+            "sourceImage": options.source_image(arm=family.arm),
             "labels": labels,
         },
     }
-    count = 0 if family.bundled_ssd else options.local_ssd_count
+    count = 0 if machines.bundled_ssd(candidate.machine_type) else options.local_ssd_count
     scratch = {"type": "SCRATCH", "autoDelete": True, "interface": "NVME", "initializeParams": {"diskType": f"{prefix}local-ssd"}}
     return [boot, *({**scratch} for _ in range(count))]
 
@@ -277,6 +314,12 @@ def _disks(setup: Setup, candidate: Candidate, options: Options, labels: dict[st
 def partial(link: str) -> str:
     """A resource's partial URL: whatever host it was read from is left out."""
     return link[link.index("projects/") :] if "projects/" in link else link
+
+
+def _interfaces(setup: Setup, candidate: Candidate, options: Options) -> list[dict[str, Any]]:
+    """The fabric that the user named for the zone, if it is of the machine's kind; else a single interface."""
+    named = fabric.chosen(options.fabric, candidate.zone, candidate.machine_type)
+    return fabric.interfaces(named, candidate.region, external_ip=options.external_ip) if named else [_interface(setup, candidate, options)]
 
 
 def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str, Any]:
@@ -295,7 +338,7 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
     return out
 
 
-def _properties(order: Order, candidate: Candidate, options: Options) -> dict[str, Any]:
+def _properties(order: Order, candidate: Candidate, options: Options, *, bound: bool = False) -> dict[str, Any]:
     """`instanceProperties` of a bulkInsert: names where `instances.insert` takes URLs."""
     setup = order.setup
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
@@ -310,8 +353,8 @@ def _properties(order: Order, candidate: Candidate, options: Options) -> dict[st
         "machineType": candidate.machine_type,
         "labels": labels,
         "disks": _disks(setup, candidate, options, labels, ""),
-        "networkInterfaces": [_interface(setup, candidate, options)],
-        "scheduling": scheduling(order, options),
+        "networkInterfaces": _interfaces(setup, candidate, options),
+        "scheduling": scheduling(order, options, bound=bound),
         "reservationAffinity": reservation_affinity(candidate),
         "tags": {"items": list(dict.fromkeys(["gpus", f"gpus-{order.mark.cluster}", *options.tags, *(tag for tag in named if tag)]))},
     }

@@ -159,6 +159,13 @@ def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[st
     return PREEMPTED if capacity(instance) == SPOT and str(instance.get("status")) in ("STOPPING", "TERMINATED", "STOPPED") else status
 
 
+def has_local_ssd(instance: Mapping[str, Any]) -> bool:
+    """True when it has local SSD: added to it, or bundled with its machine type (of a machine that somebody else made, as far as that is known)."""
+    kind = tail(str(instance.get("machineType", "")))
+    bundled = kind in machines.known() and machines.bundled_ssd(kind)
+    return bundled or any(disk.get("type") == "SCRATCH" for disk in instance.get("disks") or ())
+
+
 def describe(instance: Mapping[str, Any]) -> str:
     """What a machine is, for a message."""
     kind, count = accelerator(instance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters.gcp import fabric as fabrics
 from providers.errors import Problem
 
 if TYPE_CHECKING:
@@ -14,7 +15,12 @@ IMAGE_PROJECT = "deeplearning-platform-release"
 IMAGE_FAMILY = "common-cu129-ubuntu-2204-nvidia-580"
 """Driver 580 and CUDA 12.9 on Ubuntu 22.04: Google's Deep Learning VM page, "choose an image", 2026-04-10."""
 
+ARM_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-arm64-with-nvidia-580"
+"""The default for Arm machines: driver 580 on Ubuntu 24.04. cluster-toolkit's choice for A4X, 2026-06-25."""
+
 DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard", "hyperdisk-balanced")
+
+LOCAL_SSDS = (0, 1, 2, 4, 8, 16, 32)
 
 _RESOURCE = re.compile(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
 _PROJECT = re.compile(r"^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
@@ -31,6 +37,7 @@ class Options(NamedTuple):
     `image` is one image (a name, with `image_project`, or `projects/P/global/images/I`) and wins over `image_family`. `container` is run at every
     boot with all GPUs. `local_ssd_count` adds 375 GiB NVMe disks where the machine type takes them and brings none. `boot_disk_type` applies where
     the family has it; others keep their own default. `network` and `subnetwork` name existing ones; the subnetwork has the same name everywhere.
+    `fabric` names, per zone, the existing networks of machines with several interfaces; see `fabric`.
     """
 
     image: str = ""
@@ -44,10 +51,12 @@ class Options(NamedTuple):
     network: str = ""
     subnetwork: str = ""
     tags: tuple[str, ...] = ()
+    fabric: fabrics.Fabrics = ()
 
-    @property
-    def source_image(self) -> str:
-        """The boot image as the API takes it."""
+    def source_image(self, *, arm: bool = False) -> str:
+        """The boot image as the API takes it. An image that the user named stands for every machine; the default follows the processor."""
+        if arm and not (self.image or self.image_family):
+            return ARM_IMAGE
         if self.image.startswith("projects/"):
             return self.image
         project = self.image_project or IMAGE_PROJECT
@@ -81,6 +90,10 @@ def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
     found: list[Problem] = []
     values: dict[str, object] = {}
     for key, value in section.items():
+        if key == "fabric":
+            values[key], problems_there = fabrics.read(value)
+            found.extend(problems_there)
+            continue
         problem = _problem(key, value)
         if problem is None:
             values[key] = _value(value)
@@ -109,7 +122,7 @@ def _problem(key: str, value: object) -> Problem | None:
         return None if isinstance(value, str) and pattern.match(value) else Problem(key, wanted, shown)
     if key == "local_ssd_count":
         whole = not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
-        return None if whole and value in (0, 1, 2, 4, 8) else Problem(key, "0, 1, 2, 4 or 8 local SSDs of 375 GiB", shown)
+        return None if whole and value in LOCAL_SSDS else Problem(key, "0, 1, 2, 4, 8, 16 or 32 local SSDs of 375 GiB", shown)
     if key == "boot_disk_type":
         return None if value in DISK_TYPES else Problem(key, "one of " + ", ".join(DISK_TYPES), shown)
     if key == "external_ip":

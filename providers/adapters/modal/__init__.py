@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.adapter import Modal
     from providers.errors import Problem
+    from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
 
 CAPABILITIES = Capabilities(
@@ -60,7 +61,7 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-def notes(candidate: Candidate) -> Sequence[str]:
+def notes(candidate: Candidate, _setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of."""
     from providers.adapters.modal import gpu
 

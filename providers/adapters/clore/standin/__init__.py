@@ -8,7 +8,10 @@ KEY = "rehearsal"
 """The only key that the stand-in takes."""
 
 PACE = Pace(0.05, 0.25)
-"""A twentieth of the real limits, so that a rehearsal does not drag; the stand-in refuses what comes faster."""
+"""A twentieth of the real limits, so that a rehearsal does not drag."""
+
+LIMIT = Pace(0.005, 0.1)
+"""What the stand-in refuses: looser than the pace, since on a busy machine two calls sent in their turns can arrive together."""
 
 MADE_UP_ON = "2026-11-27"
 SOURCE = f"rehearsal market, made up {MADE_UP_ON}"

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from providers.adapters.clore.standin import KEY, PACE, inventory
+from providers.adapters.clore.standin import KEY, LIMIT, inventory
 from providers.adapters.clore.standin.state import PROVIDER, State, holders, rows
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Server(NamedTuple):
     close: Callable[[], None]
 
 
-def start(store: Store, pace: Pace = PACE) -> Server:
+def start(store: Store, pace: Pace = LIMIT) -> Server:
     """Starts the stand-in on a free port of loopback, on threads of this process."""
     http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(Api(store, pace)))
     http.daemon_threads = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.gcp.standin import bulk, filters, surroundings, things, vms
+from providers.adapters.gcp.standin import bulk, filters, reservations, surroundings, things, vms
 from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, invalid, missing
 
 if TYPE_CHECKING:
@@ -248,10 +248,15 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "addresses.get": surroundings.get,
     "addresses.list": _list("address", surroundings.listed),
     "addresses.delete": surroundings.delete,
-    "reservations.insert": surroundings.insert_reservation,
-    "reservations.get": surroundings.get_reservation,
-    "reservations.list": _list("reservation", surroundings.reservations),
-    "reservations.aggregatedList": _gather("reservation", surroundings.reservations),
+    "futureReservations.insert": reservations.insert_future,
+    "futureReservations.get": reservations.get_future,
+    "futureReservations.list": _list("futureReservation", reservations.listed_future),
+    "futureReservations.aggregatedList": _gather("futureReservation", reservations.listed_future),
+    "futureReservations.delete": surroundings.delete,
+    "reservations.insert": reservations.insert,
+    "reservations.get": reservations.get,
+    "reservations.list": _list("reservation", reservations.listed),
+    "reservations.aggregatedList": _gather("reservation", reservations.listed),
     "reservations.delete": surroundings.delete,
 }
 

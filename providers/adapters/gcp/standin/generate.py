@@ -29,6 +29,7 @@ SERVED = {
     "zones": "get list",
     "projects": "get",
     "reservations": "insert get list aggregatedList delete",
+    "futureReservations": "insert get list aggregatedList delete",
     "images": "get getFromFamily list",
     "networks": "insert get list patch delete",
     "subnetworks": "insert get list aggregatedList patch delete",

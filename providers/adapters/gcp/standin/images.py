@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from providers.adapters.gcp.standin.wire import ROOT, Json, invalid, missing, timestamp
+from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, invalid, missing, timestamp
 
 _MADE = 1_777_593_600.0
 FAMILIES = {
@@ -62,8 +62,11 @@ def listed(project: str) -> list[Json]:
     return [resource(where, family) for where, family in sorted(FAMILIES) if where == project]
 
 
-def check(project: str, link: str | None, size_gb: int, field: str) -> Json:
-    """The image that a boot disk names. Raises 400 for a malformed link or a disk below the image's size, 404 for an unknown image."""
+def check(project: str, link: str | None, size_gb: int, field: str, *, arm: bool = False) -> Json:
+    """The image that a boot disk names.
+
+    Raises 400 for a malformed link, a disk below the image's size or an image of the other processor, 404 for an unknown image.
+    """
     hit = re.search(r"(?:projects/(?P<project>[^/]+)/)?global/images/(?P<family>family/)?(?P<name>[^/]+)$", link or "")
     if hit is None:
         raise invalid(f"{field}.initializeParams.sourceImage", link or "", "The URL is malformed.")
@@ -73,4 +76,7 @@ def check(project: str, link: str | None, size_gb: int, field: str) -> Json:
         raise invalid(
             f"{field}.initializeParams.diskSizeGb", size_gb, f"Requested disk size cannot be smaller than the image size ({found['diskSizeGb']} GB)"
         )
+    wanted = "ARM64" if arm else "X86_64"
+    if found["architecture"] != wanted:
+        raise Refusal(400, "badRequest", f"The image's architecture {found['architecture']} does not match the machine type's, {wanted}.")
     return found

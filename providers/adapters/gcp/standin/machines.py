@@ -1,6 +1,7 @@
 """What Compute Engine has where: machine types, their GPUs, zones and regions. Reads the committed `machines.json` (see `generate`) once.
 
-Owns the N1 rules for attached GPUs and which disks a family takes (Google's GPU machine type pages, 2026-04-14). Imports nothing of the package.
+Owns the N1 rules for attached GPUs, which disks, interfaces and kinds of capacity a family takes (Google's GPU machine type and network bandwidth
+pages, 2026-04), and where a type is had whose zones no source names. Imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -48,6 +49,40 @@ NO_PD_EXTREME = ("n1-", "a2-", "g2-")
 NO_HYPERDISK_BALANCED = ("n1-", "a2-", "g2-")
 
 
+NEVER = (
+    ("a4x-", ("on-demand", "spot", "flex-start")),
+    ("a4-", ("on-demand",)),
+    ("a3-ultragpu-", ("on-demand",)),
+    ("a3-highgpu-8g", ()),
+    ("a3-highgpu-", ("on-demand", "reservation")),
+    ("g4-", ("flex-start",)),
+)
+"""Machine types by prefix, the first that fits: the kinds of capacity that are not sold."""
+
+BOUND = ("a4x-", "a4-", "a3-ultragpu-", "a3-megagpu-", "a3-edgegpu-", "a3-highgpu-8g")
+"""Types whose machines are bound to the reservation that a future reservation delivered."""
+
+MOST_NICS = (
+    ("a4x-maxgpu-", 10),
+    ("a4x-highgpu-", 6),
+    ("a4-", 10),
+    ("a3-ultragpu-", 10),
+    ("a3-megagpu-", 9),
+    ("a3-edgegpu-", 5),
+    ("a3-highgpu-8g", 5),
+    ("a3-highgpu-", 1),
+    ("g4-standard-384", 2),
+    ("g4-", 1),
+)
+MOST_OTHER_NICS = 8
+RDMA = ("a4x-", "a4-", "a3-ultragpu-")
+
+
+def first_of(table: tuple[tuple[str, Any], ...], name: str, otherwise: Any) -> Any:
+    """The entry of the first prefix that fits."""
+    return next((value for prefix, value in table if name.startswith(prefix)), otherwise)
+
+
 @cache
 def _table() -> dict[str, Any]:
     import json
@@ -58,11 +93,20 @@ def _table() -> dict[str, Any]:
 
 @cache
 def types() -> dict[str, MachineType]:
-    """Every machine type by name."""
-    return {
-        name: MachineType(name, **{**row, "zones": frozenset(row["zones"]), "regions": frozenset(row["regions"])})
-        for name, row in _table()["types"].items()
-    }
+    """Every machine type by name.
+
+    A type whose zones no source names at all (G4, A4X) is had in the first zone of each of its regions: the rehearsal's own choice, not a fact.
+    """
+    rows = _table()["types"]
+    known = sorted({zone for row in [*rows.values(), *_table()["attachable"].values()] for zone in row["zones"]})
+    out = {}
+    for name, row in rows.items():
+        zones, regions_of = set(row["zones"]), set(row["regions"])
+        if not zones:
+            zones = {found for region in regions_of if (found := next((zone for zone in known if region_of(zone) == region), ""))}
+            regions_of -= {region_of(zone) for zone in zones}
+        out[name] = MachineType(name, **{**row, "zones": frozenset(zones), "regions": frozenset(regions_of)})
+    return out
 
 
 @cache

@@ -242,11 +242,11 @@ class Rows:
         rows = self.db.execute(query, (project, kind, scope, name, self.now, self.now))
         return [(number, where, called, json.loads(body)) for number, where, called, body in rows]
 
-    def add_resource(self, project: str, kind: str, scope: str, name: str, body: Json, ready: float) -> int:
-        """Writes a new small resource and returns its id."""
+    def add_resource(self, project: str, kind: str, scope: str, name: str, body: Json, ready: float, begin: float | None = None) -> int:
+        """Writes a new small resource, which is there from `begin` on (now, if not given), and returns its id."""
         cursor = self.db.execute(
             "INSERT INTO gcp_resource (project, scope, kind, name, created, ready, body) VALUES (?,?,?,?,?,?,?)",
-            (project, scope, kind, name, self.now, ready, json.dumps(body)),
+            (project, scope, kind, name, self.now if begin is None else begin, ready, json.dumps(body)),
         )
         return int(cursor.lastrowid or 0)
 

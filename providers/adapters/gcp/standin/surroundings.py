@@ -1,4 +1,4 @@
-"""Networks, subnetworks, firewalls, addresses and reservations: what stands around machines. Owns their rows' bodies and edits."""
+"""Networks, subnetworks, firewalls and addresses, and how any of these is listed, edited and removed. Owns their rows' bodies and edits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from providers.adapters.gcp.standin import machines, networks, things, wish
-from providers.adapters.gcp.standin.state import HOLDING
 from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, exists, invalid, missing, tail, timestamp
 
 if TYPE_CHECKING:
     from providers.adapters.gcp.standin.calls import Call, Scoped
 
-_KINDS = {"networks": "network", "subnetworks": "subnetwork", "firewalls": "firewall", "addresses": "address", "reservations": "reservation"}
+_KINDS = {"networks": "network", "subnetworks": "subnetwork", "firewalls": "firewall", "addresses": "address"}
+_KINDS |= {"reservations": "reservation", "futureReservations": "futureReservation"}
 
 
 def _kind(call: Call) -> str:
@@ -25,7 +25,8 @@ def _scope(call: Call) -> str:
     return f"regions/{things.known_region(call)}" if "region" in call.path else "global"
 
 
-def _one(call: Call) -> tuple[int, str, str, Json]:
+def one(call: Call) -> tuple[int, str, str, Json]:
+    """(id, scope, name, body) of the one that the path names. Raises 404."""
     kind, scope = _kind(call), _scope(call)
     name = call.path[_KINDS[kind]]
     found = call.rows.resources(call.project, kind, scope, name)
@@ -36,7 +37,7 @@ def _one(call: Call) -> tuple[int, str, str, Json]:
 
 def get(call: Call) -> Json:
     """One of these by name. Raises 404."""
-    return _one(call)[3]
+    return one(call)[3]
 
 
 def listed(call: Call) -> Scoped:
@@ -45,7 +46,8 @@ def listed(call: Call) -> Scoped:
     return [(scope, body) for _, scope, _, body in call.rows.resources(call.project, _kind(call), _scope(call) if narrow else "")]
 
 
-def _insert(call: Call, body: Json) -> Json:
+def added(call: Call, body: Json) -> Json:
+    """Writes what an insert names, with these fields on top of the caller's, and answers with the operation."""
     kind, scope = _kind(call), _scope(call)
     name = wish.name(call.body.get("name"))
     where = f"projects/{call.project}/{scope}"
@@ -65,7 +67,7 @@ def _insert(call: Call, body: Json) -> Json:
 
 def patch(call: Call) -> Json:
     """Edits what the body names, and nothing else."""
-    number, scope, _, body = _one(call)
+    number, scope, _, body = one(call)
     fixed = {"name", "id", "selfLink", "kind", "creationTimestamp", "network", "region"}
     wrong = next((key for key in sorted(call.body.keys() & fixed) if call.body[key] != body.get(key)), None)
     if wrong:
@@ -79,7 +81,7 @@ def patch(call: Call) -> Json:
 
 def delete(call: Call) -> Json:
     """Removes one of these, unless something uses it."""
-    number, scope, _, body = _one(call)
+    number, scope, _, body = one(call)
     user = _user(call, body)
     if user:
         own, other = body["selfLink"].removeprefix(f"{ROOT}/"), user.removeprefix(f"{ROOT}/")
@@ -114,13 +116,18 @@ def insert_network(call: Call) -> Json:
     """A network of custom mode unless `autoCreateSubnetworks` is true."""
     if call.body.get("name") == "default":
         raise exists(f"projects/{call.project}/global/networks/default")
-    mtu = call.body.get("mtu", 1460)
+    profile = tail(call.body.get("networkProfile", ""))
+    if profile and not networks.profile_zone(profile):
+        raise missing(f"projects/{call.project}/global/networkProfiles/{profile}")
+    if profile and call.body.get("autoCreateSubnetworks"):
+        raise invalid("resource.autoCreateSubnetworks", "true", f"Network profile '{profile}' needs custom subnet mode.")
+    mtu = call.body.get("mtu", 8896 if profile else 1460)
     if not 1300 <= mtu <= 8896:
         raise invalid("resource.mtu", mtu, "Must be between 1300 and 8896.")
     if "IPv4Range" in call.body:
         raise invalid("resource.IPv4Range", call.body["IPv4Range"], "Legacy networks can no longer be made.")
     auto = bool(call.body.get("autoCreateSubnetworks", False))
-    return _insert(call, {"autoCreateSubnetworks": auto, "mtu": mtu, "routingConfig": call.body.get("routingConfig") or {"routingMode": "REGIONAL"}})
+    return added(call, {"autoCreateSubnetworks": auto, "mtu": mtu, "routingConfig": call.body.get("routingConfig") or {"routingMode": "REGIONAL"}})
 
 
 def _with_subnetworks(call: Call, body: Json) -> Json:
@@ -171,7 +178,7 @@ def insert_subnetwork(call: Call) -> Json:
         "stackType": call.body.get("stackType", "IPV4_ONLY"),
         "fingerprint": "c3VibmV0",
     }
-    return _insert(call, body)
+    return added(call, body)
 
 
 def get_subnetwork(call: Call) -> Json:
@@ -217,7 +224,7 @@ def insert_firewall(call: Call) -> Json:
     }
     if direction == "INGRESS" and not any(call.body.get(key) for key in ("sourceRanges", "sourceTags", "sourceServiceAccounts")):
         body["sourceRanges"] = ["0.0.0.0/0"]
-    return _insert(call, body)
+    return added(call, body)
 
 
 # Addresses
@@ -237,44 +244,4 @@ def insert_address(call: Call) -> Json:
     }
     if not internal:
         body["networkTier"] = call.body.get("networkTier", "PREMIUM")
-    return _insert(call, body)
-
-
-# Reservations
-
-
-def insert_reservation(call: Call) -> Json:
-    """Capacity kept for a machine type in a zone."""
-    zone = things.zone(call)
-    specific = call.body.get("specificReservation")
-    if not specific:
-        raise Refusal(400, "required", "Required field 'resource.specificReservation' not specified")
-    count = int(specific.get("count") or 0)
-    if count < 1:
-        raise invalid("resource.specificReservation.count", count, "Must be at least 1.")
-    properties = specific.get("instanceProperties") or {}
-    wish.machine_type(properties.get("machineType"), zone, "resource.specificReservation.instanceProperties.machineType", bare=True)
-    body = {
-        "specificReservation": {**specific, "count": str(count), "assuredCount": str(count), "inUseCount": "0"},
-        "specificReservationRequired": bool(call.body.get("specificReservationRequired", False)),
-        "status": "READY",
-        "zone": f"{ROOT}/projects/{call.project}/zones/{zone}",
-    }
-    return _insert(call, body)
-
-
-def _with_use(call: Call, body: Json) -> Json:
-    zone = tail(body["zone"])
-    same = call.rows.vms("zone = ? AND reservation = ?", (zone, body["name"]))
-    used = sum(vm.status(call.rows.now) in HOLDING for vm in same)
-    return {**body, "specificReservation": {**body["specificReservation"], "inUseCount": str(used)}}
-
-
-def get_reservation(call: Call) -> Json:
-    """One reservation, with how much of it is in use now."""
-    return _with_use(call, _one(call)[3])
-
-
-def reservations(call: Call) -> Scoped:
-    """The reservations of the zone, or of all zones."""
-    return [(scope, _with_use(call, body)) for scope, body in listed(call)]
+    return added(call, body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.gcp.standin import images, machines, networks
+from providers.adapters.gcp.standin import images, machines, networks, reservations
 from providers.adapters.gcp.standin.wire import Json, Refusal, invalid, missing, tail
 
 if TYPE_CHECKING:
@@ -108,13 +108,11 @@ def read(rows: Rows, project: str, region: str, zone: str, machine: MachineType,
     run_s = run_limit(rows, scheduling, field)
     _scheduling(machine, count, scheduling, model, run_s, affinity, spec, field, specific=specific)
     wait_s = _wait(params, model, field)
-    for index, nic in enumerate(spec.get("networkInterfaces") or []):
-        networks.check_nic(rows, project, region, nic, f"{field}.networkInterfaces[{index}]")
-        if machine.name.startswith(("a3-", "a4")) and nic.get("nicType") == "VIRTIO_NET":
-            raise invalid(f"{field}.networkInterfaces[{index}].nicType", "VIRTIO_NET", f"{machine.name} needs GVNIC.")
-    if not spec.get("networkInterfaces"):
-        raise invalid(f"{field}.networkInterfaces", "", "At least one network interface is required.")
-    reservation = _reservation(rows, project, zone, machine, affinity, field) if specific else ""
+    networks.check_nics(rows, project, region, zone, machine.name, spec.get("networkInterfaces") or [], f"{field}.networkInterfaces")
+    reservation = ""
+    if specific:
+        reservation, end = _reservation(rows, project, zone, machine, affinity, model, field)
+        run_s = min(run_s or end, end) if end else run_s
     capacity = "reservation" if reservation else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
     action = scheduling.get("instanceTerminationAction") or ("STOP" if model == "SPOT" else "")
     return Wish(project, machine, accelerator, gpu, count, capacity, reservation, run_s, action, wait_s, spec)
@@ -171,7 +169,8 @@ def _disks(project: str, zone: str, machine: MachineType, given: list[Json], fie
         if machines.disk_refusal(machine.name, kind):
             raise Refusal(400, "badRequest", f"[{machine.name}, {kind}] features are not compatible for creating instance.")
         if disk.get("boot"):
-            images.check(project, start.get("sourceImage"), int(start.get("diskSizeGb") or disk.get("diskSizeGb") or 0), where)
+            size = int(start.get("diskSizeGb") or disk.get("diskSizeGb") or 0)
+            images.check(project, start.get("sourceImage"), size, where, arm=machine.name.startswith("a4x-"))
         labels(start.get("labels"), f"{where}.initializeParams.labels")
 
 
@@ -212,6 +211,8 @@ def _scheduling(
         if specific:
             raise invalid(f"{field}.reservationAffinity", "SPECIFIC_RESERVATION", f"Provisioning model {model} does not use reservations.")
     action = given.get("instanceTerminationAction")
+    if model == "RESERVATION_BOUND" and not action:
+        raise invalid(f"{field}.scheduling.instanceTerminationAction", "", "Must be specified for provisioning model RESERVATION_BOUND.")
     if action and model == "STANDARD" and not run_s:
         raise Refusal(
             400,
@@ -228,16 +229,15 @@ def _scheduling(
             raise invalid(
                 f"{field}.reservationAffinity.consumeReservationType", affinity.get("consumeReservationType"), "FLEX_START needs NO_RESERVATION."
             )
-        if not machine.accelerator or machine.name.startswith("a4x-"):
+        if not machine.accelerator:
             raise Refusal(400, "badRequest", f"[{machine.name}, FLEX_START] features are not compatible for creating instance.")
     if model == "RESERVATION_BOUND" and not specific:
         raise invalid(f"{field}.reservationAffinity", "", "RESERVATION_BOUND needs SPECIFIC_RESERVATION.")
-    if model == "STANDARD" and not specific and machine.name.startswith(("a3-ultragpu", "a4-", "a4x-")):
-        raise Refusal(400, "badRequest", f"{machine.name} is not available on demand: use a reservation, Spot, or Flex-start.")
-    if model == "STANDARD" and machine.name in {"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"}:
-        raise Refusal(400, "badRequest", f"{machine.name} is available only with Spot or Flex-start.")
+    kind = "reservation" if specific else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
+    if kind in machines.first_of(machines.NEVER, machine.name, ()):
+        raise Refusal(400, "badRequest", f"[{machine.name}, {model}] features are not compatible for creating instance: it is not sold as {kind}.")
     ssd = machine.bundled_ssd_gib or any(disk.get("type") == "SCRATCH" for disk in spec.get("disks") or [])
-    if run_s and action == "STOP" and ssd and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd"):
+    if (run_s or model == "RESERVATION_BOUND") and action == "STOP" and ssd and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd"):
         raise Refusal(400, "badRequest", "A machine with local SSD that is stopped at the end of its run needs onInstanceStopAction.discardLocalSsd.")
 
 
@@ -253,11 +253,13 @@ def _wait(params: Json, model: str, field: str) -> float | None:
     return wait_s or None
 
 
-def _reservation(rows: Rows, project: str, zone: str, machine: MachineType, affinity: Json, field: str) -> str:
+def _reservation(rows: Rows, project: str, zone: str, machine: MachineType, affinity: Json, model: str, field: str) -> tuple[str, float]:
+    """(name, seconds until it ends and its bound machines with it; 0 for no such end)."""
     values = affinity.get("values") or []
     if affinity.get("key") != RESERVATION_KEY or len(values) != 1:
         raise invalid(f"{field}.reservationAffinity.key", affinity.get("key"), f"SPECIFIC_RESERVATION needs key {RESERVATION_KEY} and one value.")
-    wanted = tail(values[0])
+    named = re.search(r"(?:^|/reservations/)([^/]+)(?:/reservationBlocks/.*)?$", values[0])
+    wanted = named[1] if named else tail(values[0])
     found = rows.resources(project, "reservations", f"zones/{zone}" if zone else "", wanted)
     if not found:
         raise invalid(f"{field}.reservationAffinity", values[0], f"Specified reservations [{values[0]}] do not exist.")
@@ -271,4 +273,10 @@ def _reservation(rows: Rows, project: str, zone: str, machine: MachineType, affi
             values[0],
             f"The reservation's properties do not match: it is for {specific['instanceProperties']['machineType']}.",
         )
-    return wanted
+    delivered = any(wanted in map(tail, reservations.delivered(body)) for _, _, _, body in rows.resources(project, "futureReservations", found[0][1]))
+    bound = delivered and machine.name.startswith(machines.BOUND)
+    if bound != (model == "RESERVATION_BOUND"):
+        why = "comes from a future reservation: it is used with" if bound else "comes from no future reservation: it cannot be used with"
+        raise Refusal(400, "badRequest", f"Reservation [{values[0]}] {why} provisioning model RESERVATION_BOUND.")
+    end = found[0][3].get("deleteAtTime", "")
+    return wanted, reservations.moment(end) - rows.now if bound and end else 0.0
