@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from providers.adhoc.front import aprovision, find, provision, release
+    from providers.adhoc.machine import AsyncMachine
+    from providers.adhoc.sync import Machine
     from providers.api import hardware, offers, plan
     from providers.catalog.hardware import Hardware
     from providers.errors import AllFailed, Busy, CloudError, GpusError, NotConfigured, Problem, SpecError
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from providers.resources import GpuCluster
 
 _HOMES = {
+    "providers.adhoc.front": ("aprovision", "find", "provision", "release"),
+    "providers.adhoc.machine": ("AsyncMachine",),
+    "providers.adhoc.sync": ("Machine",),
     "providers.api": ("hardware", "offers", "plan"),
     "providers.catalog.hardware": ("Hardware",),
     "providers.errors": ("AllFailed", "Busy", "CloudError", "GpusError", "NotConfigured", "Problem", "SpecError"),
@@ -30,6 +36,7 @@ _HOMES = {
 
 __all__ = [
     "AllFailed",
+    "AsyncMachine",
     "Busy",
     "Candidate",
     "CloudError",
@@ -39,15 +46,20 @@ __all__ = [
     "GpuCluster",
     "GpusError",
     "Hardware",
+    "Machine",
     "NotConfigured",
     "Offer",
     "Plan",
     "Problem",
     "Rejection",
     "SpecError",
+    "aprovision",
+    "find",
     "hardware",
     "offers",
     "plan",
+    "provision",
+    "release",
 ]
 
 

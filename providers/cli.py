@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             code: int = rehearse.run(arguments[1:])
         else:
-            options = _parser().parse_args(arguments)
-            code = options.run(options)
+            options, command = _read(arguments)
+            code = options.run(options, command) if options.run is _adhoc else options.run(options)
         sys.stdout.flush()
     except GpusError as error:
         return _complain(str(error), NOTHING if isinstance(error, AllFailed) else WRONG)
@@ -61,6 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", WRONG)
     return code
+
+
+def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The arguments, read; and the words after `--`, which are another program's, for the commands that run one."""
+    cut = arguments.index("--") if arguments[:1] in (["run"], ["ssh"]) and "--" in arguments else len(arguments)
+    return _parser().parse_args(arguments[:cut]), arguments[cut + 1 :]
 
 
 def _complain(text: str, code: int) -> int:
@@ -87,18 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     offers.set_defaults(run=_offers)
 
     plan = commands.add_parser("plan", help="every place that could serve it, ranked", description="What an up would try, in order. Buys nothing.")
-    plan.add_argument("gpu", nargs="?", help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
-    plan.add_argument("--fallback", action="append", default=[], metavar="GPU", help="another acceptable choice; may be repeated")
-    plan.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
-    plan.add_argument("--spot", choices=("never", "prefer", "only"), help="whether spot capacity will do")
-    plan.add_argument(
-        "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
-    )
-    plan.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
-    plan.add_argument("--rank", choices=("preference", "price", "performance_per_dollar"), help="what comes first (default: preference)")
+    _spec(plan)
     plan.add_argument("-s", "--stack", help="plan what this stack's file declares")
     plan.add_argument("--cluster", metavar="NAME", help="one cluster of the stack")
-    _places(plan)
     _world(plan)
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="candidates and rejections as one JSON object")
@@ -120,8 +117,66 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     check.set_defaults(run=_check)
 
+    _adhoc_parsers(commands)
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
     return parser
+
+
+def _adhoc_parsers(commands: Any) -> None:
+    """`run`, `cp`, `ssh`, `ps` and `release`: see `providers.adhoc.commands`."""
+
+    def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", usage=f"gpus {usage}")
+        parser.add_argument("--set", action="append", default=[], metavar="P:KEY=VALUE", help="a provider's setting, as in gcp:project=my-project")
+        _world(parser)
+        parser.set_defaults(run=_adhoc, command=name)
+        return parser
+
+    run = command("run", "get GPUs, run a command there, give them back", "run GPU [options] -- COMMAND ...")
+    _spec(run)
+    run.add_argument("--name", help="what the other commands call it (default: a made one)")
+    run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
+    run.add_argument("--wait", help="how long one place may keep you waiting until it is ready (default 15m)")
+    run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+    run.add_argument("--ssh-key", metavar="FILE", help="your own private key (default: one is made)")
+    run.add_argument("--put", action="append", default=[], metavar="HERE[:THERE]", help="copy this there first; may be repeated")
+    run.add_argument("--get", action="append", default=[], metavar="THERE[:HERE]", help="copy this back afterwards; may be repeated")
+    run.add_argument("--keep", action="store_true", help="leave it running afterwards, until `gpus release` or its ttl")
+
+    copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE")
+    copy.add_argument("source")
+    copy.add_argument("target")
+    login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-L PORT] [-- COMMAND ...]")
+    login.add_argument("name")
+    login.add_argument("-L", dest="forward", action="append", default=[], metavar="[LOCAL:]PORT", help="carry this port of it here; may be repeated")
+    for parser in (copy, login):
+        parser.add_argument("--node", type=int, default=0, help="which machine of a cluster (default 0)")
+    command("ps", "what is held ad hoc, by whom, at what price", "ps").add_argument(
+        "--json", action="store_true", help="a JSON list instead of a table"
+    )
+    command("release", "give back, confirmed, what bears a name", "release NAME ...").add_argument("names", nargs="+", metavar="NAME")
+
+
+def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
+    from providers.adhoc import commands
+
+    if options.command in {"run", "ssh"}:
+        return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
+    return {"cp": commands.cp, "ps": commands.ps, "release": commands.release}[options.command](options)
+
+
+def _spec(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what is wanted."""
+    parser.add_argument("gpu", nargs="?" if parser.prog.endswith(" plan") else None, help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
+    parser.add_argument("--fallback", action="append", default=[], metavar="GPU", help="another acceptable choice; may be repeated")
+    parser.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
+    parser.add_argument("--spot", choices=("never", "prefer", "only"), help="whether spot capacity will do")
+    parser.add_argument(
+        "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
+    )
+    parser.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
+    parser.add_argument("--rank", choices=("preference", "price", "performance_per_dollar"), help="what comes first (default: preference)")
+    _places(parser)
 
 
 def _places(parser: argparse.ArgumentParser) -> None:

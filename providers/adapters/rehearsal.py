@@ -45,8 +45,15 @@ FAULTS = {
     "delay": "the answer comes `seconds` later (of real time)",
     "slow": "the operation takes `seconds` longer (of world time)",
     "op-error": "the operation ends with error `code` and changes nothing",
+    "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
+    "no-driver": "of node.look: the driver of a stand-in node does not answer",
+    "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
+
+NODE_LOOK = "node.look"
+NODE_FAULTS = ("port-closed", "no-driver", "wrong-gpus")
+"""What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -311,7 +318,8 @@ class Store:
 
         for fault in self.faults(provider):
             if (
-                fnmatchcase(method, fault.method)
+                (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
+                and fnmatchcase(method, fault.method)
                 and (not fault.place or fault.place in places)
                 and (not fault.machine_type or fault.machine_type in machine_types)
             ):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.lines import WAITED, all_failed, line, said, trimmed
 from providers.engine.planning import overlay
+from providers.engine.ready import until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.errors import (
     BadCredentials,
@@ -312,6 +313,11 @@ class _Walk:
         if extra:
             self.world.report("warning", f"{self._line(order)}: {len(extra)} machines more than ordered; deleting them")
             left = await release(self.world, adapter, *order.mark[:3], handles=extra, keep={*ticket.handles, *self.keep})
+        if self.wanted.probe is not None:
+            seen = await until_ready(self.world, adapter, placed, ticket.handles, self.wanted.probe, deadline, self.brake)
+            if seen is None:
+                raise _Late(ticket)
+            nodes = seen
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
         self._record((placed,), "acquired", "", "", started)

@@ -16,6 +16,7 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, acquire, res
 from providers.engine.holding import applied, had, kept_stopped, seen, ttl
 from providers.engine.lines import trimmed
 from providers.engine.planning import market
+from providers.engine.ready import until_ready
 from providers.engine.reconcile import Place, existing, price_of, survey
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, Left, abandon, bill, pause, release, repeated
@@ -58,8 +59,8 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
         async with _leased(world, wanted.owner, (wanted.cluster,), BUY_PATIENCE_S):
             await _check_pinned(world, wanted)
             adopted = await existing(world, wanted, generation, brake)
-            if adopted is not None:
-                return await _edit(world, adopted, wanted)
+            if adopted is not None and (ready := await _made_ready(world, await _edit(world, adopted, wanted), wanted, brake)) is not None:
+                return ready
             return await _buy(world, wanted, generation, brake)
 
     async def undo(held: Held) -> None:
@@ -200,6 +201,23 @@ async def _buy(
         held = held._replace(launched_at=world.clock.now())
     world.journal.launched(held)
     return held
+
+
+async def _made_ready(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held | None:
+    """What was adopted, once it is ready. None when it never became so: it is then deleted, confirmed. Raises HalfMade when that failed."""
+    if wanted.probe is None:
+        return held
+    deadline = world.clock.now() + wanted.ask.entries[held.entry].wait_s
+    try:
+        nodes = await until_ready(world, await _adapter(world, held.provider), held, held.handles, wanted.probe, deadline, brake)
+    except HalfMade as error:
+        world.report("warning", f"{held.cluster}: what an earlier run left is not ready: {trimmed(error)}; deleting it")
+        await _delete(world, held)
+        return None
+    if nodes is None:
+        await _delete(world, held)
+        raise GpusError(f"{held.cluster}: {brake.why}; nothing is left running")
+    return held._replace(machines=nodes)
 
 
 async def _walk(

@@ -283,6 +283,12 @@ class Journal:
                 )
             db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, holder, *me, now))
 
+    def holder(self, world: str, owner: str, cluster: str) -> int | None:
+        """The id of the live process that has the lease; None when nobody has it."""
+        with self._read() as db:
+            row = db.execute("SELECT pid, started, boot FROM leases WHERE (world, owner, cluster) = (?, ?, ?)", (world, owner, cluster)).fetchone()
+        return row[0] if row is not None and leases.alive(leases.Process(*row)) else None
+
     def drop(self, world: str, owner: str, cluster: str, holder: str) -> None:
         """Gives the lease back, if it is still this holder's."""
         with self._change() as db:

@@ -13,6 +13,7 @@ from providers.model.offer import Candidate, Offer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.engine.ready import Probe
     from providers.model.ask import Ask
 
 DEGRADED, UNSETTLED = "degraded", "unsettled"
@@ -20,13 +21,17 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 
 
 class Wanted(NamedTuple):
-    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out."""
+    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
+
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do.
+    """
 
     owner: str
     cluster: str
     ask: Ask
     setup: Setup
     fingerprint: str
+    probe: Probe | None = None
 
 
 class Held(NamedTuple):

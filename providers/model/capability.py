@@ -18,6 +18,12 @@ class Capabilities(NamedTuple):
     """Machine type prefixes that the adapter can order; empty means all."""
     max_ttl_s: int | None = None
     """The longest life that the cloud gives a machine; None where there is no limit."""
+    ssh: bool = True
+    """Machines take a public key at their making, and answer ssh."""
+    maps_ports: bool = False
+    """A port inside is another one outside; until a machine shows its map, it has no ports."""
+    ends_at_ttl: bool = True
+    """The cloud itself ends a machine when its ttl has passed, whatever became of who asked for it."""
 
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""

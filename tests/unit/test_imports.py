@@ -22,9 +22,10 @@ ALLOWED = {
     "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources"},
     "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "api": LEAVES | {"catalog", "planner", "engine"},
+    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "testing"},
-    "__init__": LEAVES | {"catalog", "planner", "engine", "api", "resources"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing"},
+    "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""
 

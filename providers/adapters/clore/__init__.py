@@ -25,6 +25,8 @@ CAPABILITIES = Capabilities(
     in_place=frozenset({"labels", "ttl"}),
     live_offers=True,
     sold_types=frozenset({"server-"}),
+    maps_ports=True,
+    ends_at_ttl=False,
 )
 
 

@@ -23,6 +23,8 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels"}),
     max_ttl_s=86_400,
+    # Sandboxes are reached by `modal shell`.
+    ssh=False,
 )
 
 

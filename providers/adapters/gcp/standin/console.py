@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp.standin import discovery, machines, place, vms
+from providers.adapters.gcp.standin import calls, discovery, machines, place, things, vms
 from providers.adapters.gcp.standin.state import SCHEMA, Rows
 from providers.adapters.rehearsal import Machine
 
@@ -58,3 +58,30 @@ def preempt(store: Store, name: str) -> int:
         rows = Rows(store, db, store.now())
         place.settle(rows)
         return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))
+
+
+PROJECT = "rehearsal"
+"""The project of a rehearsal unless its settings name another."""
+
+
+def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 1) -> None:
+    """Keeps capacity for machines of a type in a zone, as the user's own reservation of that name."""
+    store.tables(SCHEMA)
+    body = {
+        "name": name,
+        "specificReservation": {"count": str(count), "instanceProperties": {"machineType": machine_type}},
+        "specificReservationRequired": True,
+    }
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        calls.HANDLERS["reservations.insert"](calls.Call("reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body))
+
+
+def disks(store: Store) -> tuple[str, ...]:
+    """Every disk that exists now, machines' own included."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        listed = things.disks(calls.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {}))
+        return tuple(f"{where}/{disk['name']}" for where, disk in listed)

@@ -186,6 +186,20 @@ class Rows:
         """Ends the open operation of a machine."""
         self.db.execute("UPDATE gcp_operation SET done = ?, errors = ? WHERE vm = ? AND done IS NULL", (done, json.dumps(list(errors)), vm_id))
 
+    def end_creation(self, vm: Vm, error: Json) -> None:
+        """Ends, with an error, the insert that still makes this machine; a bulk insert ends with the last of its inserts."""
+        still = "project = ? AND type = 'insert' AND target = ? AND done > ?"
+        which = (vm.project, vm.link(), self.now)
+        groups = self.db.execute(f"SELECT DISTINCT group_id FROM gcp_operation WHERE {still}", which).fetchall()  # noqa: S608
+        self.db.execute(f"UPDATE gcp_operation SET done = ?, errors = ? WHERE {still}", (self.now, json.dumps([error]), *which))  # noqa: S608
+        for (group,) in groups:
+            if group:
+                last = self.db.execute("SELECT max(done) FROM gcp_operation WHERE group_id = ? AND type = 'insert'", (group,)).fetchone()[0]
+                self.db.execute(
+                    "UPDATE gcp_operation SET done = ?, errors = ? WHERE group_id = ? AND type = 'bulkInsert' AND done > ?",
+                    (last, json.dumps([error]), group, self.now),
+                )
+
     def operations(self, project: str, where: str = "1", args: tuple[object, ...] = ()) -> list[Json]:
         """Operations that have begun, oldest first, as the API shows them now."""
         query = f"SELECT * FROM gcp_operation WHERE project = ? AND created <= ? AND {where} ORDER BY id"  # noqa: S608

@@ -1,0 +1,115 @@
+"""What is kept of an ad hoc cluster on this machine: its key, its pinned host keys, its stand-in nodes, and how its cloud is reached.
+
+One folder for each, `home()/adhoc/<world>/<name>`, for its user alone: there before anything is bought, gone once the release is confirmed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import home
+from providers.engine.remote.ssh import Key, given_key, made_key
+from providers.errors import GpusError, Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+_ABOUT = "about.json"
+
+
+class Access(NamedTuple):
+    """The way to a cluster's machines. `settings` are those that it was bought with, by provider; none of them is secret."""
+
+    folder: Path
+    key: Key
+    settings: Mapping[str, Mapping[str, str]]
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def nodes(self) -> Path:
+        return self.folder / "nodes"
+
+
+def owner() -> str:
+    """The owner id of this user's ad hoc clusters: random, made once, the same for every process. Reads or writes `home()/owner`."""
+    file = home() / "owner"
+    if not file.exists():
+        own = file.with_name(f"owner.{uuid.uuid4().hex}")
+        own.write_text(uuid.uuid4().hex[:12], encoding="ascii")
+        own.chmod(0o600)
+        try:
+            # Only one of several processes makes it; never half written.
+            os.link(own, file)
+        except FileExistsError:
+            pass
+        finally:
+            own.unlink()
+    found = file.read_text(encoding="ascii").strip()
+    if not re.fullmatch(r"[0-9a-f]{12}", found):
+        raise GpusError(f"{file}: wanted an owner id of 12 hexadecimal digits, found {found[:40]!r}; restore it: machines bear it as their mark")
+    return found
+
+
+def folder(world: str, name: str) -> Path:
+    """Where a cluster's folder is or would be. Raises SpecError for what is no name. Pure."""
+    if not _NAME.match(name):
+        raise SpecError([Problem("name", "lowercase letters, digits and -, at most 40, starting with a letter", repr(name))])
+    return home() / "adhoc" / world / name
+
+
+def names(world: str) -> tuple[str, ...]:
+    """The clusters of a world that this machine has a folder of."""
+    base = home() / "adhoc" / world
+    return tuple(sorted(path.name for path in base.iterdir() if (path / _ABOUT).is_file())) if base.is_dir() else ()
+
+
+def make(world: str, name: str, settings: Mapping[str, Mapping[str, str]], ssh_key: str | os.PathLike[str] | None) -> Access:
+    """The folder of a cluster that is about to be bought; an earlier one's key and pins are used again. Runs ssh-keygen."""
+    place = folder(world, name)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = made_key(place, f"gpus-{name}") if ssh_key is None else given_key(ssh_key)
+    plain = {provider: dict(section) for provider, section in settings.items()}
+    about = {"settings": plain, "ssh_key": None if key.own else str(key.private)}
+    partial = place / f"{_ABOUT}.new"
+    partial.write_text(json.dumps(about), encoding="utf-8")
+    partial.chmod(0o600)
+    partial.replace(place / _ABOUT)
+    return Access(place, key, plain)
+
+
+def opened(world: str, name: str) -> Access | None:
+    """The access to a cluster that was bought from this machine; None without one. Raises GpusError for a broken one."""
+    place = folder(world, name)
+    try:
+        about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
+        given = about["ssh_key"]
+        key = made_key(place, f"gpus-{name}") if given is None else given_key(given)
+        return Access(place, key, about["settings"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GpusError(f"{place / _ABOUT}: wanted what is known of {name}, found {error}; remove the file once {name} is released") from None
+
+
+def settings(world: str, name: str) -> Mapping[str, Mapping[str, str]] | None:
+    """The settings that a cluster was bought with, None when this machine has no folder of it."""
+    try:
+        found: Mapping[str, Mapping[str, str]] = json.loads((folder(world, name) / _ABOUT).read_text(encoding="utf-8"))["settings"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
+
+
+def forget(world: str, name: str) -> None:
+    """Removes the folder of a cluster that is gone, its made key and its stand-in nodes' files with it. A given key stays where it is."""
+    shutil.rmtree(folder(world, name), ignore_errors=True)

@@ -1,0 +1,200 @@
+"""`gpus run`, `cp`, `ssh`, `ps`, `release`: the command line's twins of the public functions. Owns what they print; arguments are read in `cli`."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from providers.adapters.base import REHEARSAL
+from providers.adhoc import front
+from providers.engine.remote.standin import LABEL
+from providers.errors import GpusError, Problem, SpecError
+from providers.model.money import per_hour
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from providers.adhoc.sync import Machine
+
+OK, NOTHING = 0, 1
+
+
+def run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Provisions, copies there, runs, copies back, releases; the command's exit code."""
+    if not command and not options.keep:
+        raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
+    # Ended by a scheduler or a closed terminal is no reason to leave it running.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupted)
+    fields = {
+        "name": options.name,
+        "fallback": options.fallback or None,
+        "nodes": options.nodes,
+        "spot": options.spot,
+        "capacity": options.capacity,
+        "providers": options.provider or None,
+        "regions": options.region or None,
+        "rank": options.rank,
+        "max_price_per_hour": options.max_price,
+        "wait": options.wait,
+        "ttl": options.ttl,
+        "ssh_key": options.ssh_key,
+        "disk_gib": options.disk_gib,
+    }
+    with front.provision(options.gpu, keep=options.keep, world=options.world or REHEARSAL, settings=_settings(options), **fields) as machine:
+        for path in options.put:
+            there = machine.put(*_pair(path))
+            print(f"gpus: put {path} to {there}", file=sys.stderr)
+        code = machine.run(_line(command)) if command else OK
+        for path in options.get:
+            try:
+                print(f"gpus: got {machine.get(*_pair(path))}", file=sys.stderr)
+            except GpusError as error:
+                print(f"gpus: {error}", file=sys.stderr)
+                code = code or NOTHING
+    return code
+
+
+def cp(options: argparse.Namespace) -> int:
+    """Copies a file or folder to or from a machine; 0."""
+    source, target = _place(options.source), _place(options.target)
+    if (source is None) == (target is None):
+        found = "both" if source else "neither"
+        raise SpecError([Problem("", "one side as NAME:PATH", found, "as in: gpus cp out.json bench:data/ or gpus cp bench:out.json .")])
+    if target is not None:
+        machine = _one(target[0], options)
+        print(f"{target[0]}:{machine.put(options.source, target[1] or None, node=options.node)}")
+    elif source is not None:
+        machine = _one(source[0], options)
+        print(machine.get(source[1], options.target, node=options.node))
+    return OK
+
+
+def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Logs in, or runs a command there; its exit code. Carries ports meanwhile."""
+    machine = _one(options.name, options)
+    line = machine.inner.line(options.node)
+    if line.stand_in:
+        print(f"gpus: {options.name}: a {LABEL}, that is a local shell; there is no GPU", file=sys.stderr)
+    with ExitStack() as tunnels:
+        for text in options.forward:
+            local, port = _ports(text)
+            here = tunnels.enter_context(machine.forward(port, local, node=options.node))
+            print(f"gpus: 127.0.0.1:{here} is port {port} of {options.name}", file=sys.stderr)
+        if command:
+            return machine.run(_line(command), node=options.node)
+        launch = line.login()
+        return subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, check=False).returncode
+
+
+def ps(options: argparse.Namespace) -> int:
+    """Lists what is held ad hoc, in every world that something was bought in; 0."""
+    found = front.find(world=options.world, settings=_settings(options))
+    if options.json:
+        import json
+
+        print(json.dumps([_record(machine) for machine in found]))
+        return OK
+    if not found:
+        print("nothing is held ad hoc")
+        return OK
+    rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
+    for machine in found:
+        held = machine.held
+        price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+        who = f"process {machine.process}" if machine.process else "nobody"
+        nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+        ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only"
+        rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if any(machine.process is None for machine in found):
+        print("used by nobody: kept, or left by a process that was killed; gpus release NAME ends it")
+    return OK
+
+
+def release(options: argparse.Namespace) -> int:
+    """Releases these, confirmed; 0, or 1 when one could not be."""
+    code = OK
+    for name in options.names:
+        try:
+            front.release(name, world=options.world, settings=_settings(options))
+        except GpusError as error:
+            if len(options.names) == 1:
+                raise
+            print(f"gpus: {error}", file=sys.stderr)
+            code = NOTHING
+    return code
+
+
+def _interrupted(_number: int, _frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _one(name: str, options: argparse.Namespace) -> Machine:
+    return front.find(name, world=options.world, settings=_settings(options))
+
+
+def _line(command: Sequence[str]) -> str:
+    """One word is a line for the shell there, as with ssh; several are taken word by word."""
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    first, _, second = text.partition(":")
+    return first, second or None
+
+
+def _place(text: str) -> tuple[str, str] | None:
+    """(name, path) of `NAME:PATH`; None for a path here: `./a:b` is one too."""
+    name, colon, path = text.partition(":")
+    return (name, path) if colon and name and "/" not in name and not name.startswith(".") else None
+
+
+def _ports(text: str) -> tuple[int | None, int]:
+    """(port here, port there) of `8888` or `9999:8888`. Raises SpecError."""
+    local, colon, port = text.rpartition(":")
+    if not port.isdigit() or (colon and not local.isdigit()):
+        raise SpecError([Problem("-L", "PORT or LOCAL:PORT", repr(text))])
+    return (int(local) if colon else None), int(port)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, dict[str, str]] | None:
+    """`--set gcp:project=my-project`, as mappings; None without any. Raises SpecError."""
+    out: dict[str, dict[str, str]] = {}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        provider, colon, name = key.partition(":")
+        if not (equals and colon and provider and name):
+            raise SpecError([Problem("--set", "PROVIDER:KEY=VALUE, as in gcp:project=my-project", repr(text))])
+        out.setdefault(provider, {})[name] = value
+    return out or None
+
+
+def _record(machine: Machine) -> dict[str, Any]:
+    held = machine.held
+    return {
+        "name": machine.name,
+        "world": machine.world,
+        "status": machine.status,
+        "provider": held.provider,
+        "region": held.region,
+        "zone": held.zone,
+        "machine_type": held.machine_type,
+        "gpu_type": held.gpu_type,
+        "gpu_count": held.gpu_count,
+        "nodes": held.nodes,
+        "capacity": held.capacity,
+        "price_usd_per_hour": machine.price_usd_per_hour,
+        "launched_at": held.launched_at or None,
+        "ends_at": held.ends_at or None,
+        "process": machine.process,
+        "reasons": list(held.reasons),
+    }

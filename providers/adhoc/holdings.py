@@ -1,0 +1,239 @@
+"""What this user holds ad hoc, over one world: getting it, finding it again from any process, giving it back with certainty.
+
+The engine buys and deletes; here is whose it is, who uses it, and how it is reached. Must not print, nor open a world.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import REHEARSAL
+from providers.adhoc import access
+from providers.adhoc.machine import AsyncMachine
+from providers.engine import cluster
+from providers.engine import journal as journals
+from providers.engine.reconcile import survey
+from providers.engine.records import UNSETTLED, Held, Wanted
+from providers.engine.remote.ssh import SshProbe
+from providers.engine.remote.standin import StandInProbe
+from providers.engine.settle import bill
+from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
+from providers.model.machine import ENDED, Handle, Node, Setup
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from providers.adhoc.access import Access
+    from providers.engine.ready import Probe
+    from providers.engine.world import World
+    from providers.model.ask import Ask
+    from providers.model.spec import Cluster
+
+DEFAULT_USER = Setup().ssh_user
+
+
+class _Part(NamedTuple):
+    """What is known of one generation of a cluster."""
+
+    record: Held | None
+    handles: tuple[Handle, ...]
+    nodes: tuple[Node, ...]
+
+
+async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None = None) -> AsyncMachine:
+    """Gets what the spec declares, ready to be worked on, and marks its name as used by this process.
+
+    Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then nothing is left running, or the error names what
+    is. When the caller is cancelled, what was made is released first.
+    """
+    ask = reachable(world, spec)
+    owner, holder = access.owner(), uuid.uuid4().hex
+    world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
+    try:
+        way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
+        setup = spec.setup()._replace(ssh_public_key=way.key.public)
+        wanted = Wanted(owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way))
+        held = await cluster.create(world, wanted, uuid.uuid4().hex[:12])
+        if held.reasons:
+            await _undone(world, held)
+            raise GpusError(f"{spec.name}: {'; '.join(held.reasons)}; it was released")
+    except BaseException:
+        await _left_nothing(world, owner, spec.name)
+        world.journal.drop(world.name, _use(owner), spec.name, holder)
+        raise
+    return AsyncMachine(world, held, way, probe(world, way, pinned=True), lambda: let_go(world, spec.name), holder=(_use(owner), holder))
+
+
+async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
+    """What this user holds in the world, of one name or of any, as its clouds say now. A folder of what is gone is removed."""
+    owner = access.owner()
+    found: list[AsyncMachine] = []
+    clusters = await _parts(world, owner, name, lenient=True)
+    for cluster_name, generations in clusters.items():
+        for generation, part in generations.items():
+            held = await cluster.read(world, part.record) if part.record is not None else _loose(world, owner, cluster_name, generation, part)
+            if held is None or (held.status == ENDED and not held.machines):
+                continue
+            process = world.journal.holder(world.name, _use(owner), cluster_name)
+            way = access.opened(world.name, cluster_name)
+            look_at = None if way is None else probe(world, way, pinned=True)
+            found.append(AsyncMachine(world, held, way, look_at, lambda name=cluster_name: let_go(world, name), process=process))  # type: ignore[misc]
+    here = {machine.name for machine in found}
+    for known in access.names(world.name):
+        if known not in here and name in {"", known} and access.settings(world.name, known) == _plain(world.settings):
+            in_use = world.journal.holder(world.name, _use(owner), known) or world.journal.holder(world.name, owner, known)
+            if in_use is None and not world.journal.orders(world.name, owner, known):
+                access.forget(world.name, known)
+    return tuple(found)
+
+
+async def let_go(world: World, name: str) -> bool:
+    """Deletes everything that bears this name, confirmed, and then forgets its key; False when there was nothing.
+
+    Raises HalfMade naming what may still cost money and how to try again; Busy while another process is buying under the name.
+    """
+    owner = access.owner()
+    again = _again(world, name)
+    known: dict[str, tuple[Handle, ...]] = {}
+    price: int | None = None
+    try:
+        for launch in world.journal.launches(world.name, owner, name):
+            if launch.ended_at is None:
+                price = launch.micro_usd
+                known[launch.generation] = Held.from_dict(launch.record).handles
+        generations = (await _parts(world, owner, name)).get(name, {})
+        for generation, part in generations.items():
+            known[generation] = part.handles
+            held = part.record or _loose(world, owner, name, generation, part)
+            handles = (*held.handles, *(handle for handle in part.handles if handle not in held.handles))
+            await cluster.delete(world, held._replace(handles=handles))
+    except HalfMade as error:
+        raise HalfMade(f"{error}; {again}", provider=error.provider, handles=error.handles) from error
+    except CloudError as error:
+        handles = tuple(handle for some in known.values() for handle in some)
+        raise HalfMade(
+            f"{name}: could not be released: {error}; {bill(handles, price)}; {again}", provider=error.provider, handles=handles
+        ) from error
+    access.forget(world.name, name)
+    return bool(generations)
+
+
+async def _undone(world: World, held: Held) -> None:
+    """Gives back what was had but is not what was asked for."""
+    try:
+        await cluster.delete(world, held)
+    except HalfMade as error:
+        raise HalfMade(f"{error}; {_again(world, held.cluster)}", provider=error.provider, handles=error.handles) from error
+
+
+async def _left_nothing(world: World, owner: str, name: str) -> None:
+    """After a purchase that failed: removes the folder if nothing bears the name, else says so. What an earlier run had stays as it was."""
+    try:
+        left = await _parts(world, owner, name)
+    except GpusError as error:
+        world.report("warning", f"{name}: it could not be looked whether anything bears the name: {error}; {_again(world, name)}")
+        return
+    if not left:
+        access.forget(world.name, name)
+        return
+    known = ", ".join(handle.native_id for part in left[name].values() for handle in part.handles) or "an order that is not settled"
+    world.report("warning", f"{name}: {known} bears the name and may cost money; {_again(world, name)}")
+
+
+def _again(world: World, name: str) -> str:
+    return f"to release it: gpus release {name} --world {world.name}"
+
+
+def probe(world: World, way: Access, *, pinned: bool = False) -> Probe:
+    """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
+    if world.name == REHEARSAL:
+        from providers.adapters.rehearsal import open_store
+
+        return StandInProbe(way.nodes, open_store())
+    mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
+    return SshProbe(way.key, way.known_hosts, DEFAULT_USER, mapped, pinned)
+
+
+def reachable(world: World, spec: Cluster) -> Ask:
+    """The spec's ask, of providers whose machines can be logged into by ssh. Raises SpecError with every problem of the spec."""
+    from providers.catalog.offers import load
+    from providers.planner import check
+
+    ask = spec.ask()
+    capable = [name for name, manifest in world.manifests.items() if manifest.capabilities.ssh]
+    allowed = tuple(name for name in (ask.providers or capable) if name in capable)
+    problems = list(check.problems(ask, world.offers or load(), {name: manifest.capabilities for name, manifest in world.manifests.items()}))
+    if spec.ssh_key is not None:
+        problems.append(
+            Problem("ssh_key", "the file of a private key, as provision(ssh_key=...)", "a public key", "or leave it out to have one made")
+        )
+    for provider, section in spec.options.items():
+        manifest = world.manifests.get(provider)
+        if manifest is None:
+            problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
+        else:
+            problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
+    if not allowed and not problems:
+        problems.append(Problem("providers", f"one whose machines answer ssh: {', '.join(capable)}", ", ".join(ask.providers)))
+    if problems:
+        raise SpecError(problems)
+    return ask._replace(providers=allowed) if len(capable) < len(world.manifests) else ask
+
+
+async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) -> dict[str, dict[str, _Part]]:
+    """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what a cloud does not tell is a warning."""
+    out: dict[str, dict[str, _Part]] = {}
+
+    def add(cluster_name: str, generation: str, record: Held | None, handles: tuple[Handle, ...], node: Node | None) -> None:
+        part = out.setdefault(cluster_name, {}).get(generation, _Part(None, (), ()))
+        seen = tuple(dict.fromkeys((*part.handles, *handles)))
+        out[cluster_name][generation] = _Part(record or part.record, seen, part.nodes if node is None else (*part.nodes, node))
+
+    for launch in world.journal.launches(world.name, owner, name):
+        if launch.ended_at is None:
+            held = Held.from_dict(launch.record)
+            add(launch.cluster, launch.generation, held, held.handles, None)
+    for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
+        add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
+    try:
+        nodes = await survey(world, owner, name)
+    except CloudError as error:
+        if not lenient:
+            raise
+        world.report("warning", f"shown as the journal has it: {error}")
+        nodes = ()
+    for node in nodes:
+        if node.mark is not None:
+            add(node.mark.cluster, node.mark.generation, None, (node.handle,), node)
+    return out
+
+
+def _loose(world: World, owner: str, name: str, generation: str, part: _Part) -> Held:
+    """The record of what a run left that was cut short before it had one."""
+    held = Held(world.name, owner, name, generation, "", UNSETTLED, handles=part.handles, machines=part.nodes)
+    held = held._replace(reasons=("left by a run that was cut short, or still being bought",), nodes=max(1, len(part.nodes)))
+    if not part.nodes:
+        return held
+    first = part.nodes[0]
+    return held._replace(
+        status=first.status,
+        provider=first.handle.provider,
+        region=first.region,
+        zone=first.zone,
+        machine_type=first.machine_type,
+        gpu_type=first.gpu_type,
+        gpu_count=first.gpu_count,
+        capacity=first.capacity,
+        launched_at=first.created_at,
+    )
+
+
+def _use(owner: str) -> str:
+    """The lease of a name for as long as a process works with it; the engine's own is for as long as it buys or deletes."""
+    return f"{owner}/use"
+
+
+def _plain(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {provider: dict(section) for provider, section in settings.items()}

@@ -1,0 +1,303 @@
+"""A machine, or a cluster of several, in the hand: commands, files, ports, and giving it back. Owns AsyncMachine; `sync` has its plain twin."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import socket
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL
+from providers.engine.acquire import HEALTHY
+from providers.engine.remote import files
+from providers.engine.remote.run import started, streamed
+from providers.engine.remote.ssh import CONNECT_S, FAILED, SshProbe
+from providers.engine.remote.standin import LABEL, StandInProbe
+from providers.engine.settle import pause
+from providers.errors import CloudError, GpusError
+from providers.model.machine import GONE, PREEMPTED, RUNNING
+from providers.model.money import per_hour, usd
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from providers.adhoc.access import Access
+    from providers.engine.ready import Probe
+    from providers.engine.records import Held
+    from providers.engine.remote.line import Line
+    from providers.engine.world import World
+    from providers.model.machine import Node
+
+WATCH_S = 10.0
+"""How often the cloud is asked, while a command runs, whether the machine is still there."""
+_OPEN_S = 0.1
+
+
+class AsyncMachine:
+    """What was provisioned. Methods take `node`, the number of the machine, where a cluster has several.
+
+    `held` is the full record: place, price, attempts. `process` is the id of the process that uses it, None if nobody does.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        held: Held,
+        access: Access | None,
+        probe: Probe | None,
+        let_go: Callable[[], Awaitable[bool]],
+        *,
+        holder: tuple[str, str] | None = None,
+        process: int | None = None,
+    ) -> None:
+        self._world, self.held, self._access, self._probe, self._let_go, self._holder = world, held, access, probe, let_go, holder
+        self.process = process
+        self.released = False
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.where} {self.gpu} {self.held.capacity} {self.status} ({self.world})>"
+
+    @property
+    def name(self) -> str:
+        """The name that `find` and `release` know it by."""
+        return self.held.cluster
+
+    @property
+    def world(self) -> str:
+        """`rehearsal` or `live`."""
+        return self.held.world
+
+    @property
+    def status(self) -> str:
+        """As last seen: `running`, or one of the other statuses of a cluster."""
+        return self.held.status
+
+    @property
+    def where(self) -> str:
+        """`gcp us-central1-a`."""
+        return f"{self.held.provider} {self.held.zone or self.held.region}".strip()
+
+    @property
+    def gpu(self) -> str:
+        """`H100:8`, per machine."""
+        return f"{self.held.gpu_type}:{self.held.gpu_count}" if self.held.gpu_type else ""
+
+    @property
+    def price_usd_per_hour(self) -> float | None:
+        """All machines together, at launch; None when no source had a price."""
+        return None if self.held.micro_usd is None else usd(self.held.micro_usd)
+
+    @property
+    def ssh(self) -> str:
+        """The line that logs you in to the first machine."""
+        return self._line(0).shown
+
+    @property
+    def ends_itself(self) -> bool:
+        """True when its cloud ends it at its ttl; else only a release does."""
+        manifest = self._world.manifests.get(self.held.provider)
+        return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
+
+    def line(self, node: int = 0) -> Line:
+        """The line to a machine. Raises GpusError when there is none from here."""
+        return self._line(node)
+
+    async def run(self, command: str | Sequence[str], *, check: bool = False, node: int = 0) -> int:
+        """The command's exit code; what it writes appears as it comes. A string is a line for the shell there, a list is taken word by word.
+
+        Raises GpusError when the machine is taken back or cannot be reached meanwhile, and with `check` when the code is not 0.
+        """
+        text = command if isinstance(command, str) else shlex.join(command)
+        line = self._line(node)
+        work = asyncio.ensure_future(streamed(line.command(text)))
+        watch = asyncio.ensure_future(self._taken(node))
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise GpusError(f"{self.name}: {watch.result()} while the command ran: {text}")
+            code = work.result()
+        finally:
+            for task in (work, watch):
+                task.cancel()
+            await asyncio.gather(work, watch, return_exceptions=True)
+        if code == FAILED and not line.stand_in:
+            await self._reachable(node, text)
+        if check and code != 0:
+            raise GpusError(f"{self.name}: the command ended with {code}: {text}")
+        return code
+
+    async def put(self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0) -> str:
+        """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder. Raises GpusError."""
+        return await files.put(self._line(node), local, remote)
+
+    async def get(self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0) -> Path:
+        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError."""
+        return await files.get(self._line(node), remote, local)
+
+    @asynccontextmanager
+    async def forward(self, port: int, local: int | None = None, *, node: int = 0) -> AsyncIterator[int]:
+        """A port of the machine's loopback, here: the port on 127.0.0.1 that reaches it, for as long as the block runs.
+
+        Without `local` it is the same number if that is free here, else any. In a rehearsal the stand-in's ports are this machine's own.
+        """
+        line = self._line(node)
+        if line.stand_in:
+            if local in {None, port}:
+                yield port
+                return
+            relay = await asyncio.start_server(lambda reader, writer: _relay(reader, writer, port), "127.0.0.1", local)
+            async with relay:
+                yield int(relay.sockets[0].getsockname()[1])
+            return
+        here = _free(port, 0) if local is None else _free(local)
+        launch = line.tunnel(here, port)
+        assert launch is not None
+        async with started(launch) as tunnel:
+            assert tunnel.stderr is not None
+            until = asyncio.get_running_loop().time() + CONNECT_S + 5
+            while tunnel.returncode is None and not await _answers(here):
+                if asyncio.get_running_loop().time() > until:
+                    raise GpusError(f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found that the tunnel did not open in time")
+                await asyncio.sleep(_OPEN_S)
+            if tunnel.returncode is not None:
+                why = (await tunnel.stderr.read()).decode(errors="replace").strip()
+                raise GpusError(f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found {why or tunnel.returncode}")
+            yield here
+
+    async def release(self) -> None:
+        """Gives it back and confirms it; again is fine. Raises HalfMade naming what may still cost money and how to try again."""
+        if self.released:
+            return
+        try:
+            await self._let_go()
+        finally:
+            self._unused()
+        self.released = True
+        self._world.report("info", f"{self.name}: released, confirmed{self._cost()}")
+
+    def keep(self) -> None:
+        """Leaves it running: the name can be used by another process from now on. Its ttl still ends it."""
+        self._unused()
+
+    def report(self, severity: str, text: str) -> None:
+        """A line for whoever reads its world's lines."""
+        self._world.report(severity, text)
+
+    def close(self) -> None:
+        """Lets go of this process's files and threads; the machine stays as it is."""
+        self._world.close()
+
+    def _unused(self) -> None:
+        if self._holder is not None:
+            owner, holder = self._holder
+            # The lease ends with this process anyway.
+            with suppress(GpusError):
+                self._world.journal.drop(self.world, owner, self.name, holder)
+            self._holder = None
+
+    def _cost(self) -> str:
+        seconds = self._world.clock.now() - self.held.launched_at
+        if not self.held.launched_at or seconds < 0:
+            return ""
+        hours = seconds / 3_600
+        said = f"; it ran {seconds / 60:.0f} min"
+        if self.world == REHEARSAL:
+            return f"{said}, a rehearsal costs nothing"
+        if self.held.micro_usd is None:
+            return f"{said}, at a price that is not known"
+        return f"{said}, about ${self.held.micro_usd / 1e6 * hours:,.2f} at {per_hour(self.held.micro_usd)} ({self.held.price_as_of or 'no date'})"
+
+    def _node(self, number: int) -> Node:
+        machines = self.held.machines
+        if self.released:
+            raise GpusError(f"{self.name}: it was released")
+        if not 0 <= number < len(machines):
+            raise GpusError(f"{self.name}: wanted the number of one of its {len(machines)} machines, from 0, found {number}")
+        return machines[number]
+
+    def _line(self, number: int) -> Line:
+        node = self._node(number)
+        if isinstance(self._probe, StandInProbe):
+            return self._probe.line(node)
+        if not isinstance(self._probe, SshProbe):
+            raise GpusError(f"{self.name}: wanted its ssh key on this machine, found none; it was bought from another one, or by another user")
+        line = self._probe.line(node)
+        if line is None:
+            raise GpusError(f"{self.name}: wanted an address of {node.name}, found none yet; its cloud says {node.status}")
+        return line
+
+    async def _taken(self, number: int) -> str:
+        """Says so once the cloud says that the machine runs no more, or its ttl has passed."""
+        handle = self._node(number).handle
+        while True:
+            await pause(self._world, WATCH_S)
+            if self.held.ends_at and not self.ends_itself and self._world.clock.now() >= self.held.ends_at:
+                # Where no cloud keeps the ttl, this process does.
+                return "has reached its ttl"
+            try:
+                adapter = await self._world.call(handle.provider, self._world.adapter, handle.provider)
+                node = (await self._world.call(handle.provider, adapter.observe, (handle,)))[0]
+            except CloudError:
+                continue
+            if node.status not in HEALTHY:
+                what = "was taken back" if node.status == PREEMPTED else "is gone" if node.status == GONE else f"is {node.status}"
+                return f"{node.name or handle.native_id} {what}"
+
+    async def _reachable(self, number: int, text: str) -> None:
+        """255 is ssh's own failure, or the command's: a look at the machine tells. Raises GpusError when it cannot be reached."""
+        node = self._node(number)
+        if self._probe is not None:
+            found = await self._probe(node._replace(status=RUNNING), self.held)
+            if found.stage in {"port-closed", "no-login", "no-address"}:
+                raise GpusError(f"{self.name}: the connection to {node.name} was lost ({found}); the command may still run there: {text}")
+
+
+def described(machine: AsyncMachine) -> str:
+    """`bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`: what was had, in a line."""
+    held = machine.held
+    nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+    label = f" [{LABEL}: no GPU, no cost]" if isinstance(machine._probe, StandInProbe) else ""  # noqa: SLF001 - the same module
+    price = per_hour(held.micro_usd) if held.micro_usd is not None else "at an unknown price"
+    return f"{machine.name}: {machine.where} {nodes}{machine.gpu} {held.capacity} {price}{label}"
+
+
+async def _answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _free(*wanted: int) -> int:
+    """The first of these ports that is free on 127.0.0.1; 0 is any. Raises GpusError when none is."""
+    for port in wanted:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise GpusError(f"wanted 127.0.0.1:{wanted[0]} to be free, found that something listens there")
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await source.read(65_536):
+                target.write(chunk)
+                await target.drain()
+            target.write_eof()
+
+    try:
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        writer.close()
+        return
+    await asyncio.gather(copy(reader, back), copy(there, writer))
+    for end in (writer, back):
+        end.close()

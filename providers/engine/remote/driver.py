@@ -1,0 +1,52 @@
+"""What a machine's driver says of its GPUs, and whether that is what was ordered. Pure.
+
+The driver is asked with `nvidia-smi --query-gpu` (its CSV form is documented in `nvidia-smi --help-query-gpu`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from providers.catalog import names
+from providers.engine.ready import NO_DRIVER, WRONG_GPUS, Look
+
+if TYPE_CHECKING:
+    from providers.engine.ready import Ordered
+
+QUERY = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+_SAME_CARD = {"H100-MEGA": "H100"}
+"""Models that differ by the machine around the card: the driver cannot tell them apart."""
+
+
+def look(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
+    """What the answer to QUERY means for what was ordered.
+
+    A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure.
+    """
+    if exit_code != 0:
+        why = next((line.strip() for line in reversed((errors + "\n" + output).splitlines()) if line.strip()), "")
+        return Look(NO_DRIVER, f"nvidia-smi ended with {exit_code}{f', {why[:160]}' if why else ''}")
+    cards = [read for line in output.splitlines() if (read := _card(line)) is not None]
+    if not cards:
+        return Look(NO_DRIVER, "nvidia-smi lists no GPU")
+    wanted = f"{placed.gpu_type}:{placed.gpu_count}"
+    shown = ", ".join(f"{count} x {name}" for name, count in Counter(name for name, _ in cards).items())
+    if len(cards) != placed.gpu_count:
+        return Look(WRONG_GPUS, f"{len(cards)} of {placed.gpu_count} GPUs answer ({shown})", final=True)
+    for name, mib in cards:
+        if mib is not None and names.nominal_memory_gib(placed.gpu_type) is not None and not names.nominal_memory_matches(placed.gpu_type, mib):
+            return Look(WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True)
+        model = names.gpu_type(name, mib)
+        if model is not None and model != _SAME_CARD.get(placed.gpu_type, placed.gpu_type):
+            return Look(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
+    return Look()
+
+
+def _card(line: str) -> tuple[str, int | None] | None:
+    """(name, MiB) of one line such as `NVIDIA L4, 23034 MiB`; MiB is None where the driver does not say. None for any other line."""
+    name, comma, memory = line.rpartition(",")
+    if not comma or not name.strip():
+        return None
+    number = memory.strip().removesuffix("MiB").strip()
+    return name.strip(), int(number) if number.isdigit() else None

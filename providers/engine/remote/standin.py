@@ -1,0 +1,107 @@
+"""The rehearsal's stand-in for a machine: a local shell in a folder of its own, with an `nvidia-smi` that reports what was ordered.
+
+Owns that folder and what it pretends, which it always says: there is no GPU and nobody was paid. The scenario can make it misbehave (`gpus rehearse
+fault gcp node.look wrong-gpus`). Asks the rehearsal store; runs local programs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.rehearsal import NODE_LOOK
+from providers.catalog import names
+from providers.engine.ready import CLOSED, Look
+from providers.engine.remote import driver
+from providers.engine.remote.line import Launch
+from providers.engine.remote.run import finished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from providers.adapters.rehearsal import Fault, Store
+    from providers.engine.ready import Ordered
+    from providers.model.machine import Node
+
+LABEL = "rehearsal stand-in"
+_NO_DRIVER = 9
+"""What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
+
+
+class StandIn(NamedTuple):
+    """The line to a stand-in node: a shell here, with `folder` as its home and little else of this process's environment."""
+
+    folder: Path
+    name: str
+    cluster: str
+
+    @property
+    def shown(self) -> str:
+        return f"gpus ssh {self.cluster}  # a {LABEL}: a local shell in {self.folder}"
+
+    @property
+    def stand_in(self) -> bool:
+        return True
+
+    def command(self, text: str) -> Launch:
+        return Launch(("/bin/sh", "-c", text), self._environment(), str(self.folder))
+
+    def login(self) -> Launch:
+        return Launch(("/bin/sh", "-i"), {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "}, str(self.folder))
+
+    def tunnel(self, local: int, remote: int) -> Launch | None:  # noqa: ARG002 - its ports are this machine's
+        return None
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM", "TZ") if name in os.environ}
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return {**kept, "PATH": path, "HOME": str(self.folder), "USER": "gpus", "GPUS_STAND_IN": self.name}
+
+    def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True) -> None:
+        """Writes the folder and its nvidia-smi: `count` GPUs of that name, with `mib` MiB each."""
+        tools = self.folder / "bin"
+        tools.mkdir(mode=0o700, parents=True, exist_ok=True)
+        script = tools / "nvidia-smi"
+        rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
+        if driver_answers:
+            body = f"""case "$*" in
+  *--query-gpu=name,memory.total*) cat <<'GPUS'
+{rows}
+GPUS
+  ;;
+  *) echo "{LABEL}: there is no GPU here; it stands for {count} x {name}" ;;
+esac"""
+        else:
+            body = f'echo "{LABEL}: the driver does not answer" >&2\nexit {_NO_DRIVER}'
+        partial = script.with_name("nvidia-smi.new")
+        partial.write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
+        partial.chmod(0o700)
+        partial.replace(script)
+
+
+class StandInProbe(NamedTuple):
+    """Looks at the stand-in of a machine as a probe looks at a real one: through its line, at what its nvidia-smi says."""
+
+    folder: Path
+    store: Store
+
+    def line(self, node: Node) -> StandIn:
+        """The line to a machine's stand-in."""
+        return StandIn(self.folder / node.name, node.name, node.mark.cluster if node.mark is not None else node.name)
+
+    async def __call__(self, node: Node, placed: Ordered) -> Look:
+        fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
+        if fault is not None and fault.kind == "port-closed":
+            return Look(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
+        line = self.line(node)
+        line.furnish(*_shown(fault, placed), driver_answers=fault is None or fault.kind != "no-driver")
+        return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
+
+
+def _shown(fault: Fault | None, placed: Ordered) -> tuple[str, int, int]:
+    """(name, MiB, count) that the stand-in's driver reports."""
+    mib = round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024)
+    planned = fault.settings if fault is not None and fault.kind == "wrong-gpus" else {}
+    fewer = placed.gpu_count - 1 if fault is not None and fault.kind == "wrong-gpus" and not {"name", "mib"} & set(planned) else placed.gpu_count
+    return str(planned.get("name", f"{placed.gpu_type} ({LABEL})")), int(str(planned.get("mib", mib))), int(str(planned.get("count", fewer)))

@@ -1,0 +1,453 @@
+"""The contract's cases of an ordinary life: made, seen, found again, edited, ended; what is declared, and what is refused when planning.
+
+Each case is a function over a Bench, its docstring the rule; `cases` picks those that concern an adapter.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import LIVE, WORLDS
+from providers.engine import cluster
+from providers.engine.acquire import delivered
+from providers.errors import CloudError, NotConfigured, OutcomeUnknown
+from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
+from providers.model.machine import GONE, RUNNING, STOPPED
+from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER, PATIENCE_S, SSH_KEY, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from providers.model.machine import Ticket
+    from providers.model.offer import Candidate
+    from providers.testing.bench import Bench, Harness
+
+KINDS = frozenset({"machine", "job", "service"})
+EDITS = frozenset({"labels", "ssh_key", "ttl"})
+"""Edits that are told, and left to a replacement, where an adapter does not declare them."""
+STATE = "state"
+"""Stopping a machine, keeping it, and starting it again where it is."""
+DAY = re.compile(r"20\d\d-\d\d-\d\d")
+
+
+def cases(harness: Harness) -> list[Callable[[Bench], None]]:
+    """The cases for what this adapter declares, and for what it does not."""
+    can = harness.manifest.capabilities
+    return [
+        manifest_is_whole,
+        a_machine_is_made_seen_and_deleted,
+        deleting_twice_is_success,
+        another_process_finds_it_by_its_mark,
+        others_machines_are_never_listed,
+        *([every_page_is_read] if harness.page else []),
+        on_demand if ON_DEMAND in can.capacities else no_on_demand,
+        spot if SPOT in can.capacities else no_spot,
+        flex_start if FLEX_START in can.capacities else no_flex_start,
+        reservation if RESERVATION in can.capacities else no_reservation,
+        several_nodes_are_made_whole_or_not_at_all if can.max_nodes > 1 else one_node_is_the_most,
+        more_nodes_than_declared_are_refused_in_the_plan,
+        kinds_that_are_not_declared_are_refused_in_the_plan,
+        an_order_is_settled_by_its_token,
+        a_new_generation_is_written_on_an_adopted_machine,
+        edits_in_place_keep_the_machine_and_its_mark,
+        *([a_stopped_machine_is_kept_and_starts_again] if STATE in can.in_place else []),
+        edits_that_are_not_declared_are_not_sent,
+        groups_never_change_the_order,
+        live_offers_are_whole if can.live_offers else offers_are_the_catalogs,
+        a_check_reads_and_changes_nothing,
+        unknown_options_are_named,
+        live_without_credentials_is_not_configured,
+    ]
+
+
+# What an adapter says
+
+
+def manifest_is_whole(bench: Bench) -> None:
+    """The manifest, its capabilities and the adapter name the same provider and known words only."""
+    manifest, adapter = bench.harness.manifest, bench.adapter
+    can = manifest.capabilities
+    assert (manifest.name, manifest.name) == (can.provider, adapter.name), f"wanted {manifest.name} everywhere, found {can.provider}, {adapter.name}"
+    assert adapter.world in WORLDS
+    assert can.kinds, "wanted at least one kind"
+    assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
+    assert can.capacities, "wanted at least one kind of capacity"
+    assert can.capacities <= set(CAPACITIES), f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
+    assert can.in_place <= EDITS | {STATE}, f"wanted edits among {sorted(EDITS)} and {STATE}, found {sorted(can.in_place)}"
+    assert can.max_nodes >= 1
+
+
+def unknown_options_are_named(bench: Bench) -> None:
+    """No options are no problem; one that nobody knows is a problem that names it; the harness's own are fine."""
+    check = bench.harness.manifest.options
+    assert not check({})
+    assert not check(dict(bench.harness.setup.options))
+    found = check({"no_such_option": 1})
+    assert len(found) == 1, f"wanted one problem, found {found}"
+    assert "no_such_option" in found[0].path
+
+
+def a_check_reads_and_changes_nothing(bench: Bench) -> None:
+    """`gpus check` has lines with known states, sends nothing that changes anything, and tells of refused keys and web pages without failing."""
+    bench.adapter.check()
+    before = [request.method for request in bench.store.mutations()]
+    lines = bench.adapter.check()
+    assert before == [request.method for request in bench.store.mutations()], f"{bench.name}: a check changed something"
+    assert any(line.state == "ok" for line in lines), f"wanted something that is there, found {lines}"
+    for kind in ("unauthorized", "html"):
+        bench.store.add_fault(bench.name, "*", kind, None)
+        for line in bench.adapter.check():
+            assert line.provider == bench.name
+            assert line.state in {"ok", "missing", "refused", "unknown"}, f"{line.topic}: {line.state}"
+            assert "\n" not in line.found + line.todo, f"{line.topic}: wanted one line, found {line.found + line.todo!r}"
+            assert "<html" not in line.found.lower(), f"{line.topic}: wanted a clear line, found a web page"
+        bench.knobs.heal()
+
+
+def live_without_credentials_is_not_configured(bench: Bench) -> None:
+    """Live without credentials is NotConfigured with what to do, never a rehearsal; a market anybody may read says so in `not_configured`."""
+    manifest = bench.harness.manifest
+    empty = {"HOME": str(bench.store.path.parent), **bench.harness.offline}
+    with environment(empty, without=manifest.environment):
+        try:
+            adapter = manifest.connect(LIVE, {})
+        except NotConfigured as error:
+            assert error.provider == bench.name
+            said = str(error)
+        else:
+            said = getattr(adapter, "not_configured", "")
+            assert adapter.world == LIVE
+    assert said, f"{bench.name}: wanted NotConfigured, found an adapter that connects without credentials"
+    assert "\n" not in said
+
+
+def groups_never_change_the_order(bench: Bench) -> None:
+    """A group is one or more of the leading candidates, of one kind of capacity, and asking for it makes no call."""
+    candidates = bench.candidates()
+    before = len(bench.store.requests())
+    for start in range(min(len(candidates), 20)):
+        size = bench.adapter.group(candidates[start:])
+        assert 1 <= size <= len(candidates) - start
+        chosen = candidates[start : start + size]
+        assert len({(candidate.capacity, candidate.reservation, candidate.nodes) for candidate in chosen}) == 1, (
+            f"unlike things in one call: {chosen}"
+        )
+    assert before == len(bench.store.requests())
+
+
+def offers_are_the_catalogs(bench: Bench) -> None:
+    """Without live offers the adapter lists none, so that the dated catalog stands."""
+    assert bench.adapter.offers() is None
+
+
+def live_offers_are_whole(bench: Bench) -> None:
+    """Live offers are this provider's, unique, dated, with a price that is positive or unknown; listing them makes no changing call."""
+    listed = bench.adapter.offers()
+    assert listed, f"{bench.name}: wanted live offers, found {listed}"
+    assert not bench.store.mutations()
+    ids = [offer.id for offer in listed]
+    assert len(ids) == len(set(ids)), f"listed twice: {[name for name in ids if ids.count(name) > 1][:3]}"
+    for offer in listed:
+        assert offer.provider == bench.name
+        assert offer.capacity in CAPACITIES
+        assert offer.gpu_type, offer.id
+        assert offer.gpu_count > 0, offer.id
+        assert offer.node_micro_usd is None or offer.node_micro_usd > 0, f"{offer.id}: an unknown price is None, never {offer.node_micro_usd}"
+        assert DAY.search(offer.price_as_of), f"{offer.id}: wanted the day of its price, found {offer.price_as_of!r}"
+        assert offer.price_source, offer.id
+
+
+# A life
+
+
+def a_machine_is_made_seen_and_deleted(bench: Bench) -> None:
+    """One order is one creating call and one machine, as ordered and bearing its mark; deleted, it is gone."""
+    order = bench.order()
+    ticket, nodes = bench.made(order)
+    assert bench.knobs.creates() == 1, f"wanted one creating call, found {bench.knobs.creates()}"
+    bench.exist(1, "one order")
+    assert ticket.placed is not None, "wanted the candidate that was had, found none"
+    assert ticket.placed.offer.id in {candidate.offer.id for candidate in order.candidates}
+    assert len(ticket.handles) == 1
+    delivered(ticket, nodes)
+    (node,) = nodes
+    assert node.handle == ticket.handles[0]
+    assert node.status == RUNNING, f"wanted it running, found {node.status} {node.detail}"
+    assert node.mark == order.mark, f"wanted {order.mark}, found {node.mark}"
+    assert node.capacity in {"", order.candidates[0].capacity}
+    bench.removed(ticket.handles)
+    bench.exist(0, "deleted")
+    assert not bench.adapter.find(OWNER)
+
+
+def deleting_twice_is_success(bench: Bench) -> None:
+    """A machine that is being deleted, or is gone, can be deleted again, from any process."""
+    ticket, _ = bench.made()
+    bench.adapter.delete(ticket.handles[0])
+    bench.adapter.delete(ticket.handles[0])
+    bench.gone(ticket.handles)
+    bench.adapter.delete(ticket.handles[0])
+    bench.connect().delete(ticket.handles[0])
+    bench.exist(0, "deleted")
+
+
+def another_process_finds_it_by_its_mark(bench: Bench) -> None:
+    """An adapter that was not there finds it by owner, cluster and generation, sees the same machine, and can delete it."""
+    ticket, _ = bench.made()
+    other = bench.connect()
+    for which in ((OWNER,), (OWNER, CLUSTER), (OWNER, CLUSTER, GENERATION), (OWNER, "", GENERATION)):
+        found = other.find(*which)
+        assert [node.handle for node in found] == list(ticket.handles), f"find{which}: wanted {ticket.handles}, found {found}"
+    for which in ((OTHER,), (OWNER, "other"), (OWNER, CLUSTER, LATER)):
+        assert not other.find(*which), f"find{which}: wanted nothing, found {other.find(*which)}"
+    (node,) = other.observe(ticket.handles)
+    assert (node.status, node.mark) == (RUNNING, ticket.order.mark)
+    bench.removed(ticket.handles, other)
+
+
+def others_machines_are_never_listed(bench: Bench) -> None:
+    """Two owners, and two clusters of one of them, see only their own."""
+    places = iter(_different(bench, 3))
+    orders = [
+        bench.order(next(places)),
+        bench.order(next(places), cluster="serve"),
+        bench.order(next(places), owner=OTHER),
+    ]
+    made = [bench.made(order)[0] for order in orders]
+    bench.exist(3, "three orders")
+    for index, which in enumerate(((OWNER, CLUSTER), (OWNER, "serve"), (OTHER,))):
+        assert {node.handle for node in bench.adapter.find(*which)} == set(made[index].handles), f"find{which}"
+    assert {node.handle for node in bench.adapter.find(OWNER)} == {*made[0].handles, *made[1].handles}
+    bench.removed([*made[0].handles, *made[1].handles])
+    assert {node.handle for node in bench.adapter.find(OTHER)} == set(made[2].handles)
+    bench.removed(made[2].handles)
+
+
+def every_page_is_read(bench: Bench) -> None:
+    """Of one machine more than a page of the cloud's list holds, all are found, each once."""
+    count, most = bench.harness.page + 1, bench.harness.manifest.capabilities.max_nodes
+    best = bench.candidates()[0]
+    sizes = [min(most, count - start) for start in range(0, count, most)]
+    orders = [bench.order(best._replace(nodes=size), nodes=size, ttl_s=3_600) for size in sizes]
+    tickets: list[Ticket] = [bench.adapter.submit(order) for order in orders]
+    made = {handle for ticket in tickets for handle in bench.finish(ticket).handles}
+    assert len(made) == count
+    found = [node.handle for node in bench.adapter.find(OWNER)]
+    assert len(found) == len(set(found)), "wanted each machine once"
+    assert set(found) == made, f"wanted {count} machines, found {len(found)}"
+    # Their own limit ends them, all at once.
+    bench.wait(3_600 + 60)
+    statuses = {node.status for node in bench.adapter.observe(sorted(made)[:3])}
+    assert statuses <= {GONE, "ended"}, f"wanted all ended by their limit, found {sorted(statuses)}"
+
+
+def an_order_is_settled_by_its_token(bench: Bench) -> None:
+    """Another process gets the machine of an order by its token; of one that was never sent nothing comes, and nothing is made by asking."""
+    ticket, _ = bench.made()
+    other = bench.connect()
+    again = other.resume(ticket.order)
+    assert again is not None, "wanted the ticket of an order that was carried out, found none"
+    assert bench.finish(again, other).handles == ticket.handles
+    never = bench.order(_different(bench, 1, but=ticket)[0])
+    passed = 0.0
+    while True:
+        try:
+            found = other.resume(never)
+        except OutcomeUnknown:
+            assert passed < PATIENCE_S, "wanted certainty about an order that was never sent, found none"
+            bench.wait(30.0)
+            passed += 30.0
+        else:
+            assert found is None, f"wanted nothing of an order that was never sent, found {found}"
+            break
+    assert bench.knobs.creates() == 1, "asking made a creating call"
+    bench.exist(1, "one order, looked up")
+    bench.removed(ticket.handles)
+
+
+def a_new_generation_is_written_on_an_adopted_machine(bench: Bench) -> None:
+    """After relabel any process sees the new generation, and finds nothing under the old one."""
+    ticket, _ = bench.made()
+    bench.adapter.relabel(ticket.handles[0], LATER)
+    for adapter in (bench.adapter, bench.connect()):
+        (node,) = adapter.observe(ticket.handles)
+        assert node.mark == ticket.order.mark._replace(generation=LATER), f"wanted generation {LATER}, found {node.mark}"
+        assert [node.handle for node in adapter.find(OWNER, CLUSTER, LATER)] == list(ticket.handles)
+        assert not adapter.find(OWNER, CLUSTER, GENERATION)
+    bench.exist(1, "relabelled")
+    bench.removed(ticket.handles)
+
+
+def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
+    """Each declared edit is taken, the machine stays the same one and keeps its mark; labels stand on it where the cloud shows any."""
+    ticket, before = bench.made()
+    can = bench.harness.manifest.capabilities.in_place
+    changes: dict[str, dict[str, object]] = {
+        "labels": {"labels": {"team": "blue"}},
+        "ssh_key": {"ssh_key": SSH_KEY.replace("bbbb", "cccc"), "ssh_user": "gpus"},
+        "ttl": {"ttl": 7_200, "on_ttl": "release"},
+    }
+    for edit in sorted(can & EDITS):
+        bench.adapter.update(ticket.handles[0], changes[edit])
+        bench.wait(5.0)
+        (node,) = bench.connect().observe(ticket.handles)
+        assert (node.status, node.mark) == (RUNNING, before[0].mark), (
+            f"{edit}: wanted it running as {before[0].mark}, found {node.status} {node.mark}"
+        )
+    (machine,) = bench.knobs.running()
+    if "labels" in can and machine.labels:
+        assert machine.labels.get("team") == "blue", f"wanted the label on the machine, found {machine.labels}"
+        bench.adapter.update(ticket.handles[0], {"labels": {"team": "red"}})
+        assert bench.connect().observe(ticket.handles)[0].mark == before[0].mark
+        assert bench.knobs.running()[0].labels.get("team") == "red"
+    bench.removed(ticket.handles)
+
+
+def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
+    """Stopped, it is there, found by its mark, and not running, on any process's word; started again, it is the same one; either twice is fine."""
+    ticket, before = bench.made()
+    for state, status in (("stopped", STOPPED), ("stopped", STOPPED), ("running", RUNNING), ("running", RUNNING)):
+        bench.adapter.update(ticket.handles[0], {STATE: state})
+        bench.wait(60.0)
+        for adapter in (bench.adapter, bench.connect()):
+            (node,) = adapter.observe(ticket.handles)
+            assert (node.status, node.mark) == (status, before[0].mark), f"wanted it {status}, found {node.status} {node.mark}"
+            assert [found.handle for found in adapter.find(OWNER, CLUSTER, GENERATION)] == list(ticket.handles)
+        bench.exist(1, state)
+    bench.adapter.update(ticket.handles[0], {STATE: "stopped"})
+    bench.removed(ticket.handles)
+
+
+def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
+    """The engine tells what only a replacement applies, and sends nothing for it."""
+    undeclared = EDITS - bench.harness.manifest.capabilities.in_place
+    world, wanted = bench.world, bench.wanted()
+    held = bench.run(cluster.create(world, wanted, GENERATION))
+    assert not held.reasons, held.reasons
+    edited = {
+        "labels": wanted.setup._replace(labels=(("team", "blue"),)),
+        "ssh_key": wanted.setup._replace(ssh_public_key=SSH_KEY.replace("bbbb", "cccc")),
+        "ttl": wanted.setup._replace(ttl_s=7_200),
+    }
+    for edit in sorted(undeclared):
+        before = len(bench.store.mutations())
+        bench.run(cluster.update(world, held, wanted._replace(setup=edited[edit])))
+        assert before == len(bench.store.mutations()), f"{edit} is not declared, and was sent"
+        assert any(f"cannot edit {edit}" in line for line in bench.said), f"wanted a warning about {edit}, found {bench.said}"
+    bench.run(cluster.delete(world, held))
+
+
+# Capacity kinds
+
+
+def on_demand(bench: Bench) -> None:
+    """A machine bought on demand is one, on the adapter's and on the stand-in's word."""
+    _bought_as(bench, ON_DEMAND)
+
+
+def spot(bench: Bench) -> None:
+    """A machine bought as Spot is one, on the adapter's and on the stand-in's word."""
+    _bought_as(bench, SPOT)
+
+
+def flex_start(bench: Bench) -> None:
+    """A machine bought as Flex-start is one, on the adapter's and on the stand-in's word."""
+    _bought_as(bench, FLEX_START)
+
+
+def reservation(bench: Bench) -> None:
+    """A machine out of a reservation that the user owns is one, on the adapter's and on the stand-in's word."""
+    assert bench.harness.reserve is not None, f"{bench.name} declares reservations: wanted a harness with `reserve`, found none"
+    name = bench.harness.reserve(bench.store, bench.candidates(RESERVATION)[0])
+    bench.wait(5.0)
+    _bought_as(bench, RESERVATION, name)
+
+
+def no_on_demand(bench: Bench) -> None:
+    """On-demand capacity that is not declared is refused in the plan."""
+    _not_bought_as(bench, ON_DEMAND)
+
+
+def no_spot(bench: Bench) -> None:
+    """Spot capacity that is not declared is refused in the plan."""
+    _not_bought_as(bench, SPOT)
+
+
+def no_flex_start(bench: Bench) -> None:
+    """Flex-start capacity that is not declared is refused in the plan."""
+    _not_bought_as(bench, FLEX_START)
+
+
+def no_reservation(bench: Bench) -> None:
+    """A reservation where none is declared is refused in the plan."""
+    _not_bought_as(bench, RESERVATION)
+
+
+def _bought_as(bench: Bench, kind: str, reservation: str = "mine") -> None:
+    ticket, nodes = bench.made(bench.order(bench.candidates(kind, reservation=reservation)[0]))
+    delivered(ticket, nodes)
+    assert {node.capacity for node in nodes} == {kind}, f"wanted {kind}, found {[node.capacity for node in nodes]}"
+    assert [machine.capacity for machine in bench.knobs.running()] == [kind]
+    bench.removed(ticket.handles)
+
+
+def _not_bought_as(bench: Bench, kind: str) -> None:
+    plan = bench.plan(bench.ask(kind))
+    assert not plan.candidates, f"{bench.name} does not declare {kind}, and the plan has {plan.best}"
+
+
+# Several nodes, other kinds
+
+
+def several_nodes_are_made_whole_or_not_at_all(bench: Bench) -> None:
+    """Two nodes are two machines in one place, in the order of their names; where only one is left, none is made."""
+    best = bench.candidates(nodes=2)[0]
+    order = bench.order(best, nodes=2)
+    ticket, nodes = bench.made(order)
+    bench.exist(2, "two nodes")
+    assert tuple(node.name for node in nodes) == order.node_names, f"wanted {order.node_names}, found {[node.name for node in nodes]}"
+    delivered(ticket, nodes)
+    bench.removed(ticket.handles)
+    bench.exist(0, "deleted")
+    bench.knobs.sell_out(left=1)
+    try:
+        had = bench.finish(bench.adapter.submit(bench.order(best, nodes=2)))
+    except CloudError as error:
+        bench.removed(getattr(error, "handles", ()))
+    else:
+        raise AssertionError(f"wanted all or none where one machine is left, found {had.handles}")
+    bench.exist(0, "where one is left, of two")
+
+
+def one_node_is_the_most(bench: Bench) -> None:
+    """A cluster of two nodes is refused in the plan, with the reason."""
+    _too_many(bench, 2)
+
+
+def more_nodes_than_declared_are_refused_in_the_plan(bench: Bench) -> None:
+    """One node more than the adapter declares is refused in the plan, with the most there can be."""
+    _too_many(bench, bench.harness.manifest.capabilities.max_nodes + 1)
+
+
+def _too_many(bench: Bench, nodes: int) -> None:
+    plan = bench.plan(bench.ask(nodes=nodes))
+    assert not plan.candidates
+    assert plan.rejected_by_rule.get("nodes"), f"wanted a refusal by the rule for nodes, found {plan.rejected_by_rule}"
+    assert any("nodes" in problem.path for problem in plan.problems), f"wanted it said before any order, found {plan.problems}"
+
+
+def kinds_that_are_not_declared_are_refused_in_the_plan(bench: Bench) -> None:
+    """A kind of cluster that the adapter does not declare has no candidate; a declared one has."""
+    for kind in sorted(KINDS):
+        plan = bench.plan(bench.ask(kind=kind))
+        declared = kind in bench.harness.manifest.capabilities.kinds
+        assert bool(plan.candidates) == declared, f"{kind} is {'' if declared else 'not '}declared, and the plan has {plan.best}"
+        assert declared or plan.rejected_by_rule.get("kind")
+
+
+def _different(bench: Bench, count: int, but: Ticket | None = None) -> list[Candidate]:
+    """So many candidates, each in another place where the cloud has several; a market sells each machine once."""
+    taken = () if but is None or but.placed is None else (but.placed.offer.id,)
+    found = [candidate for candidate in bench.candidates() if candidate.offer.id not in taken] or list(bench.candidates())
+    return [found[index % len(found)] for index in range(count)]

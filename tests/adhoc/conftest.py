@@ -1,0 +1,1 @@
+from tests.adhoc.servers import bench, ssh_server  # noqa: F401

@@ -1,0 +1,440 @@
+"""`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left, and what a killed process left is found."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import providers as p
+from providers import cli, errors
+from providers.adapters.rehearsal import open_store
+from providers.adhoc import access, holdings
+from providers.testing.rehearse import state
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
+    monkeypatch.chdir(tmp_path)
+    store = open_store()
+    monkeypatch.setattr("providers.adhoc.machine.WATCH_S", 1.0)
+    for step in ("create", "delete", "stockout"):
+        store.set_latency("gcp", step, 0.05)
+
+
+def machines():
+    """What the rehearsal cloud runs, as it says itself."""
+    return [machine["name"] for machine in state(open_store())["machines"]]
+
+
+def python(code, **more):
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+def test_the_block_of_the_readme(tmp_path, capfd):
+    """Files go there, a command runs, a result comes back, attempts are printed, and afterwards nothing is left and nothing is held."""
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "run.py").write_text("import json, pathlib; pathlib.Path('out.json').write_text(json.dumps({'ok': True}))")
+    with p.provision("H100!:8", spot="prefer", max_price_per_hour=60, ttl="1h", providers=["gcp"], world="rehearsal") as c:
+        assert isinstance(c, p.Machine) and machines() == [c.held.machines[0].name]
+        c.put("bench")
+        assert c.run("python bench/run.py && nvidia-smi") == 0
+        c.get("out.json")
+        assert c.gpu == "H100:8" and c.price_usd_per_hour == c.held.micro_usd / 1e6 and c.held.ends_at - c.held.launched_at == 3600
+    assert json.loads((tmp_path / "out.json").read_text()) == {"ok": True}
+    assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
+    out, err = capfd.readouterr()
+    assert "rehearsal stand-in: there is no GPU here" in out
+    assert "sold out" in err and "acquired" in err and "released, confirmed" in err and "nothing is bought" in err
+
+
+@pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt(), SystemExit(4)])
+def test_whatever_ends_the_block_it_is_released(raised):
+    """An exception, Ctrl-C and an exit go on as they are, after the release was confirmed."""
+    with pytest.raises(type(raised)) as caught, p.provision("L4:1"):
+        assert len(machines()) == 1
+        raise raised
+    assert caught.value is raised and machines() == []
+
+
+def test_a_failing_command_raises_only_when_asked():
+    """The exit code is the answer; with `check` anything but 0 raises, and the release follows."""
+    with pytest.raises(p.GpusError, match="ended with 5"), p.provision("L4:1") as c:
+        assert c.run("exit 5") == 5
+        c.run("exit 5", check=True)
+    assert machines() == []
+
+
+def test_four_hours_unless_said_otherwise():
+    """Without a ttl the cloud itself ends it after four hours, also when a Cluster was given; one that says its own keeps it."""
+    with p.provision("L4:1") as c:
+        assert c.held.ends_at - c.held.launched_at == 4 * 3600
+    with p.provision(p.Cluster(name="own", gpu="L4:1")) as c:
+        assert (c.name, c.held.ends_at - c.held.launched_at) == ("own", 4 * 3600)
+    with p.provision(p.Cluster(name="own", gpu="L4:1", ttl="2h")) as c:
+        assert c.held.ends_at - c.held.launched_at == 2 * 3600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"gpu": "H10:8"}, "near: H100"),
+        ({"gpu": "H100:8", "ttl": "1m"}, "ttl"),
+        ({"gpu": "H100:8", "max_price_per_hour": -1}, "max_price_per_hour"),
+        ({"gpu": "H100:8", "name": "../x"}, "name"),
+        ({"gpu": "H100:8", "world": "moon"}, "world"),
+        ({"gpu": "H100:8", "options": {"gcp": {"no_such": 1}}}, "options.gcp"),
+        ({"gpu": "H100:8", "providers": ["nobody"]}, "nobody"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once_and_nothing_is_bought(arguments, words):
+    """Wrong names, limits and worlds are SpecErrors before any call, and leave no trace."""
+    with pytest.raises(errors.SpecError, match=words), p.provision(**arguments):
+        pass
+    assert machines() == [] and access.names("rehearsal") == ()
+
+
+def test_nothing_to_be_had_leaves_nothing():
+    """When every place is refused, AllFailed says what was tried, and no key or name is left."""
+    open_store().set_stock("gcp", "", "", "", 0)
+    with pytest.raises(p.AllFailed, match="none could be had"), p.provision("L4:1", regions=["us-central1"], name="none"):
+        pass
+    assert machines() == [] and access.names("rehearsal") == ()
+
+
+def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
+    """`world="live"` without credentials fails; it never rehearses."""
+    for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(p.NotConfigured), p.provision("L4:1", world="live", providers=["gcp"]):
+        pass
+    assert machines() == [] and access.names("live") == ()
+
+
+def test_a_bad_machine_is_given_back_and_the_next_place_is_asked():
+    """A rehearsed host with seven of eight GPUs is released, the reason is an attempt, and another place serves."""
+    open_store().add_fault("gcp", "node.look", "wrong-gpus")
+    with p.provision("A100-80GB:8", providers=["gcp"]) as c:
+        first, *_, last = c.held.attempts
+        assert first.code == "wrong-gpus" and "7 of 8 GPUs answer" in first.message and last.outcome == "acquired"
+        assert machines() == [c.held.machines[0].name]
+    assert machines() == []
+
+
+@pytest.mark.parametrize("kind", ["port-closed", "no-driver"])
+def test_a_slow_machine_is_waited_for(kind):
+    """A stand-in whose port or driver does not answer at first is waited for, not given back."""
+    open_store().add_fault("gcp", "node.look", kind, times=2)
+    with p.provision("L4:1") as c:
+        assert len(c.held.attempts) == 1
+    assert machines() == []
+
+
+def test_a_machine_taken_back_during_a_command():
+    """The rehearsal cloud preempts while a command runs: the command ends with that, and the release finds nothing wrong."""
+    from providers.testing import rehearse
+
+    with p.provision("L4:1", spot="only") as c:
+        threading.Timer(1.0, lambda: rehearse.run(["preempt", "all"])).start()
+        with pytest.raises(p.GpusError, match="while the command ran: sleep 60"):
+            c.run("sleep 60")
+    assert machines() == []
+
+
+def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
+    """A marketplace ends nothing by itself: that is said, and a command that outlives the ttl is ended and the machine released."""
+    with pytest.raises(p.GpusError, match="has reached its ttl while the command ran"), p.provision("RTX-4090:1", providers=["clore"], ttl="1h") as c:
+        assert not c.inner.ends_itself
+        threading.Timer(1.0, lambda: open_store().advance(3700)).start()
+        c.run("sleep 60")
+    assert machines() == [] and "clore ends nothing at a ttl" in capfd.readouterr().err
+
+
+def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
+    """Ctrl-C while it is being released is answered, the release goes on to its end, and then the interrupt does."""
+    open_store().set_latency("gcp", "delete", 3.0)
+    with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    assert machines() == []
+    assert "still releasing it" in capfd.readouterr().err
+
+
+def test_a_cluster_of_two_has_each_machine_in_the_hand():
+    """`node` picks the machine; each has a home of its own, and a number that is none is refused."""
+    with p.provision("A100-80GB:8", nodes=2) as c:
+        assert len(machines()) == 2
+        c.run("touch only-here", node=1)
+        assert (c.run("test -e only-here", node=0), c.run("test -e only-here", node=1)) == (1, 0)
+        with pytest.raises(p.GpusError, match="one of its 2 machines"):
+            c.run("true", node=2)
+    assert machines() == []
+
+
+def test_forward_in_a_rehearsal_reaches_this_machine():
+    """The stand-in's ports are this machine's: the same number as it is, another one by a relay."""
+    import http.server
+    import urllib.request
+
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    there = service.server_address[1]
+    with p.provision("L4:1") as c:
+        with c.forward(there) as here:
+            assert here == there
+        with c.forward(there, local=0) as here:
+            assert here != there and urllib.request.urlopen(f"http://127.0.0.1:{here}/").status == 200
+    service.shutdown()
+
+
+def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
+    """When the cloud refuses to delete, the block ends with what may still cost money and how to try again; trying again works."""
+    with pytest.raises(errors.HalfMade) as failed, p.provision("L4:1", name="stuck") as c:
+        name = c.held.machines[0].name
+        open_store().add_fault("gcp", "instances.delete", "unauthorized", times=None)
+    text = str(failed.value)
+    assert name in text and "may still cost $" in text and "gpus release stuck --world rehearsal" in text
+    assert machines() == [name] and [machine.name for machine in p.find()] == ["stuck"]
+    open_store().clear_faults()
+    p.release("stuck")
+    assert machines() == [] and p.find() == ()
+    with pytest.raises(p.GpusError, match="none that was bought from this machine"):
+        p.release("stuck")
+
+
+def test_a_name_in_use_is_busy_and_stays_untouched():
+    """The name of a machine that a live process works with is refused to another, which harms nothing."""
+    with p.provision("L4:1", name="mine") as c:
+        with pytest.raises(p.Busy, match="mine"), p.provision("L4:1", name="mine"):
+            pass
+        assert machines() == [c.held.machines[0].name] and c.run("true") == 0
+    assert machines() == []
+
+
+def test_kept_found_taken_over_and_released(capfd):
+    """`keep` leaves it running for other processes; the same name and spec takes it over, with its files; its block's end releases it."""
+    with p.provision("L4:1", name="kept", keep=True) as c:
+        c.run("echo data > file")
+        name = c.held.machines[0].name
+    assert machines() == [name] and "kept running" in capfd.readouterr().err
+    found = p.find("kept")
+    assert (found.status, found.process) == ("running", None) and found.run("test -e file") == 0
+    with p.provision("L4:1", name="kept") as c:
+        assert c.held.machines[0].name == name and c.run("test -e file") == 0
+    assert machines() == []
+    with pytest.raises(p.GpusError, match="nothing of that name"):
+        p.find("kept")
+
+
+def test_a_failed_purchase_leaves_a_kept_machine_alone():
+    """A name is taken over or left: a purchase that is refused does not delete what ran under it before."""
+    with p.provision("L4:1", name="kept", keep=True) as c:
+        name = c.held.machines[0].name
+    with pytest.raises(errors.SpecError), p.provision("L4:1", name="kept", options={"gcp": {"no_such": 1}}):
+        pass
+    assert machines() == [name]
+    p.release("kept")
+
+
+def test_aprovision_is_the_async_twin():
+    """The same block with `await`; a cancelled task releases before it ends."""
+
+    async def used():
+        async with p.aprovision("L4:1", ttl="1h") as c:
+            assert isinstance(c, p.AsyncMachine) and await c.run("true") == 0
+            async with c.forward(9) as here:
+                assert here == 9
+        assert machines() == []
+
+    async def cancelled():
+        inside = asyncio.Event()
+
+        async def work():
+            async with p.aprovision("L4:1") as c:
+                inside.set()
+                await c.run("sleep 60")
+
+        task = asyncio.create_task(work())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert machines() == []
+
+    asyncio.run(used())
+    asyncio.run(cancelled())
+
+
+def test_inside_a_running_loop_the_plain_twin_works_too():
+    """A notebook's loop runs already; `provision` has one of its own."""
+
+    async def cell():
+        with p.provision("L4:1") as c:
+            return c.run("true")
+
+    assert asyncio.run(cell()) == 0 and machines() == []
+
+
+BLOCK = """
+    import providers as p
+    with p.provision("L4:1", name="job") as c:
+        print("inside", flush=True)
+        c.run("sleep 60")
+"""
+
+
+def test_ctrl_c_at_a_command_releases():
+    """SIGINT while a command runs: the command ends, the release is confirmed, and the process ends as interrupted."""
+    process = python(BLOCK)
+    assert process.stdout.readline() == "inside\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err and "released, confirmed" in err and process.returncode != 0
+    assert machines() == []
+
+
+def test_ctrl_c_while_acquiring_releases():
+    """SIGINT before the machine is ready: what was bought is released before the interrupt goes on."""
+    open_store().add_fault("gcp", "node.look", "no-driver", times=None)
+    process = python(BLOCK)
+    until(machines)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "interrupted; what was asked for is being released" in err and "KeyboardInterrupt" in err
+    assert machines() == [] and access.names("rehearsal") == ()
+
+
+@pytest.mark.parametrize("when", ["inside", "acquiring"])
+def test_a_killed_process_is_found_and_released_from_another(when, capfd):
+    """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as nobody's, and `gpus release` ends it."""
+    if when == "acquiring":
+        open_store().add_fault("gcp", "node.look", "no-driver", times=None)
+    process = python(BLOCK)
+    if when == "inside":
+        assert process.stdout.readline() == "inside\n"
+    until(machines)
+    time.sleep(0.3)
+    assert cli.main(["ps", "--json"]) == 0
+    [row] = json.loads(capfd.readouterr().out)
+    assert (row["name"], row["process"]) == ("job", process.pid)
+    process.kill()
+    process.communicate()
+    assert len(machines()) == 1
+    assert cli.main(["ps"]) == 0
+    shown = capfd.readouterr().out
+    assert "job" in shown and "used by nobody" in shown
+    assert cli.main(["release", "job"]) == 0
+    assert machines() == []
+    capfd.readouterr()
+    assert cli.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
+
+
+def test_what_ended_by_its_ttl_is_no_longer_held():
+    """After its ttl the cloud itself deleted it: nothing is shown, and its folder is gone."""
+    with p.provision("L4:1", name="old", ttl="1h", keep=True):
+        pass
+    open_store().advance(4000)
+    assert p.find() == () and access.names("rehearsal") == () and machines() == []
+
+
+def test_one_owner_for_every_process():
+    """Several processes that begin at once agree on the owner id, which is private to its user."""
+    code = "from providers.adhoc import access; print(access.owner())"
+    processes = [python(code) for _ in range(4)]
+    assert len({process.communicate()[0] for process in processes}) == 1
+    assert (access.home() / "owner").stat().st_mode & 0o077 == 0
+
+
+def test_only_machines_with_ssh_are_asked_for():
+    """A provider whose machines do not answer ssh is left out; alone, it is refused with what would do."""
+    from providers.engine.world import open_world
+    from providers.model.spec import read_cluster
+    from providers.testing.clock import JumpingClock
+    from providers.testing.fake_adapter import FakeCloud
+
+    clouds = [FakeCloud(name, JumpingClock()) for name in ("gcp", "modal")]
+    clouds[1].capabilities = clouds[1].capabilities._replace(ssh=False)
+    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds})
+    assert holdings.reachable(world, read_cluster("x", {"gpu": "L4:1"})).providers == ("gcp",)
+    with pytest.raises(errors.SpecError, match="answer ssh: gcp"):
+        holdings.reachable(world, read_cluster("x", {"gpu": "L4:1", "providers": ["modal"]}))
+    world.close()
+
+
+# The command line
+
+
+def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
+    """`gpus run` gives the command's output and exit code, brings results back also when it failed, and leaves nothing."""
+    (tmp_path / "in.txt").write_text("in")
+    code = cli.main(["run", "L4:1", "--put", "in.txt:d/", "--get", "out.txt", "--ttl", "1h", "--", "cat d/in.txt; echo out > out.txt; exit 3"])
+    out, err = capfd.readouterr()
+    assert (code, out, (tmp_path / "out.txt").read_text()) == (3, "in", "out\n")
+    assert "released, confirmed" in err and machines() == []
+
+
+def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
+    """A kept machine is copied to and from, asked and given back by name."""
+    assert cli.main(["run", "L4:1", "--name", "box", "--keep"]) == 0
+    (tmp_path / "a").write_text("a")
+    assert cli.main(["cp", "a", "box:b"]) == 0
+    assert cli.main(["cp", "box:b", "c"]) == 0 and (tmp_path / "c").read_text() == "a"
+    capfd.readouterr()
+    assert cli.main(["ssh", "box", "--", "echo", "a  b"]) == 0
+    assert capfd.readouterr().out == "a  b\n"
+    assert cli.main(["ps"]) == 0
+    assert "box" in capfd.readouterr().out
+    assert cli.main(["release", "box"]) == 0 and machines() == []
+    assert cli.main(["ssh", "box", "--", "true"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "L4:1"],
+        ["run", "L4:1", "--set", "x", "--", "true"],
+        ["cp", "a", "b"],
+        ["cp", "x:a", "y:b"],
+        ["release", "no-such"],
+        ["ssh", "../x"],
+        ["run", "L4:1", "--ttl", "1s", "--", "x"],
+    ],
+)
+def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
+    """Wrong words end with code 2 and a line that says what was wanted; nothing is bought."""
+    assert cli.main(arguments) == 2
+    err = capfd.readouterr().err
+    assert "wanted" in err and "Traceback" not in err and machines() == []
+
+
+def test_gpus_run_ended_by_a_scheduler_releases(capfd):
+    """SIGTERM to `gpus run` is an interrupt: it releases and says so."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    assert process.stdout.readline() == "inside\n"
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "released, confirmed" in err and machines() == []

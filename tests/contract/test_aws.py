@@ -1,0 +1,43 @@
+"""EC2, with boto3, keeps the adapter contract against its stand-in."""
+
+import pytest
+
+from providers.adapters.aws import MANIFEST, errors
+from providers.adapters.aws.standin import console, things
+from providers.adapters.aws.standin.state import Rows
+from providers.testing.contract import Harness, cases
+
+CONTEXT = errors.Context("a test", creating=True)
+
+
+def provoke(code):
+    if code in errors.STATE_REASONS:
+        return errors.from_state({"Code": code}, CONTEXT, ())
+    return errors.from_response({"Error": {"Code": code}}, CONTEXT)
+
+
+def reserve(store, place):
+    with store.transaction() as db:
+        things.own_reservation(Rows(store, db, store.now()), place.zone, place.machine_type, 1, {"Name": "mine"})
+    return "mine"
+
+
+HARNESS = Harness(
+    MANIFEST,
+    console,
+    gpu="A10G:1",
+    create=("ec2.CreateFleet", "ec2.RunInstances"),
+    delete="ec2.TerminateInstances",
+    provoke=provoke,
+    page=500,
+    regions=("us-east-1", "us-east-2"),
+    settings={"regions": "us-east-1,us-east-2"},
+    reserve=reserve,
+    offline={"AWS_EC2_METADATA_DISABLED": "true"},
+)
+
+
+@pytest.mark.parametrize("case", cases(HARNESS), ids=str)
+def test_contract(case, contract_home):
+    """Every case of the contract holds."""
+    case.run(HARNESS, contract_home)

@@ -1,0 +1,34 @@
+"""Clore, with its own HTTP client, keeps the adapter contract against its stand-in."""
+
+import pytest
+
+from providers.adapters.clore import MANIFEST, errors
+from providers.adapters.clore.standin import console, server
+from providers.adapters.clore.standin.state import State
+from providers.errors import InsufficientFunds
+from providers.testing.contract import Harness, cases
+
+
+def raise_price(store, candidate):
+    prices = {coin: 1e9 for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain")}
+    State(store).change(int(candidate.machine_type.removeprefix("server-")), price={"on_demand": prices})
+
+
+HARNESS = Harness(
+    MANIFEST,
+    console,
+    gpu="RTX-4090:2",
+    create=("create_order",),
+    delete="cancel_order",
+    provoke=lambda code: errors.error(code, creating=True),
+    limit=InsufficientFunds,
+    raise_price=raise_price,
+)
+
+
+@pytest.mark.parametrize("case", cases(HARNESS), ids=str)
+def test_contract(case, contract_home, monkeypatch):
+    """Every case of the contract holds."""
+    # The pace has tests of its own, with its own clock: a busy machine's jitter must not be refused here.
+    monkeypatch.setattr(server, "_TOLERANCE", 0.0)
+    case.run(HARNESS, contract_home)

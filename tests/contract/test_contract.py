@@ -1,0 +1,115 @@
+"""The contract has teeth: an adapter that breaks a rule fails the case of that rule, and so does a cloud that keeps a machine."""
+
+import pytest
+
+from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, Transient
+from providers.model.machine import GONE, Node
+from providers.testing.bench import OTHER, OWNER
+from providers.testing.contract import cases
+from tests.contract.test_gcp import HARNESS
+
+
+class Broken:
+    """A good adapter but for one method."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
+class DeletesNothing(Broken):
+    def delete(self, handle):
+        pass
+
+
+class ListsEverybodys(Broken):
+    def find(self, owner, cluster="", generation=""):
+        return [node for owner in (OWNER, OTHER) for node in self.real.find(owner, cluster, generation)]
+
+
+class ReadsOnePage(Broken):
+    def find(self, owner, cluster="", generation=""):
+        return self.real.find(owner, cluster, generation)[:500]
+
+
+class SendsAgain(Broken):
+    def submit(self, order):
+        try:
+            return self.real.submit(order)
+        except OutcomeUnknown:
+            return self.real.submit(order)
+
+
+class TakesALostAnswerForARefusal(Broken):
+    def submit(self, order):
+        try:
+            return self.real.submit(order)
+        except OutcomeUnknown as error:
+            raise NoCapacity(str(error), provider="gcp", code=error.code) from None
+
+
+class TakesAFaultForGone(Broken):
+    def observe(self, handles):
+        try:
+            return self.real.observe(handles)
+        except Transient:
+            return [Node(handle, "", GONE) for handle in handles]
+
+
+class BuysWhenAsked(Broken):
+    def resume(self, order):
+        return self.real.resume(order) or self.real.submit(order)
+
+
+class ForgetsTheGeneration(Broken):
+    def relabel(self, handle, generation):
+        pass
+
+
+class SaysGoneOnceAccepted(Broken):
+    def observe(self, handles):
+        return [node if node.status == "running" else node._replace(status=GONE) for node in self.real.observe(handles)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (DeletesNothing, "a_machine_is_made_seen_and_deleted"),
+        (DeletesNothing, "a_killed_runs_machine_is_adopted"),
+        (ListsEverybodys, "others_machines_are_never_listed"),
+        (ReadsOnePage, "every_page_is_read"),
+        (SendsAgain, "a_lost_reply_is_found_by_its_token"),
+        (TakesALostAnswerForARefusal, "a_garbled_reply_is_found_by_its_token"),
+        (TakesALostAnswerForARefusal, "one_machine_after_a_lost_reply"),
+        (TakesAFaultForGone, "a_web_page_while_looking_never_means_gone"),
+        (BuysWhenAsked, "an_order_is_settled_by_its_token"),
+        (ForgetsTheGeneration, "a_new_generation_is_written_on_an_adopted_machine"),
+        (SaysGoneOnceAccepted, "a_deletion_that_lags_is_not_done"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_broken_adapter_fails(kind, name, contract_home):
+    """Each broken rule is noticed by its case."""
+    manifest = HARNESS.manifest._replace(connect=lambda world, config: kind(HARNESS.manifest.connect(world, config)))
+    (case,) = [case for case in cases(HARNESS) if str(case) == name]
+    with pytest.raises((AssertionError, HalfMade)):
+        case.run(HARNESS._replace(manifest=manifest), contract_home)
+
+
+def test_every_case_states_its_rule():
+    """Each case has a sentence, and a name of its own."""
+    found = cases(HARNESS)
+    assert len(found) == len({str(case) for case in found}) > 40
+    assert all(case.rule.endswith(".") for case in found)
+
+
+def test_a_declared_capability_must_be_testable(contract_home):
+    """Reservations that are declared without a way to make one in the stand-in fail; undeclared ones are refused in the plan instead."""
+    (case,) = [case for case in cases(HARNESS) if str(case) == "reservation"]
+    with pytest.raises(AssertionError, match="declares reservations"):
+        case.run(HARNESS._replace(reserve=None), contract_home)
+    less = HARNESS.manifest._replace(capabilities=HARNESS.manifest.capabilities._replace(capacities=frozenset({"on-demand"}), max_nodes=1))
+    names = [str(case) for case in cases(HARNESS._replace(manifest=less))]
+    assert {"no_reservation", "no_spot", "one_node_is_the_most"} <= set(names)

@@ -1,0 +1,40 @@
+"""Compute Engine, with Google's own client, keeps the adapter contract against its stand-in."""
+
+import json
+
+import pytest
+
+from providers.adapters.gcp import MANIFEST, errors
+from providers.adapters.gcp.standin import console
+from providers.testing.contract import Harness, cases
+
+
+def provoke(code):
+    body = {"error": {"code": 400, "message": "any words", "errors": [{"reason": code}]}}
+    return errors.from_http(400, json.dumps(body), errors.Context("a test", creating=True))
+
+
+def reserve(store, place):
+    console.reserve(store, "mine", place.zone, place.machine_type)
+    return "mine"
+
+
+HARNESS = Harness(
+    MANIFEST,
+    console,
+    gpu="L4:1",
+    create=("*nstances.*nsert",),
+    delete="instances.delete",
+    provoke=provoke,
+    page=500,
+    regions=("us-central1", "europe-west4"),
+    reserve=reserve,
+    leftovers=console.disks,
+    offline={"NO_GCE_CHECK": "true"},
+)
+
+
+@pytest.mark.parametrize("case", cases(HARNESS), ids=str)
+def test_contract(case, contract_home):
+    """Every case of the contract holds."""
+    case.run(HARNESS, contract_home)

@@ -1,0 +1,24 @@
+"""Modal, with its own client, keeps the adapter contract against its stand-in."""
+
+import pytest
+from grpclib import GRPCError, Status
+
+from providers.adapters.modal import MANIFEST, errors
+from providers.adapters.modal.standin import console
+from providers.testing.contract import Harness, cases
+
+HARNESS = Harness(
+    MANIFEST,
+    console,
+    gpu="A10:1",
+    create=("SandboxCreate",),
+    delete="SandboxTerminate",
+    provoke=lambda code: errors.classify(GRPCError(Status[code], "any words"), creating=True),
+    page=50,
+)
+
+
+@pytest.mark.parametrize("case", cases(HARNESS), ids=str)
+def test_contract(case, contract_home):
+    """Every case of the contract holds."""
+    case.run(HARNESS, contract_home)

@@ -1,0 +1,189 @@
+"""The wait from "it runs" to "it can be worked on": what ends it, when, and that nothing stays that was not ready."""
+
+import asyncio
+
+import pytest
+
+from providers import errors
+from providers.engine import cluster
+from providers.engine.ready import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
+from providers.model.machine import FAILED, GONE, PREEMPTED
+from providers.testing.fake_adapter import lost
+from tests.engine.cases import Killed, ask, run, wanted
+
+
+class Staged:
+    """A probe that finds what `story` says: (seconds since the first look, what is then seen); ready after the last."""
+
+    def __init__(self, lab, *story, ready_after=None, on=None):
+        self.lab, self.story, self.on = lab, story, on or (lambda _node, _seconds: None)
+        self.looks, self.began = [], {}
+
+    async def __call__(self, node, placed):
+        began = self.began.setdefault(node.handle, self.lab.clock.now())
+        seconds = self.lab.clock.now() - began
+        self.on(node, seconds)
+        found = next((look for until, look in self.story if seconds < until), Look())
+        self.looks.append((node.name, seconds, found))
+        return found
+
+
+def create(lab, probe, want=None, **more):
+    world = lab.world()
+    return world, run(cluster.create(world, (want or wanted(ask(**more)))._replace(probe=probe), "g1"))
+
+
+FOREVER = float("inf")
+
+
+@pytest.mark.parametrize(("status", "after"), [(PREEMPTED, 60), (FAILED, 5), (GONE, 60)])
+def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_poll(lab, status, after):
+    """Preempted after 60 s while ssh is refused, or failed at 5 s: the wait ends within one poll of the new status, and the next place is asked."""
+    ended = {}
+
+    def end(node, seconds):
+        if node.region == "north" and seconds >= after and not ended:
+            lab.alpha._set(node.handle, status)
+            ended["at"] = lab.clock.now()
+
+    class North(Staged):
+        async def __call__(self, node, placed):
+            if node.region != "north":
+                return Look()
+            return await super().__call__(node, placed)
+
+    probe = North(lab, (FOREVER, Look(CLOSED, "refused")), on=end)
+    _, held = create(lab, probe)
+    assert held.region == "south" and held.status == "running"
+    first = held.attempts[0]
+    assert (first.outcome, first.code) == ("HalfMade", status) and "port closed: refused" in first.message
+    assert ended["at"] - first.started_at - lab.alpha.create_s <= after + 5
+    assert first.started_at + first.seconds - ended["at"] <= 5 + 2 * lab.alpha.delete_s
+    assert [node.region for node in lab.alive] == ["south"]
+
+
+def test_b30_a_port_that_comes_late_is_waited_for(lab):
+    """Running without a port for 170 s, then ready: it is kept, and one place was asked."""
+    probe = Staged(lab, (170, Look(NO_ADDRESS, "its ssh port is not mapped yet")))
+    _, held = create(lab, probe)
+    assert held.region == "north" and len(held.attempts) == 1 == len(lab.alive)
+    assert 170 <= probe.looks[-1][1] <= 176
+    assert lab.said("waiting until it is ready: no address")
+
+
+@pytest.mark.parametrize(
+    ("look", "words"),
+    [
+        (Look(NO_ADDRESS, "the cloud has told none yet"), "no address"),
+        (Look(CLOSED, "10.0.0.1:22: refused"), "port closed"),
+        (Look(NO_DRIVER, "nvidia-smi ended with 9"), "no driver"),
+    ],
+)
+def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, look, words):
+    """When the wait has passed the rental is ended, the reason says how far it got, and the walk goes on to its end."""
+    probe = Staged(lab, (FOREVER, look))
+    with pytest.raises(errors.AllFailed) as failed:
+        create(lab, probe, wait_s=600)
+    assert lab.alive == []
+    for attempt in failed.value.attempts:
+        assert attempt.code == look.stage and words in attempt.message and "within" in attempt.message
+        assert 600 <= attempt.seconds <= 600 + 10
+
+
+def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab):
+    """No driver for three minutes is waited out; seven of eight GPUs then are a failure with a clear reason, and the next place is asked."""
+
+    class Once(Staged):
+        async def __call__(self, node, placed):
+            return await super().__call__(node, placed) if node.region == "north" else Look()
+
+    probe = Once(lab, (180, Look(NO_DRIVER, "not found")), (FOREVER, Look(WRONG_GPUS, "7 of 8 GPUs answer", final=True)))
+    _, held = create(lab, probe)
+    assert held.region == "south"
+    first = held.attempts[0]
+    assert first.code == WRONG_GPUS and "7 of 8 GPUs answer" in first.message and 180 <= first.seconds <= 190
+    assert len(lab.alive) == 1
+
+
+def test_without_a_probe_nobody_looks(lab):
+    """A declaration without a key at hand is had as before: what the cloud's API says will do."""
+    _, held = create(lab, None)
+    assert held.status == "running" and lab.alpha.calls["observe"] == 1
+
+
+def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
+    """A passing fault of the look at the cloud is a warning; the wait goes on."""
+    probe = Staged(
+        lab,
+        (30, Look(CLOSED)),
+        on=lambda _node, seconds: lab.alpha.fail("observe", errors.Transient("try later", provider="alpha")) if 5 < seconds < 9 else None,
+    )
+    _, held = create(lab, probe)
+    assert held.region == "north" and lab.said("could not be asked how its machines are")
+
+
+def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
+    """Killed while it waited: the next run waits for that machine, buys nothing, and takes it over once it is ready."""
+
+    async def killed(_node, _placed):
+        raise Killed
+
+    with pytest.raises(Killed):
+        create(lab, killed)
+    probe = Staged(lab, (20, Look(NO_DRIVER)))
+    world = lab.world()
+    held = run(cluster.create(world, wanted()._replace(probe=probe), "g2"))
+    assert lab.creates == len(lab.alive) == 1 and held.generation == "g2"
+    assert probe.looks and world.journal.orders("rehearsal", "own", states=("intent", "unsettled")) == ()
+
+
+def test_what_was_left_and_never_gets_ready_is_replaced(lab):
+    """An earlier run's machine that serves the declaration, but has lost a GPU, is deleted, confirmed, before another one is bought."""
+    run(cluster.create(lab.world(), wanted(), "g1"))
+    old = lab.alive[0].handle
+
+    async def probe(node, _placed):
+        return Look(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else Look()
+
+    held = run(cluster.create(lab.world(), wanted()._replace(probe=probe), "g2"))
+    assert [node.handle for node in lab.alive] == list(held.handles) != [old]
+
+
+def test_cancelled_during_the_wait_nothing_is_left(lab):
+    """A caller that is gone while the machine gets ready: it is released before the cancellation goes on."""
+    world = lab.world()
+
+    async def main():
+        waiting = asyncio.Event()
+
+        async def probe(_node, _placed):
+            waiting.set()
+            return Look(CLOSED)
+
+        task = asyncio.ensure_future(cluster.create(world, wanted()._replace(probe=probe), "g1"))
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+    assert lab.alive == [] and world.journal.orders("rehearsal", "own", states=("intent", "unsettled", "made")) == ()
+
+
+def test_unready_and_not_deletable_stays_in_the_record(lab):
+    """What is not ready and cannot be deleted ends the walk: it is named with what it costs, and nothing else is bought."""
+    lab.alpha.fail("delete", errors.Transient("later", provider="alpha"), times=FOREVER)
+
+    async def probe(_node, _placed):
+        return Look(WRONG_GPUS, "7 of 8", final=True)
+
+    _, held = create(lab, probe)
+    assert held.status == "unsettled" and "still cost" in held.reasons[0] and lab.creates == 1
+
+
+def test_an_answer_that_was_lost_is_still_probed(lab):
+    """A create whose answer was lost is found by its token, and looked at like any other."""
+    lab.alpha.fail("submit", lost("alpha"), after=True)
+    probe = Staged(lab)
+    _, held = create(lab, probe)
+    assert held.status == "running" and probe.looks and lab.creates == 1

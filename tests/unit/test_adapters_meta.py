@@ -1,0 +1,251 @@
+"""What every adapter's folder must bring, asked of each that the registry finds; and that a new one touches its own folder alone."""
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import providers.adapters
+from providers.catalog import offers as catalog
+from providers.engine import cluster, planning, registry
+from providers.engine.world import open_world
+from providers.errors import CloudError
+from providers.model.ask import CAPACITIES, Ask, Entry
+from providers.model.machine import Setup
+from providers.testing.bench import StoreClock
+from providers.testing.contract import Harness
+
+ROOT = Path(__file__).parents[2]
+ADAPTERS = ROOT / "providers" / "adapters"
+NAMES = sorted(registry.scan([str(ADAPTERS)], ()).manifests)
+DATE = re.compile(r"20\d\d-?[01]\d(-?[0-3]\d)?")
+
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def module(name, part=""):
+    return importlib.import_module(f"providers.adapters.{name}{part}")
+
+
+def harness(name):
+    path = ROOT / "tests" / "contract" / f"test_{name}.py"
+    assert path.exists(), f"{name}: wanted its contract test at {path.relative_to(ROOT)}, found none"
+    spec = importlib.util.spec_from_file_location(f"contract_of_{name}", path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found.HARNESS
+
+
+class Known:
+    """A row of an error table, however its adapter writes it: a record with classes of the tree, a scope, a source and a date."""
+
+    def __init__(self, code, row):
+        self.code, self.fields = code, row._asdict()
+        self.kinds = {key: value for key, value in self.fields.items() if isinstance(value, type) and issubclass(value, CloudError)}
+
+    @property
+    def creating(self):
+        """The class on a creating call."""
+        return self.kinds.get("creating") or self.kinds.get("kind")
+
+
+def error_table(name):
+    """Every row of the records named `Row` in the tables of the adapter's `errors` module."""
+    rows = []
+    for value in vars(module(name, ".errors")).values():
+        if isinstance(value, dict):
+            rows += [Known(str(code), row) for code, row in value.items() if type(row).__name__ == "Row"]
+        elif isinstance(value, tuple) and not hasattr(value, "_fields"):
+            rows += [Known(str(row.code), row) for row in value if type(row).__name__ == "Row"]
+    return rows
+
+
+def test_every_folder_can_be_loaded():
+    """Each folder below the adapters gives a manifest of its own name; none is left out."""
+    found = registry.scan([str(ADAPTERS)], ())
+    assert () == found.problems
+    assert sorted(path.parent.name for path in ADAPTERS.glob("*/__init__.py")) == NAMES != []
+
+
+@every
+def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name):
+    """The folder holds a stand-in, and its console names places, machine types, GPUs and calls, shows machines and takes them back."""
+    module(name, ".standin")
+    console = module(name, ".standin.console")
+    for word in ("places", "machine_types", "gpus", "methods"):
+        assert getattr(console, word)(), f"{name}: wanted {word}, found none"
+    assert callable(console.running) and callable(console.preempt)
+
+
+@every
+def test_an_adapter_has_an_error_table_with_sources_and_dates(name):
+    """Each row has a class of the tree, a scope, a source and a date."""
+    rows = error_table(name)
+    assert len(rows) >= 10, f"{name}: wanted a table of errors, found {len(rows)} rows"
+    for row in rows:
+        assert row.creating, f"{name} {row.code}: wanted a class for a creating call (`kind` or `creating`), found {row.fields}"
+        assert {"scope", "whole_provider"} & row.fields.keys(), f"{name} {row.code}: wanted a scope, found {row.fields}"
+        assert row.fields.get("source"), f"{name} {row.code}: wanted a source, found none"
+        said = " ".join(value for value in row.fields.values() if isinstance(value, str))
+        assert DATE.search(said), f"{name} {row.code}: wanted the date of its source, found {said!r}"
+
+
+@every
+def test_every_class_of_the_table_is_reached_by_an_answer(name):
+    """For each class that the table has for a creating call, some answer with one of its codes is read as exactly that class."""
+    provoke = harness(name).provoke
+    reached = set()
+    for row in error_table(name):
+        try:
+            reached.add(type(provoke(row.code)))
+        except (KeyError, ValueError):
+            continue  # a row for something else than a code: a client's exception
+    wanted = {row.creating for row in error_table(name)}
+    assert wanted <= reached, f"{name}: never reached: {', '.join(sorted(kind.__name__ for kind in wanted - reached))}"
+
+
+@every
+def test_an_adapter_with_live_offers_has_its_own_names(name):
+    """A market writes GPUs as it likes: its spellings stand in a table of the folder, each meaning canonical models."""
+    if not registry.capabilities()[name].live_offers:
+        return
+    table = module(name, ".names").spellings()
+    assert table
+    assert all(models for models in table.values())
+
+
+@every
+def test_an_adapter_declares_what_it_can_do(name):
+    """Capabilities bear the folder's name and known words."""
+    manifest = registry.manifests()[name]
+    can = manifest.capabilities
+    assert (name, name) == (manifest.name, can.provider)
+    assert set() < can.kinds <= {"machine", "job", "service"}
+    assert set() < can.capacities <= set(CAPACITIES)
+    assert can.in_place <= {"labels", "ssh_key", "ttl", "state"}
+    assert can.max_nodes >= 1
+    assert all(variable == variable.upper() for variable in manifest.environment) and manifest.environment
+
+
+@every
+def test_an_adapters_data_is_dated(name):
+    """Its offers bear the day of their price, unless they are listed live; each data file says of when it is, itself or where it is read."""
+    table = catalog.load()
+    columns = (table.column("provider"), table.column("node_micro_usd"), table.column("price_as_of"))
+    days = {as_of for provider, price, as_of in zip(*columns, strict=True) if provider == name and price}
+    assert days or registry.capabilities()[name].live_offers, f"{name}: wanted offers with a price, found neither bundled nor live ones"
+    # Some sources tell the year alone.
+    assert all(re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?", day) for day in days), days
+    for path in (ADAPTERS / name).rglob("*"):
+        if path.suffix in {".csv", ".json", ".yaml", ".toml"}:
+            readers = [file.read_text() for file in path.parent.glob("*.py") if path.name in file.read_text()]
+            assert any(DATE.search(text) for text in (path.read_text(), *readers)), f"{path.relative_to(ROOT)}: wanted a date"
+
+
+@every
+def test_the_readme_has_a_section_on_the_provider(name):
+    """Some section explains `options.<provider>`, how to check the set-up, and where credentials come from."""
+    manifest = registry.manifests()[name]
+    sections = re.split(r"^## ", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    own = [text for text in sections if f"options.{name}" in text and f"gpus check {name}" in text]
+    assert own, f"{name}: wanted a README section with options.{name} and `gpus check {name}`, found none"
+    assert any(variable in text for text in own for variable in manifest.environment), f"{name}: wanted one of {manifest.environment} named there"
+
+
+@every
+def test_an_adapter_has_a_contract_test(name):
+    """A short file under tests/contract gives the suite what it must know of this adapter."""
+    found = harness(name)
+    assert isinstance(found, Harness)
+    assert name == found.name
+    lines = (ROOT / "tests" / "contract" / f"test_{name}.py").read_text().splitlines()
+    assert len(lines) <= 60, f"{name}: wanted a short file, found {len(lines)} lines: what many need belongs into the suite"
+
+
+# A new one
+
+DUMMY = '''"""A fifth cloud: all that it is stands in this folder."""
+
+from providers.adapters.base import Manifest
+from providers.adapters.rehearsal import open_store
+from providers.model.capability import Capabilities
+from providers.model.offer import Offer
+from providers.testing.bench import StoreClock
+from providers.testing.fake_adapter import FakeCloud
+
+CAN = Capabilities("dummy", live_offers=True)
+CLOUDS = {}
+
+
+def connect(world, config):
+    if not CLOUDS:
+        CLOUDS["one"] = FakeCloud("dummy", StoreClock(open_store()), CAN)
+        CLOUDS["one"].listed = [
+            Offer("dummy", "moon", "moon-a", "lander-8", "H100", 8, "on-demand", 1_000_000, "2026-11-27", "a test", gpu_memory_gib=80.0)
+        ]
+    CLOUDS["one"].world = world
+    return CLOUDS["one"]
+
+
+MANIFEST = Manifest("dummy", CAN, connect, lambda section: ())
+'''
+
+
+@pytest.fixture(params=["folder", "entry point"])
+def dummy(request, tmp_path, monkeypatch):
+    """The module of a fifth provider in a new folder: beside the others, or in another package."""
+    import sys
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    site = tmp_path / "site"
+    if request.param == "folder":
+        name = "providers.adapters.dummy"
+        (site / "dummy").mkdir(parents=True)
+        (site / "dummy" / "__init__.py").write_text(DUMMY)
+        monkeypatch.setattr(providers.adapters, "__path__", [*providers.adapters.__path__, str(site)])
+    else:
+        name = "gpus_dummy"
+        (site / "gpus_dummy").mkdir(parents=True)
+        (site / "gpus_dummy" / "__init__.py").write_text(DUMMY)
+        (site / "gpus_dummy-1.dist-info").mkdir()
+        (site / "gpus_dummy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: gpus-dummy\nVersion: 1\n")
+        (site / "gpus_dummy-1.dist-info" / "entry_points.txt").write_text("[gpus.adapters]\ndummy = gpus_dummy:MANIFEST\n")
+        monkeypatch.syspath_prepend(str(site))
+    registry._found.cache_clear()
+    yield lambda: sys.modules[name]
+    registry._found.cache_clear()
+    sys.modules.pop(name, None)
+
+
+def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
+    """A folder that appears beside the others, or in another package, is found, planned, ordered from and released."""
+    from providers.adapters.rehearsal import open_store
+
+    assert "dummy" in registry.manifests() and () == registry.problems()
+    assert set(NAMES) < set(registry.manifests())
+
+    ask = Ask((Entry("H100", 8),), providers=("dummy",))
+    (candidate,) = planning.plan(ask).candidates
+    assert ("dummy", "moon-a", 1_000_000) == (candidate.provider, candidate.zone, candidate.micro_usd)
+    everywhere = planning.plan(Ask((Entry("H100", 8),), rank="price"))
+    assert "dummy" == everywhere.best.provider and len({found.provider for found in everywhere.candidates}) > 1
+
+    world = open_world("rehearsal", clock=StoreClock(open_store()))
+    try:
+        cloud = world.adapter("dummy")
+        assert cloud is dummy().CLOUDS["one"]
+        held = run(cluster.create(world, cluster.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
+        assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
+        assert 1 == len(cloud.alive)
+        run(cluster.delete(world, held))
+        assert [] == cloud.alive
+    finally:
+        world.close()
+
+
+def run(work):
+    import asyncio
+
+    return asyncio.run(work)

@@ -1,0 +1,140 @@
+"""What a driver's answer means, where a port answers, what ssh is told, and what is taken from a stranger's tar stream."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from providers.catalog.names import nominal_memory_gib
+from providers.engine.ready import NO_DRIVER, WRONG_GPUS
+from providers.engine.remote import driver, files
+from providers.engine.remote.line import endpoint, user
+from providers.engine.remote.ssh import Ssh
+from providers.errors import GpusError
+from providers.model.machine import Handle, Node
+from providers.model.offer import Candidate, Offer
+
+
+def ordered(gpu="H100", count=8):
+    return Candidate(1, 0, Offer("gcp", "r", "r-a", "m", gpu, count, "spot", 1), 1)
+
+
+def cards(count, name="NVIDIA H100 80GB HBM3", memory="81559 MiB"):
+    return f"{name}, {memory}\n" * count
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer", "stage", "words"),
+    [
+        (ordered(), (0, cards(8), ""), "", ""),
+        (ordered("H100-MEGA"), (0, cards(8), ""), "", ""),
+        (ordered("T4", 1), (0, cards(1, "Tesla T4", "15360 MiB"), ""), "", ""),
+        (ordered("A100", 1), (0, cards(1, "NVIDIA A100-SXM4-40GB", "40960 MiB"), ""), "", ""),
+        (ordered("RTX-4090", 2), (0, cards(2, "NVIDIA GeForce RTX 4090", "24564 MiB"), ""), "", ""),
+        (ordered("L4", 1), (0, cards(1, "Some new name", "23034 MiB"), ""), "", ""),
+        (ordered("GB200", 1), (0, cards(1, "NVIDIA GB200", "[N/A]"), ""), "", ""),
+        (ordered(), (0, cards(7), ""), WRONG_GPUS, "7 of 8 GPUs answer (7 x NVIDIA H100 80GB HBM3)"),
+        (ordered(count=1), (0, cards(2), ""), WRONG_GPUS, "2 of 1"),
+        (ordered("A100-80GB", 1), (0, cards(1, "NVIDIA A100-SXM4-40GB", "40960 MiB"), ""), WRONG_GPUS, "40960 MiB where A100-80GB:1"),
+        (ordered("RTX-4090", 1), (0, cards(1, "NVIDIA GeForce RTX 3090", "24576 MiB"), ""), WRONG_GPUS, "RTX 3090"),
+        (ordered(count=1), (0, cards(1, "NVIDIA H100 PCIe"), ""), WRONG_GPUS, "H100 PCIe"),
+        (ordered(), (127, "", "sh: 1: nvidia-smi: not found\n"), NO_DRIVER, "not found"),
+        (ordered(), (9, "NVIDIA-SMI has failed\n", ""), NO_DRIVER, "ended with 9, NVIDIA-SMI has failed"),
+        (ordered(), (0, "No devices were found\n", ""), NO_DRIVER, "lists no GPU"),
+        (ordered(), (0, "", ""), NO_DRIVER, "lists no GPU"),
+    ],
+)
+def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, stage, words):
+    """Count, memory and model are as ordered, or the reason says what was found; a driver that is silent may still come, other GPUs never."""
+    found = driver.look(*answer, wanted)
+    assert (found.stage, found.final) == (stage, stage == WRONG_GPUS) and words in found.detail
+
+
+def test_cards_the_catalog_knows_are_named():
+    """The table of cards that the driver cannot tell apart names models that exist, of one memory."""
+    for model, card in driver._SAME_CARD.items():
+        assert nominal_memory_gib(model) == nominal_memory_gib(card) is not None
+
+
+def node(**more):
+    return Node(Handle("clore", "1"), "n", "running", **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "maps_ports", "port", "answer"),
+    [
+        (node(external_ip="192.0.2.1"), False, 22, ("192.0.2.1", 22)),
+        (node(internal_ip="10.0.0.1"), False, 8000, ("10.0.0.1", 8000)),
+        (node(external_ip="n1.x", ports=((22, 10000), (8000, 10001))), True, 22, ("n1.x", 10000)),
+        (node(external_ip="n1.x", ports=((22, 10000), (8000, 10001))), True, 8000, ("n1.x", 10001)),
+        (node(external_ip="n1.x", ports=((22, 10000),)), False, 8000, None),
+        (node(external_ip="n1.x"), True, 22, None),
+        (node(), False, 22, None),
+    ],
+)
+def test_b31_where_a_port_answers(found, maps_ports, port, answer):
+    """A mapped port is the one outside; without an entry there is none yet, and it is never taken for itself."""
+    assert endpoint(found, port, maps_ports=maps_ports) == answer
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=id", "a b", "x;id", "$(id)", "a\nb", "[::1"])
+def test_an_address_that_is_none_never_reaches_a_command(host):
+    """What a cloud tells as an address is checked before it is used; so are user names."""
+    with pytest.raises(GpusError, match="wanted an address"):
+        endpoint(node(external_ip=host), 22, maps_ports=False)
+    with pytest.raises(GpusError, match="wanted a user name"):
+        user(node(ssh_user=host), "gpus")
+
+
+def test_ssh_is_told_to_trust_nothing_else(tmp_path):
+    """No configuration file, no agent, no forwarding, only this key, only this host key; strict once pinned."""
+    line = Ssh("192.0.2.1", 2222, "root", tmp_path / "key", tmp_path / "known hosts", "gpus-x")
+    argv = line.command("nvidia-smi").argv
+    settings = [argv[at + 1] for at, word in enumerate(argv) if word == "-o"]
+    assert argv[1:3] == ("-F", "none") and argv[-3:] == ("--", "root@192.0.2.1", "nvidia-smi")
+    assert {"ForwardAgent=no", "IdentityAgent=none", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes", "BatchMode=yes", "ForwardX11=no"} <= set(
+        settings
+    )
+    assert "StrictHostKeyChecking=accept-new" in line._replace(pinned=False).command("x").argv
+    assert not {"-A", "-X", "-Y"} & set(argv)
+    assert "-L" in line.tunnel(9999, 8888).argv and "127.0.0.1:9999:localhost:8888" in line.tunnel(9999, 8888).argv
+
+
+def stream(*members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w|") as archive:
+        for name, kind, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.mode = kind, len(content), 0o7777
+            if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                member.linkname = "/etc/passwd"
+            archive.addfile(member, io.BytesIO(content))
+    return io.BytesIO(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../evil", tarfile.REGTYPE),
+        ("/abs/evil", tarfile.REGTYPE),
+        ("out/../../evil", tarfile.REGTYPE),
+        ("other", tarfile.REGTYPE),
+        ("out/link", tarfile.SYMTYPE),
+        ("out/link", tarfile.LNKTYPE),
+        ("out/pipe", tarfile.FIFOTYPE),
+        ("out/device", tarfile.CHRTYPE),
+    ],
+)
+def test_a_stranger_writes_nothing_beside_what_was_asked_for(tmp_path, name, kind):
+    """Only plain files and folders under the name asked for are taken; the rest is refused by name, and nothing of it is written."""
+    target = tmp_path / "in" / "out"
+    said = files._unpacked(stream(("out/good", tarfile.REGTYPE, b"x"), (name, kind, b"")), "out", target)
+    assert "refused" in said
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()) == [Path("in/out/good")]
+    assert (target / "good").stat().st_mode & 0o7777 == 0o755
+
+
+def test_nothing_that_came_is_an_error(tmp_path):
+    """An empty stream is said, not taken for an empty file."""
+    assert files._unpacked(stream(), "out", tmp_path / "out") == "nothing came"
