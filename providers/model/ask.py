@@ -82,6 +82,10 @@ class Ask(NamedTuple):
     disk_gib: int | None = None
     options: Mapping[str, Mapping[str, object]] = {}
     """Provider -> its own section, which may change what its offers cost."""
+    ports: tuple[int, ...] = ()
+    """What a machine's inside is to be reached at, besides ssh."""
+    ssh: bool = False
+    """Only machines that answer ssh will do."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

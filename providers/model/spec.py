@@ -178,6 +178,7 @@ class Cluster(_Strict):
             ),
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
+            ports=tuple(self.ports),
         )
 
     def setup(self) -> Setup:

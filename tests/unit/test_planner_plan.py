@@ -15,6 +15,7 @@ ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
 ABLE = {
     "gcp": Capabilities("gcp", capacities=ALL_KINDS, max_nodes=8, sold_types=frozenset({"a2-", "a3-", "g2-"})),
     "modal": Capabilities("modal", kinds=frozenset({"job"}), capacities=frozenset({"on-demand"})),
+    "shut": Capabilities("shut", opens_ports=False, ssh=False),
 }
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
 
@@ -55,17 +56,28 @@ def test_each_rule_refuses_what_it_is_for():
         "provider": offer(provider="lambda"),
         "adapter": offer(provider="aws"),
         "kind": offer(provider="modal"),
+        "reach": offer(provider="shut"),
         "orderable": offer(machine="x9-highgpu-8g"),
         "price-known": offer(zone="us-central1-b", usd=None),
         "price-cap": offer(usd=1_000.0),
         "blocked": offer(zone="us-central1-c"),
     }
     blocks = [Block(Scope("gcp", zone="us-central1-c", gpu_type="H100"), 100.0, "sold out")]
-    wanted = ask(regions=("us-central1",), providers=("gcp", "aws", "modal"), max_price_micro_usd=100_000_000)
+    wanted = ask(regions=("us-central1",), providers=("gcp", "aws", "modal", "shut"), max_price_micro_usd=100_000_000, ports=(8000,))
     plan = make(wanted, table([*capped.values(), offer()]), ABLE, blocks=blocks, now=99.0)
     assert [rule_of(plan, row) for row in range(len(capped))] == list(capped)
     assert ids(plan) == [offer().id]
     assert list(plan.rejected_by_rule) == [name for name in rules.NAMES if name in capped]
+
+
+def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan():
+    """An ask for ports is never served where none can be opened, with the reason; without ports the same place will do."""
+    table_of_one = table([offer(provider="shut")])
+    (refused,) = make(ask(ports=(8000, 9000)), table_of_one, ABLE).rejections
+    assert ("reach", "port 8000, 9000 open", "shut opens no ports of a machine") == (refused.rule, refused.wanted, refused.found)
+    (refused,) = make(ask(ssh=True), table_of_one, ABLE).rejections
+    assert ("reach", "machines that answer ssh") == (refused.rule, refused.wanted)
+    assert 1 == len(make(ask(), table_of_one, ABLE).candidates)
 
 
 def test_nodes_and_credentials_have_rules_of_their_own():
