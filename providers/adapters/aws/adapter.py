@@ -255,11 +255,13 @@ class Ec2:
 
     def _context(self, order: Order) -> Context:
         first = order.candidates[0]
-        zones = dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
-        types = dict.fromkeys(candidate.machine_type for candidate in order.candidates)
-        what = first.reservation or ",".join(zones) or first.region
+        zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
+        types = list(dict.fromkeys(candidate.machine_type for candidate in order.candidates))
+        # Messages are cut at some length: what to do about it must not be what falls off.
+        where = ",".join(zones) if len(zones) <= 2 else f"{first.region} ({len(zones)} zones)"
+        kinds = ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
         own = not native.options_of(order).security_group
-        return Context(f"aws {what} {','.join(types)} {first.capacity}", region=first.region, token=order.token, candidates=order.candidates, own=own)
+        return Context(f"aws {first.reservation or where or first.region} {kinds} {first.capacity}", region=first.region, token=order.token, candidates=order.candidates, own=own)
 
     def _with_zones(self, context: Context) -> Context:
         """The context with this account's zone names, for an answer that may name zones so. Best effort."""
