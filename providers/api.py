@@ -157,9 +157,9 @@ def offers(
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Offer, ...]:
-    """Who sells this GPU, for one node: cheapest first, unknown prices last. "H100" means any count in a machine, "H100:8" exactly eight.
+    """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown prices last.
 
-    Also shows providers that cannot be ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads the
+    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads the
     bundled catalog, and asks providers that list live offers. Raises SpecError for an unknown name, a count nobody sells, and the like.
     """
     return among(market(world, settings or {}, providers, gpu), gpu, spot=spot, providers=providers, regions=regions)
@@ -210,7 +210,7 @@ def _price_then_name(offer: Offer) -> tuple[object, ...]:
     from providers.planner.rules import known
 
     price = known(offer.node_micro_usd)
-    return (price is None, price or 0, bool(offer.restriction), offer.id)
+    return (price is None, bool(offer.restriction), price or 0, offer.id)
 
 
 def hardware(*names: str) -> tuple[Hardware, ...]:

@@ -261,7 +261,8 @@ class Ec2:
         where = ",".join(zones) if len(zones) <= 2 else f"{first.region} ({len(zones)} zones)"
         kinds = ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
         own = not native.options_of(order).security_group
-        return Context(f"aws {first.reservation or where or first.region} {kinds} {first.capacity}", region=first.region, token=order.token, candidates=order.candidates, own=own)
+        what = f"aws {first.reservation or where or first.region} {kinds} {first.capacity}"
+        return Context(what, region=first.region, token=order.token, candidates=order.candidates, own=own)
 
     def _with_zones(self, context: Context) -> Context:
         """The context with this account's zone names, for an answer that may name zones so. Best effort."""
