@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
-FILE = "journal.db"
 INTENT, MADE, FAILED, RELEASED, UNSETTLED = "intent", "made", "failed", "released", "unsettled"
 PENDING = (INTENT, UNSETTLED)
 """Orders of which it is not known, or not yet, what they made."""
