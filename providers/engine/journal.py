@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.engine import lease as leases
 from providers.engine.records import order_in, order_out, ticket_in, ticket_out
+from providers.engine.running import JOURNAL_FILE
 from providers.errors import Busy, GpusError
 from providers.model.machine import Handle, Order, Ticket
 from providers.model.place import Block, Scope
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
-FILE = "journal.db"
+FILE = JOURNAL_FILE
 INTENT, MADE, FAILED, RELEASED, UNSETTLED = "intent", "made", "failed", "released", "unsettled"
 PENDING = (INTENT, UNSETTLED)
 """Orders of which it is not known, or not yet, what they made."""

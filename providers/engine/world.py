@@ -97,6 +97,17 @@ class World:
                 self._journal = Journal(folder / FILE)
             return self._journal
 
+    @property
+    def has_journal(self) -> bool:
+        """False where nothing was ever bought by this user: then reading the journal would only make an empty one."""
+        from providers.adapters.base import home
+        from providers.engine.running import JOURNAL_FILE
+
+        try:
+            return (home() / JOURNAL_FILE).exists()
+        except OSError:
+            return False
+
     def adapter(self, provider: str) -> Adapter:
         """The connected adapter; connects on first use, once, which may take a local look for credentials. Raises NotConfigured.
 
