@@ -83,7 +83,7 @@ def cluster(
         if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):
             reasons[key] = IDENTITY[key]
     placed = bool(outputs.get("provider"))
-    open_questions = {key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))}
+    open_questions = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))]
     if placed and open_questions and not satisfied():
         reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
     if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(old.get("disk_gib"), new.get("disk_gib")):

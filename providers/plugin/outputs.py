@@ -62,8 +62,8 @@ def write(held: Held, setup: Setup | None = None) -> dict[str, Any]:
     out["ssh"] = _ssh(held, setup)
     out["endpoints"] = _endpoints(held, setup)
     out["handles"] = _packed([handle.native_id for handle in held.handles])
-    out["launched_at"] = _moment(held.launched_at)
-    out["ends_at"] = _moment(held.ends_at)
+    out["launched_at"] = moment(held.launched_at)
+    out["ends_at"] = moment(held.ends_at)
     out["generation"] = held.generation
     record: dict[str, Any] = {"fingerprint": held.fingerprint}
     if held.reservation:
@@ -169,7 +169,8 @@ def _unpacked(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """`2026-11-28T10:00:00Z`; empty for never."""
     if not seconds:
         return ""
     from datetime import UTC, datetime

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Node, Setup
 
-OWNERSHIP, CLUSTER, PLAN = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan"
+OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
 _LOG_LIMIT_S = 5.0
 _KINDS = {
@@ -60,6 +60,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._engine = engine
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
+        self._declared: set[str] = set()
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -128,10 +129,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
                 before = self._seen.get(request.urn, Seen())
                 # Before it replaces, the engine checks once more: that must not forget what is replaced.
-                self._seen[request.urn] = before._replace(ask=ask, setup=setup) if before.action == REPLACE else Seen(ask=ask, setup=setup)
+                kept = before if before.action == REPLACE else Seen(former=wire.decode(request.olds).values or None)
+                owner = values.get("owner")
+                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
+                self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "")
+                self._declared.add(str(values.get("cluster")))
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
@@ -147,6 +151,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 verdict = diff.ownership(old.values, new.values)
             else:
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
+                if any(change.replaces and change.is_input for change in verdict.changes):
+                    # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: there the edit is not the cause.)
+                    await self._planned(request.urn, new.values)
         except Exception as error:
             await self._abort(context, error)
         response = provider_pb2.DiffResponse(
@@ -189,8 +196,33 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             _refuse_stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
-        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason)
+        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
         return verdict
+
+    async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
+        """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
+        from providers.plugin import inputs, plans
+
+        seen, name = self._seen.get(urn, Seen()), str(values.get("cluster"))
+        if seen.ask is None or seen.plan is not None:
+            return
+        plan = await asyncio.to_thread(plans.made, seen.ask, seen.setup, str(values["world"]), inputs.settings_of(values))
+        if not plan.candidates:
+            self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
+            raise GpusError(plans.refusal(name, plan, seen))
+        self._seen[urn] = seen._replace(plan=plan)
+
+    async def _preview_create(self, urn: str, values: dict[str, Any]) -> None:
+        """What a preview has to know of a cluster that is made: what it replaces, where the engine did not ask for the difference, and the plan."""
+        from providers.plugin import inputs, plans
+
+        seen = self._seen.get(urn, Seen())
+        if seen.action != REPLACE:
+            settings = inputs.settings_of(values)
+            held = await asyncio.to_thread(plans.standing, seen, str(values["world"]), settings, str(values["cluster"]))
+            action = CREATE if held is None else REPLACE
+            self._seen[urn] = seen._replace(action=action, held=held, reason="" if held is None else "asked for (--replace, or tainted)")
+        await self._planned(urn, values)
 
     async def Create(self, request: Any, context: Context) -> Any:
         properties = wire.decode(request.properties)
@@ -201,9 +233,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if values.get("state") == "stopped":
                 raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
-                seen = self._seen.get(request.urn, Seen())
-                if seen.action != REPLACE:
-                    self._seen[request.urn] = seen._replace(action=CREATE, held=None)
+                await self._preview_create(request.urn, values)
                 return provider_pb2.CreateResponse(properties=wire.encode(_unplaced(values)))
             from providers.plugin import inputs
 
@@ -332,9 +362,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     async def Invoke(self, request: Any, context: Context) -> Any:
-        if request.tok != PLAN:
+        if request.tok not in (PLAN, CHECK):
             await _refuse(context, f"unknown function {request.tok!r}")
         arguments = wire.decode(request.args).known()
+        if request.tok == CHECK:
+            return await self._check_all(context, arguments)
         urn = str(arguments.get("urn", ""))
         try:
             from providers.plugin import plans
@@ -344,7 +376,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 text = "the GPU is not known yet, so neither are places and prices"
                 result: dict[str, Any] = {"text": text, "candidates": 0, "change": "unknown", "warnings": []}
             else:
-                result = await asyncio.to_thread(plans.answer, arguments, seen)
+                result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
             failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
             return provider_pb2.InvokeResponse(failures=failures)
@@ -354,6 +386,19 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             self._log("info", urn, result["text"])
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(wire.encode(result))
+        return response
+
+    async def _check_all(self, context: Context, arguments: dict[str, Any]) -> Any:
+        """The problems of all the clusters of a stack at once, before any of them is registered."""
+        try:
+            from providers.plugin import inputs
+
+            self._declared.update(arguments.get("clusters") or ())
+            problems = await asyncio.to_thread(inputs.check_all, arguments)
+        except Exception as error:
+            await self._abort(context, error)
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(wire.encode({"problems": problems}))
         return response
 
     # What the calls share.
@@ -419,12 +464,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):
-                if (
-                    not written[name]
-                    and before.get(name)
-                    and before.get("generation") == held.generation
-                    and not (name != "attempts" and held.machines)
-                ):
+                same = before.get("generation") == held.generation and (
+                    name == "attempts" or (not held.machines and held.status == before.get("status") == "running")
+                )
+                if same and not written[name] and before.get(name):
                     written[name] = before[name]
         struct = wire.encode(written)
         if not held.reasons:
@@ -548,6 +591,8 @@ def _line(error: Exception) -> str:
     """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
     if isinstance(error, (GpusError, ValueError)):
         return str(error)
+    if isinstance(error, OSError) and error.filename:
+        return f"wanted the state folder's {error.filename}, found {error.strerror}; set GPUS_HOME to a folder that can be written"
     return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
 
 

@@ -383,8 +383,119 @@ def test_the_plan_of_what_runs_says_what_changes(servicer):
     diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8"})
     call(servicer, "Create", properties=struct(INPUTS), preview=True)
     said = result(plan(servicer, urn=URN))
-    assert "$10.21/h" in said["change"]
-    assert "the old one goes first, and its capacity may not come back" in " ".join(said["text"].split())
+    net = said["price_usd_per_hour"] - 10.210001
+    assert said["change"] == (
+        "REPLACES gcp us-central1-a a3-highgpu-8g H100:8 spot ($10.21/h): it and its disk are deleted first, and may not come back; "
+        f"net {'-' if net < 0 else '+'}${abs(net):,.2f}/h"
+    )
+    assert "because     gpu: what runs no longer satisfies the declaration" in said["text"]
+
+
+def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer):
+    """Under --replace and for what is tainted the engine asks for no difference: the journal tells what runs, and where it knows nothing, nothing does."""
+    from providers.engine.world import open_world
+
+    for known in (False, True):
+        if known:
+            world = open_world("rehearsal")
+            world.journal.launched(held())
+            world.close()
+        call(servicer, "Check", news=struct(INPUTS), olds=struct(INPUTS))
+        call(servicer, "Check", news=struct(INPUTS), olds=struct(INPUTS))
+        call(servicer, "Create", properties=struct(INPUTS), preview=True)
+        said = result(plan(servicer, urn=URN))
+        assert ("REPLACES gcp us-central1-a H100:8 spot ($10.21/h): it and its disk are deleted first" in said["change"]) == known
+        assert ("nothing runs now" in said["change"]) != known
+
+
+def test_the_plan_of_what_ended_says_so(servicer):
+    """Nothing runs and nothing stays: when it ended, how to get a new one, and what is still billed."""
+    diffed(servicer, {**INPUTS, "ttl": "20h"}, state(status="ended"), {**INPUTS, "ttl": "20h"})
+    said = result(plan(servicer, urn=URN))
+    assert said["change"] == "none: it ended at 2027-01-16T04:00:00Z by its ttl; change `run` to get a new one"
+    keeps = {**INPUTS, "ttl": "20h", "on_ttl": "keep"}
+    diffed(servicer, keeps, state(status="ended"), keeps)
+    assert "its disk is kept, and billed" in result(plan(servicer, urn=URN))["change"]
+    diffed(servicer, {**INPUTS, "run": "2"}, state(status="ended"))
+    said = result(plan(servicer, urn=URN))
+    assert said["change"].startswith("REPLACES gcp us-central1-a a3-highgpu-8g H100:8 spot, which ended at 2027-01-16T04:00:00Z by its ttl; +$")
+
+
+def test_an_edit_that_waits_is_said(servicer):
+    """A ttl that the provider cannot put on a running machine replaces nothing, and the preview says that it waits."""
+    response = diffed(servicer, {**INPUTS, "ttl": "30h"})
+    assert response.changes == provider_pb2.DiffResponse.DIFF_SOME and not response.replaces
+    said = result(plan(servicer, urn=URN))
+    assert "gcp cannot edit ttl on a running machine: applied when it is next replaced" in " ".join(said["text"].split())
+
+
+def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servicer):
+    """An edit that would replace what runs, and for which there is no candidate, is refused before anything is deleted."""
+    with pytest.raises(Aborted) as caught:
+        diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8", "max_price_per_hour": 0.5})
+    said = caught.value.details
+    assert said.startswith("train: nothing acceptable for A100-80GB:8; spot, then on-demand; at most $0.5000/h (gpu: what runs no longer satisfies")
+    assert "gcp us-central1-a a3-highgpu-8g H100:8 spot stays as it is" in said
+    assert "the cheapest is $" in said and "above the cap of $0.5000/h" in said
+
+
+def test_what_was_taken_back_may_go_without_a_candidate(servicer):
+    """A refresh compares too: what the cloud itself took back is no edit, and must not fail it."""
+    assert list(diffed(servicer, {**INPUTS, "max_price_per_hour": 0.5}, state(status="preempted"), {**INPUTS, "max_price_per_hour": 0.5}).replaces) == [
+        "status"
+    ]
+
+
+def test_a_preview_of_nothing_acceptable_fails(servicer):
+    """`up` would fail, so preview does: the whole table, then a line with what would help."""
+    values = {**INPUTS, "spot": "never", "max_price_per_hour": 5}
+    call(servicer, "Check", news=struct(values))
+    with pytest.raises(Aborted, match=r"train: nothing acceptable for H100:8; on-demand; at most \$5.00/h\nthe cheapest is \$") as caught:
+        call(servicer, "Create", properties=struct(values), preview=True)
+    assert "spot" in caught.value.details.splitlines()[2]
+    assert [line[0] for line in servicer.lines] == ["info"] and "price-cap" in servicer.lines[0][2]
+
+
+def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path):
+    """A preview in the live world with no provider configured fails, and the credentials come first."""
+    for name in ("HOME", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    values = {**INPUTS, "world": "live", "providers": ["gcp"]}
+    call(servicer, "Check", news=struct(values))
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Create", properties=struct(values), preview=True)
+    assert caught.value.details.splitlines()[1].startswith("not configured: gcp: ")
+    assert "gcp: gcp:" not in caught.value.details
+
+
+def test_a_renamed_cluster_shows_what_still_runs(servicer):
+    """What the owner runs under a name that the program does not have is shown beside the new one's price."""
+    from providers.engine.world import open_world
+
+    world = open_world("rehearsal")
+    world.journal.launched(held())
+    world.close()
+    values = {**INPUTS, "cluster": "tune"}
+    call(servicer, "Check", news=struct(values))
+    call(servicer, "Create", properties=struct(values), preview=True)
+    said = result(plan(servicer, urn=URN, cluster="tune"))
+    assert "this stack runs train (gcp us-central1-a H100:8 spot, $10.21/h)" in " ".join(said["text"].split())
+    servicer._declared.add("train")
+    assert "this stack runs" not in result(plan(servicer, urn=URN, cluster="tune"))["text"]
+
+
+def test_all_clusters_are_checked_at_once(servicer):
+    """One question for a stack: every problem of every cluster, with its path; keys that Python reserves are no exception."""
+    clusters = {"good": {"gpu": "L4:1"}, "": {"gpu": "L4:1"}, "bad": {"gpu": "H1000:8", "self": 1, "nodes": 0, "providers": 5}}
+    request = SimpleNamespace(tok="gpu:index:check", args=struct({"world": "rehearsal", "settings": {}, "clusters": clusters}), preview=True)
+    problems = result(asyncio.run(servicer.Invoke(request, Context())))["problems"]
+    assert {name: sorted(line.partition(":")[0] for line in lines) for name, lines in problems.items()} == {
+        "good": [],
+        "": ["''"],
+        "bad": ["bad.gpu", "bad.nodes", "bad.providers", "bad.self"],
+    }
 
 
 def test_the_plan_of_a_reclaim_tells_the_overlap(servicer):
