@@ -348,7 +348,7 @@ def _meant(path: str, item: Any) -> str:
     if item["type"] == "tuple_type":
         return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
     if item["type"] in _TYPES:
-        return _TYPES[item["type"]].format(**item.get("ctx", {}))
+        return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
     return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
 
 

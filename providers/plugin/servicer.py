@@ -592,7 +592,7 @@ def _line(error: Exception) -> str:
     if isinstance(error, (GpusError, ValueError)):
         return str(error)
     if isinstance(error, OSError) and error.filename:
-        return f"wanted the state folder's {error.filename}, found {error.strerror}; set GPUS_HOME to a folder that can be written"
+        return f"{error.filename}: {error.strerror}; the state folder is where GPUS_HOME says"
     return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
 
 
