@@ -460,7 +460,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         before: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
-        written = outputs.write(held, setup)
+        written = outputs.write(held, setup, public=values.get("expose") == "public")
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):

@@ -280,8 +280,10 @@ def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
     stand_in(
         monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines))
     )
-    read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
-    assert wire.decode(read.properties).values["ssh"] == "ssh gpus@192.0.2.200"
+    opened = {**INPUTS, "network": "managed", "expose": "public", "ports": [80]}
+    read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(opened))
+    (endpoint,) = wire.decode(read.properties).values["endpoints"]
+    assert endpoint == "192.0.2.200:80"
     assert diffed(servicer, INPUTS, read.properties).changes == provider_pb2.DiffResponse.DIFF_NONE
 
 
