@@ -94,6 +94,19 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection
     return out
 
 
+def fitted(text: str) -> str:
+    """The text with its long lines broken at spaces, so that the engine's display shows each whole."""
+    if all(len(line) <= WIDTH for line in text.splitlines()):
+        return text
+    import textwrap
+
+    def broken(line: str) -> list[str]:
+        indent = line[: len(line) - len(line.lstrip())]
+        return textwrap.wrap(line, WIDTH, subsequent_indent=f"{indent}    ", break_on_hyphens=False, break_long_words=False) or [line]
+
+    return "\n".join(part for line in text.splitlines() for part in broken(line))
+
+
 def refusal(name: str, plan: Plan, seen: Seen) -> str:
     """Why a preview fails where no place is acceptable: what is not configured first, then what would help, in a few lines."""
     from providers.planner import render

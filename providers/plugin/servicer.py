@@ -499,10 +499,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(self._engine))
         import contextlib
 
+        from providers.plugin.plans import fitted
+
         with contextlib.suppress(grpc.RpcError):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)
             # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
-            self._stub.Log(engine_pb2.LogRequest(severity=level, message=text, urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S)
+            self._stub.Log(engine_pb2.LogRequest(severity=level, message=fitted(text), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S)
 
 
 def _warm_up() -> None:

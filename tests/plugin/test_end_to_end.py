@@ -270,25 +270,67 @@ def test_another_world_is_another_machine(project):
     assert len(made.machines()) == 1
     made.edit("gpus:world: rehearsal", "gpus:world: live")
     made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
-    assert "not configured: gcp: wanted application default credentials" in made.up(fails=True)
-    assert len(made.machines()) == 1, "nothing is given up for a world that cannot be bought in"
-    made.env["GOOGLE_APPLICATION_CREDENTIALS"] = str(lost_credentials(made.folder))
-    shown = made.preview()
-    assert "replace" in shown and "the stack's ownership is made anew" in " ".join(shown.split())
-    made.edit("gpu: L4:1", "gpu: L4:1\n      providers: [gcp]")
-    made.up(fails=True)
+    shown = made.preview(fails=True)
+    assert "replace" in shown and "not configured: gcp: wanted application default credentials" in shown
+    said = made.up(fails=True)
+    assert "configured" in said
     assert made.machines() == []
     made.destroy()
 
 
-def lost_credentials(folder):
-    """A service account's key file that is well made and that nobody answers to: the token is asked for at a closed port of this machine."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
+def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project):
+    """Before anything is registered, without a traceback: each problem of each cluster, keys that Python reserves and homes of nobody among them."""
+    made = project("serve-l4")
+    clusters = (
+        "{a: {gpu: H1000:8, self: 1}, b: {gpu: L4:1, nodes: true}, c: L4:1, '': L4:1, d: {gpu: L4:1, ssh_key: ~nouser/x.pub, world: live}, "
+        "e: {gpu: L4:1, network: managed, expose: public, ports: [x, 0], providers: 5, regions: [us-central1]}}"
+    )
+    made.file.write_text(f"config:\n  gpus:world: rehearsal\n  gpus:clusters: {clusters}\n")
+    said = made.preview(fails=True)
+    for path in ("a.gpu", "a.self", "b.nodes", "''", "d", "d.ssh_key", "e.ports[0]", "e.ports[1]", "e.providers"):
+        assert f"gpus:clusters.{path}: wanted" in said
+    assert "KeyboardInterrupt" not in said
+    assert "Ownership" not in said
 
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-    file = folder / "key.json"
-    account = {"type": "service_account", "project_id": "p", "private_key_id": "k", "private_key": pem, "client_email": "a@p.iam.gserviceaccount.com"}
-    file.write_text(json.dumps({**account, "token_uri": "http://127.0.0.1:9/token"}))
-    return file
+
+def test_live_needs_credentials_before_anything_is_declared(project):
+    """A managed network is Google's own resources: without credentials none of them is declared. A secret setting is refused as a secret cluster is."""
+    made = project("train-h100x8x2")
+    made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
+    said = made.preview(fails=True)
+    assert "gpus:clusters.train: gcp: wanted application default credentials" in said
+    assert "gcp:compute" not in said
+    made.run("config", "set", "--secret", "gcp:project", "mine", "-s", made.stack)
+    assert "gcp:project: wanted plain text, found a secret" in made.preview(fails=True)
+
+
+def test_a_forced_replacement_says_what_goes(project):
+    """Under --replace nothing is compared, and the preview still knows the machine that goes; an edit that nothing can serve leaves it alone."""
+    made = project("serve-l4")
+    made.up()
+    machine = made.machines()[0]["name"]
+    shown = " ".join(made.preview("--replace", made.cluster()["urn"]).split())
+    assert "REPLACES gcp us-east4-a L4:1 on-demand ($0.7045/h): it and its disk are deleted first" in shown
+    made.edit("gpu: L4:1", "gpu: H100:8")
+    said = made.up(fails=True)
+    assert "serve: nothing acceptable for H100:8" in said and "stays as it is" in said
+    assert [found["name"] for found in made.machines()] == [machine]
+    made.edit("gpu: H100:8", "gpu: L4:1\n      ttl: 1h")
+    said = " ".join(made.up().split())
+    assert "gcp cannot edit ttl on a running machine" in said
+    assert [found["name"] for found in made.machines()] == [machine]
+    made.destroy()
+
+
+def test_what_ended_costs_nothing_on_the_screen(project):
+    """After the ttl: when it ended and how to get a new one; no price and no ssh line of a machine that is gone."""
+    made = project()
+    made.up()
+    made.rehearse("advance", "21h")
+    assert "change none: it ended at " in " ".join(made.preview().split())
+    made.up()
+    outputs = json.loads(made.run("stack", "output", "--json", "-s", made.stack))["train"]
+    assert (outputs["status"], outputs["ssh"], outputs.get("price_usd_per_hour")) == ("ended", "", None)
+    assert made.cluster()["outputs"]["price_usd_per_hour"] > 0
+    made.destroy()
