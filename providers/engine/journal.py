@@ -219,10 +219,10 @@ class Journal:
 
     # Who claims what
 
-    def owned(self, world: str, owner: str, project: str, stack: str) -> None:
-        """Remembers which project and stack an owner is of."""
+    def owned(self, world: str, owner: str, project: str, stack: str, *, new: bool = False) -> None:
+        """Remembers which project and stack an owner is of. Of a `new` one every claim will be here, so that the first look can tell already."""
         with self._change() as db:
-            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, 0)", (world, owner, project, stack))
+            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
 
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
