@@ -12,7 +12,7 @@ from providers.engine import journal as journals
 from providers.engine.records import account_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from providers.adapters.base import Adapter
     from providers.engine.records import Account, Held
@@ -64,14 +64,14 @@ async def by_adapter(world: World, held: Held, handles: Iterable[Handle]) -> lis
     return list(groups.values())
 
 
-def used(world: World, owner: str, cluster: str = "", *, states: Sequence[str] = journals.EVERY) -> Accounts:
-    """Every account that the owner has placed orders in, as far as the journal knows."""
+def used(world: World, owner: str, *, open_only: bool = False) -> Accounts:
+    """Every account that the owner has placed orders in, as far as the journal knows; `open_only`: of which something may exist."""
     if not world.has_journal:
         return ()
-    orders = world.journal.orders(world.name, owner, cluster or None, states=states)
+    orders = world.journal.orders(world.name, owner, states=journals.OPEN if open_only else journals.EVERY)
     found = [(entry.provider, entry.account) for entry in orders]
-    launches = world.journal.launches(world.name, owner, cluster)
-    found.extend((launch.provider, account_in(launch.record.get("account"))) for launch in launches if launch.provider)
+    launches = [launch for launch in world.journal.launches(world.name, owner) if launch.provider and not (open_only and launch.ended_at is not None)]
+    found.extend((launch.provider, account_in(launch.record.get("account"))) for launch in launches)
     return tuple(dict.fromkeys(found))
 
 

@@ -91,7 +91,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
             lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
     asked: set[int] = set()
     present: Accounts = tuple((provider, None) for provider in world.manifests)
-    closed = set(used(world, owner)) - set(used(world, owner, states=journals.OPEN))
+    closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
     for provider, account in dict.fromkeys((*present, *used(world, owner), *of_settings(world, former))):
         owed = {handle for entry in orders if (entry.provider, entry.account) == (provider, account) for handle in entry.handles}
         try:

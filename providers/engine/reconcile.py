@@ -63,26 +63,34 @@ async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accou
 
 async def _surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
     owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
-    asked: set[int] = set()
+    present: Accounts = tuple((name, None) for name in world.manifests)
+    # Those that are owed come first: of several names of one account, theirs decides what a failure means.
+    places = tuple(dict.fromkeys((*owed, *present, *accounts)))
 
-    async def look(name: str, account: Account | None) -> list[tuple[Adapter, Node]]:
+    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:
-            adapter = await adapter_of(world, name, account)
-            if id(adapter) in asked:
-                return []
-            asked.add(id(adapter))
+            return await adapter_of(world, name, account)
+        except CloudError as error:
+            return error
+
+    async def look(name: str, account: Account | None, adapter: Adapter | CloudError) -> list[tuple[Adapter, Node]]:
+        try:
+            if isinstance(adapter, CloudError):
+                raise adapter
             found = await repeated(world, name, adapter.find, owner, cluster)
         except CloudError as error:
-            if (name, account) in owed or (account is None and any(name == provider for provider, _ in owed)):
+            if (name, account) in owed:
                 raise
             if not isinstance(error, NotConfigured):
                 world.report("warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {trimmed(error)}")
             return []
         return [(adapter, node) for node in found if node.status != GONE]
 
-    present: Accounts = tuple((name, None) for name in world.manifests)
-    places = dict.fromkeys((*present, *owed, *accounts))
-    return [pair for pairs in await asyncio.gather(*(look(name, account) for name, account in places)) for pair in pairs]
+    adapters = await asyncio.gather(*(reached(*place) for place in places))
+    once: dict[int, tuple[str, Account | None, Adapter | CloudError]] = {}
+    for (name, account), adapter in zip(places, adapters, strict=True):
+        once.setdefault(id(adapter), (name, account, adapter))
+    return [pair for pairs in await asyncio.gather(*(look(*each) for each in once.values())) for pair in pairs]
 
 
 async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
