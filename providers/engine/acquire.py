@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
+from providers.engine.accounts import adapter_of
 from providers.engine.lines import WAITED, all_failed, line, said, trimmed
 from providers.engine.planning import overlay
 from providers.engine.ready import until_ready
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.planning import Market
-    from providers.engine.records import Wanted
+    from providers.engine.records import Account, Wanted
     from providers.engine.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -53,7 +54,7 @@ PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 class Outcome(NamedTuple):
     """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
 
-    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted.
+    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
     """
 
     state: str
@@ -64,6 +65,7 @@ class Outcome(NamedTuple):
     nodes: tuple[Node, ...] = ()
     leftovers: tuple[Handle, ...] = ()
     reasons: tuple[str, ...] = ()
+    account: Account | None = None
 
 
 class _Unsure(Exception):
@@ -157,9 +159,10 @@ class _Walk:
                 self._pinned(error)
                 continue
             order = self._order(adapter)
-            self.world.journal.intend(self.world.name, order, self.now)
+            account = await self.world.call(provider, self.world.account, provider)
+            self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
-                return outcome
+                return outcome._replace(account=account)
 
     def _order(self, adapter: Adapter) -> Order:
         """The next order: as many of the leading candidates as the cloud can choose among by itself, all of one provider and one set of terms."""
@@ -225,8 +228,12 @@ class _Walk:
 
     async def resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
         """See `resumed`."""
+        ended = await self._resume(entry)
+        return ended._replace(account=entry.account) if isinstance(ended, Outcome) else ended
+
+    async def _resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
         order, started = entry.order, self.now
-        adapter = await self.world.call(entry.provider, self.world.adapter, entry.provider)
+        adapter = await adapter_of(self.world, entry.provider, entry.account)
         ticket = entry.ticket
         try:
             if ticket is None:

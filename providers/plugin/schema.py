@@ -189,7 +189,11 @@ def document() -> str:
                     "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
                     "inputProperties": {"world": _WORLD, "settings": _SETTINGS},
                     "requiredInputs": ["world"],
-                    "properties": {"world": _WORLD, "owner_id": _described(_STRING, "Random, made once.")},
+                    "properties": {
+                        "world": _WORLD,
+                        "owner_id": _described(_STRING, "Random, made once."),
+                        "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                    },
                     "required": ["world", "owner_id"],
                 },
                 "gpu:index:Cluster": {

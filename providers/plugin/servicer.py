@@ -16,15 +16,16 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, Problem, SpecError
-from providers.plugin import diff, outputs, wire
+from providers.plugin import diff, outputs, ownership, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
+    from providers.engine.journal import Launch
     from providers.engine.records import Held
     from providers.engine.world import World
-    from providers.model.machine import Node, Setup
+    from providers.model.machine import Handle, Node, Setup
 
 OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
@@ -63,6 +64,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._declared: set[str] = set()
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
+        """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
 
     # The protocol's own calls.
 
@@ -150,6 +153,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 verdict = diff.ownership(old.values, new.values)
             else:
+                await self._claim(outputs.read(request.id, state))
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
                 if any(change.replaces and change.is_input for change in verdict.changes):
                     # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: there the edit is not the cause.)
@@ -229,7 +233,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         values = properties.values
         try:
             if _type(request.urn) == OWNERSHIP:
-                return self._create_ownership(values, preview=request.preview)
+                return await self._create_ownership(request.urn, values, preview=request.preview)
             if values.get("state") == "stopped":
                 raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
@@ -252,17 +256,20 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
         )
 
-    def _create_ownership(self, values: dict[str, Any], *, preview: bool) -> Any:
+    async def _create_ownership(self, urn: str, values: dict[str, Any], *, preview: bool) -> Any:
         world = values["world"]
         if preview:
             return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
         owner = _token()
-        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode({"world": world, "owner_id": owner}))
+        former: tuple[Launch, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
+        for launch in former:
+            self._log("warning", urn, ownership.of_another(launch))
+        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode(ownership.outputs(world, owner, {}, values)))
 
     async def Read(self, request: Any, context: Context) -> Any:
         state, old = wire.decode(request.properties).values, wire.decode(request.inputs)
         if _type(request.urn) == OWNERSHIP:
-            return await self._read_ownership(request, context, old.values)
+            return await self._read_ownership(request, context, old.values, state)
         if not state:
             return await self._adopt(request, context, old.values)
         try:
@@ -284,22 +291,21 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             before=state,
         )
 
-    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
+    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any], state: dict[str, Any]) -> Any:
         try:
-            world_name, owner = _ownership_id(request.id)
+            world_name, owner = ownership.parse_id(request.id)
         except GpusError as error:
             await self._abort(context, error)
+        mine = {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world_name, owner)}
         try:
-            for node in await self._in_world(request.urn, world_name, values, lambda world: _strays(world, owner)):
-                self._log(
-                    "warning",
-                    request.urn,
-                    f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
-                    "destroy removes it, or `up` adopts it if the cluster is declared again",
-                )
+            found: tuple[Node, ...] = await self._in_world(
+                request.urn, world_name, values, lambda world: ownership.strays(world, owner, request.urn, mine, ownership.former(state))
+            )
+            for node in found:
+                self._log("warning", request.urn, ownership.unclaimed(node))
         except Exception as error:
             self._log("warning", request.urn, f"strays could not be looked for: {_line(error)}")
-        struct = wire.encode({"world": world_name, "owner_id": owner})
+        struct = wire.encode({**state, "world": world_name, "owner_id": owner})
         kept = request.inputs if values else wire.encode({"world": world_name})
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
 
@@ -313,6 +319,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
+        await self._claim(found)
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -321,7 +328,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         old_inputs, news = wire.decode(request.old_inputs), wire.decode(request.news)
         state, values = wire.decode(request.olds).values, news.values
         if _type(request.urn) == OWNERSHIP:
-            return provider_pb2.UpdateResponse(properties=request.olds)
+            return await self._update_ownership(request, context, old_inputs.values, values, state)
         if request.preview:
             seen = self._seen.get(request.urn, Seen())
             if seen.action == KEEP:
@@ -344,18 +351,29 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         after = await self._under_way(context, request.urn, values, work, world=held.world)
         return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
 
+    async def _update_ownership(self, request: Any, context: Context, old: dict[str, Any], values: dict[str, Any], state: dict[str, Any]) -> Any:
+        """Other settings: what a run that was cut short left in the former accounts is settled first; the accounts themselves are kept in mind."""
+        if request.preview:
+            return provider_pb2.UpdateResponse(properties=request.olds)
+        try:
+            world, owner = ownership.parse_id(request.id)
+        except GpusError as error:
+            await self._abort(context, error)
+        await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
+        return provider_pb2.UpdateResponse(properties=wire.encode(ownership.outputs(world, owner, state, old, values)))
+
     async def Delete(self, request: Any, context: Context) -> Any:
         values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
 
         async def work(world: World) -> None:
             if _type(request.urn) == OWNERSHIP:
-                await _engine().settle(world, _ownership_id(request.id)[1])
+                await _engine().settle(world, ownership.parse_id(request.id)[1], ownership.former(state))
             else:
                 await _engine().delete(world, outputs.read(request.id, state))
 
         try:
             world = request.id.partition("/")[0]
-            _ownership_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
+            ownership.parse_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
         except Exception as error:
             await self._abort(context, error)
         await self._under_way(context, request.urn, values, work, world=world)
@@ -460,6 +478,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         before: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
+        await self._claim(held)
         written = outputs.write(held, setup, public=values.get("expose") == "public")
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
@@ -481,6 +500,25 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             grpc.StatusCode.FAILED_PRECONDITION, held.reasons[0], trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),)
         )
         raise AssertionError
+
+    async def _claim(self, held: Held) -> None:
+        """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray."""
+        handles = (*held.handles, *held.leftovers)
+        key = (held.world, held.owner, held.generation)
+        if self._claimed.get(key) == handles:
+            return
+
+        async def work(world: World) -> None:
+            if world.has_journal:
+                await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+
+        import contextlib
+
+        # A journal that can't be written stops what buys; a look goes on without it.
+        with contextlib.suppress(GpusError):
+            same = next((world for (name, _), world in self._worlds.items() if name == held.world), None)
+            await (work(same) if same is not None else self._in_world(_urn.get(), held.world, {}, work))
+            self._claimed[key] = handles
 
     async def _abort(self, context: Context, error: Exception) -> NoReturn:
         """Ends the call with one clean line (or the few that list attempts)."""
@@ -530,15 +568,6 @@ def _engine() -> Any:
     return cluster
 
 
-async def _strays(world: World, owner: str) -> tuple[Node, ...]:
-    """Machines of the owner that no cluster claims, as far as this machine's journal knows the owner at all."""
-    launches = world.journal.launches(world.name, owner)
-    if not launches and not world.journal.orders(world.name, owner):
-        return ()
-    found: tuple[Node, ...] = await _engine().strays(world, owner, {launch.generation for launch in launches if launch.ended_at is None})
-    return found
-
-
 def _type(urn: str) -> str:
     """The resource's own type: `urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME`."""
     parts = urn.split("::")
@@ -565,13 +594,6 @@ def _setup(values: Mapping[str, Any]) -> Setup | None:
         return inputs.setup(inputs.spec_of(values), values)
     except (SpecError, KeyError):
         return None
-
-
-def _ownership_id(resource: str) -> tuple[str, str]:
-    world, _, owner = resource.partition("/")
-    if not world or not owner or "/" in owner:
-        raise GpusError(f"{resource!r} is no ownership id: wanted WORLD/OWNER")
-    return world, owner
 
 
 def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:

@@ -333,25 +333,70 @@ def test_ownership_lives(servicer, monkeypatch):
     assert (read.id, read.properties) == (one.id, one.properties)
     settled = stand_in(monkeypatch, "settle", ())
     call(servicer, "Delete", urn=OWNER_URN, id=one.id, properties=one.properties, old_inputs=inputs)
-    assert settled == [("rehearsal", owner)]
+    assert settled == [("rehearsal", owner, ({},))]
+
+
+OWNER_ID = "rehearsal/0123456789ab"
+
+
+def look(servicer, **properties):
+    inputs = struct({"world": "rehearsal"})
+    return call(servicer, "Read", urn=OWNER_URN, id=OWNER_ID, properties=struct({"owner_id": "0123456789ab", **properties}), inputs=inputs)
 
 
 def test_ownership_read_warns_of_strays(servicer, monkeypatch):
-    """A machine that bears the mark and that no cluster claims is a warning, not an error; without a journal of the owner nobody can tell."""
+    """What no state has named since the last look is a stray by its handle; where nobody has looked before, nobody can tell."""
     calls = stand_in(monkeypatch, "strays", held().machines)
-    inputs = struct({"world": "rehearsal"})
-    call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
-    assert (calls, servicer.lines) == ([], [])
     from providers.engine.world import open_world
 
+    look(servicer)
     world = open_world("rehearsal")
     world.journal.launched(held())
-    world.close()
-    response = call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
-    assert response.id == "rehearsal/0123456789ab"
-    assert calls == [("rehearsal", "0123456789ab", {"ba9876543210"})]
+    look(servicer)
+    assert (calls, servicer.lines) == ([], [])
+    # The next run: the state names the cluster, before or after the look at the ownership.
+    stand_in(monkeypatch, "read", held())
+    call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [held().generation]
+    look(servicer)
+    assert calls.pop() == ("rehearsal", "0123456789ab", set(held().handles), ())
+    # Another process, another run: the state is lost, so nothing names the cluster any more.
+    servicer._claimed.clear()
+    look(servicer)
+    assert calls.pop()[2] == set(held().handles)
+    response = look(servicer)
+    assert response.id == OWNER_ID
+    assert calls == [("rehearsal", "0123456789ab", set(), ())]
     assert servicer.lines[0][0] == "warning"
     assert held().handles[0].native_id in servicer.lines[0][2]
+    world.close()
+
+
+def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch):
+    """Other settings are added to the outputs, after what was cut short in the old account was settled; a delete looks in all of them."""
+    left, settled = stand_in(monkeypatch, "leave", None), stand_in(monkeypatch, "settle", ())
+    old, new = ({"world": "rehearsal", "settings": {"gcp": {"project": name}}} for name in ("old-project", "new-project"))
+    made = call(servicer, "Create", urn=OWNER_URN, properties=struct(old))
+    after = call(servicer, "Update", urn=OWNER_URN, id=made.id, olds=made.properties, old_inputs=struct(old), news=struct(new))
+    accounts = wire.decode(after.properties).values["accounts"]
+    assert accounts == [old["settings"], new["settings"]] and len(left) == 1
+    call(servicer, "Delete", urn=OWNER_URN, id=made.id, properties=after.properties, old_inputs=struct(new))
+    assert settled[0][2] == (old["settings"], new["settings"])
+
+
+def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
+    """When the state of a stack was lost, its next ownership says once what the journal knows to run under the earlier one."""
+    from providers.engine.world import open_world
+
+    inputs = struct({"world": "rehearsal"})
+    former = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
+    world = open_world("rehearsal")
+    world.journal.launched(held()._replace(owner=former.id.partition("/")[2]))
+    world.close()
+    call(servicer, "Create", urn=OWNER_URN.replace("::", "::other-", 1), properties=inputs)
+    assert servicer.lines == []
+    call(servicer, "Create", urn=OWNER_URN, properties=inputs)
+    assert [line[0] for line in servicer.lines] == ["warning"] and held().handles[0].native_id in servicer.lines[0][2]
 
 
 def plan(servicer, *, preview=True, **arguments):
