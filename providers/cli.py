@@ -469,7 +469,9 @@ def _table(rows: Sequence[Sequence[str]], right: Container[int], gives: Sequence
         widths[column] = max(min(17, widths[column]), widths[column] - max(over, 0))
     for row in rows:
         texts = [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
-        cells = (f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(texts, widths, strict=True)))
+        cells = (
+            f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(texts, widths, strict=True))
+        )
         yield gap.join(cells).rstrip()
 
 
@@ -485,7 +487,9 @@ def _wrapped(head: str, text: str, further: str | None = None) -> list[str]:
     import textwrap
 
     indent = " " * len(head) if further is None else further
-    return textwrap.wrap(text, _width(), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) or [head.rstrip()]
+    return textwrap.wrap(text, _width(), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) or [
+        head.rstrip()
+    ]
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -314,7 +314,13 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
 
 _INNER: dict[str, type[BaseModel]] = {"Fallback": Fallback, "Gpu": Gpu, "overrides": Override, "prices": Prices}
 """What a step of an error's location means for the model there."""
-_SAMPLES = {"providers": "[gcp]", "regions": "[us-central1]", "ports": "[8000]", "capacity": "[spot, on-demand]", "overrides": "[{provider: gcp, ...}]"}
+_SAMPLES = {
+    "providers": "[gcp]",
+    "regions": "[us-central1]",
+    "ports": "[8000]",
+    "capacity": "[spot, on-demand]",
+    "overrides": "[{provider: gcp, ...}]",
+}
 _FIELDS = {
     "gpu": 'a GPU such as "H100:8"',
     "fallback": 'a list such as ["H200:8"]',

@@ -105,7 +105,9 @@ def cluster(
     if outputs.get("status") == "preempted":
         changes.append(Change("status", "update", replaces=True, is_input=False))
         why.append("the cloud took it back")
-    later = f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied when it is next replaced" if waits and not why else ""
+    later = (
+        f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied when it is next replaced" if waits and not why else ""
+    )
     return Verdict(tuple(changes), "; ".join(why), later)
 
 

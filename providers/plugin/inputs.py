@@ -213,7 +213,8 @@ def _places(raw: Mapping[str, Any]) -> list[Problem]:
     from providers.planner import check as planner_check
 
     providers, regions = (
-        tuple(item for item in raw[key] if isinstance(item, str)) if isinstance(raw.get(key), (list, tuple)) else () for key in ("providers", "regions")
+        tuple(item for item in raw[key] if isinstance(item, str)) if isinstance(raw.get(key), (list, tuple)) else ()
+        for key in ("providers", "regions")
     )
     return planner_check.places(Ask((), providers=providers, regions=regions), load(), registry.capabilities())
 
@@ -230,3 +231,20 @@ def _options(spec: Cluster) -> list[Problem]:
             continue
         problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
     return problems
+
+
+def warm_up() -> None:
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
+    import threading
+
+    def warm() -> None:
+        import providers.model.spec
+        from providers.catalog.offers import load
+
+        load()
+        import providers.engine.planning
+        import providers.planner.check
+        import providers.planner.render
+        import providers.plugin.plans  # noqa: F401
+
+    threading.Thread(target=warm, daemon=True).start()

@@ -114,7 +114,11 @@ def refusal(name: str, plan: Plan, seen: Seen) -> str:
     stays = f"; {what(seen.held)} stays as it is" if seen.held is not None and seen.held.provider else ""
     because = f" ({seen.reason})" if seen.reason else ""
     refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items() if rule != "gpu")
-    lines = [f"{name}: nothing acceptable for {render.ask_text(plan.ask)}{because}{stays}", *render.hints(plan), f"refused: {refused or 'every offer'}"]
+    lines = [
+        f"{name}: nothing acceptable for {render.ask_text(plan.ask)}{because}{stays}",
+        *render.hints(plan),
+        f"refused: {refused or 'every offer'}",
+    ]
     return "\n".join(lines)
 
 
@@ -164,7 +168,9 @@ def replace_line(plan: Plan, held: Held) -> str:
     if held.status == ENDED:
         return f"REPLACES {what(held)}, which ended{_at(held)} by its ttl; +{per_hour(new)}"
     if held.status == PREEMPTED:
-        return f"REPLACES {what(held)}, which was taken back: what is left of it is deleted first; then {per_hour(new)} (was {per_hour(held.micro_usd)})"
+        return (
+            f"REPLACES {what(held)}, which was taken back: what is left of it is deleted first; then {per_hour(new)} (was {per_hour(held.micro_usd)})"
+        )
     if held.micro_usd is None or new is None:
         net = f"then {per_hour(new)}"
     else:

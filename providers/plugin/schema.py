@@ -138,7 +138,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "gpu_count": _described(_INTEGER, "GPUs per node."),
     "nodes": _described(_INTEGER, "Machines."),
     "capacity": _described(_STRING, "How it was bought: `on-demand`, `spot`, `flex-start` or `reservation`."),
-    "price_usd_per_hour": _described(_NUMBER, "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no source had a price."),
+    "price_usd_per_hour": _described(
+        _NUMBER, "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no source had a price."
+    ),
     "price_as_of": _described(_STRING, "The price's date."),
     "price_source": _described(_STRING, "Where the price comes from."),
     "attempts": _described(_listed(_STRING), "What was tried, in order, and how each attempt ended. The journal has the full record."),

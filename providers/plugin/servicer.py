@@ -15,8 +15,8 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, Problem, SpecError
-from providers.plugin import diff, outputs, ownership, wire
+from providers.errors import GpusError, Problem, SpecError
+from providers.plugin import diff, failures, outputs, ownership, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
@@ -38,14 +38,6 @@ _KINDS = {
     ("update", False): provider_pb2.PropertyDiff.UPDATE,
     ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
-_CODES = (
-    (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
-    (AllFailed, grpc.StatusCode.RESOURCE_EXHAUSTED),
-    (Busy, grpc.StatusCode.UNAVAILABLE),
-    (OutcomeUnknown, grpc.StatusCode.UNKNOWN),
-    (GpusError, grpc.StatusCode.FAILED_PRECONDITION),
-)
-
 _urn: ContextVar[str] = ContextVar("urn", default="")
 """The resource that the present task works for."""
 
@@ -125,7 +117,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 from providers.plugin import inputs
 
-                _warm_up()
+                inputs.warm_up()
                 values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
             elif _type(request.urn) == CLUSTER:
                 from providers.plugin import inputs
@@ -143,8 +135,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
-        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=failures)
+        found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
+        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=found)
 
     async def Diff(self, request: Any, context: Context) -> Any:
         try:
@@ -156,7 +148,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 await self._claim(outputs.read(request.id, state))
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
                 if any(change.replaces and change.is_input for change in verdict.changes):
-                    # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: there the edit is not the cause.)
+                    # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
                     await self._planned(request.urn, new.values)
         except Exception as error:
             await self._abort(context, error)
@@ -277,7 +269,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
-            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {_line(error)}")
+            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         if seen is None:
             return provider_pb2.ReadResponse()
@@ -304,7 +296,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
         except Exception as error:
-            self._log("warning", request.urn, f"strays could not be looked for: {_line(error)}")
+            self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
         struct = wire.encode({**state, "world": world_name, "owner_id": owner})
         kept = request.inputs if values else wire.encode({"world": world_name})
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
@@ -396,8 +388,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             else:
                 result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
-            failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
-            return provider_pb2.InvokeResponse(failures=failures)
+            found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
+            return provider_pb2.InvokeResponse(failures=found)
         except Exception as error:
             await self._abort(context, error)
         if request.preview and urn:
@@ -524,9 +516,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Ends the call with one clean line (or the few that list attempts)."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        # UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all others that it is sure nothing did.
-        code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
-        await context.abort(code, _line(error))
+        await context.abort(failures.code(error), failures.line(error))
         raise AssertionError
 
     def _log(self, severity: str, urn: str, text: str) -> None:
@@ -542,24 +532,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         with contextlib.suppress(grpc.RpcError):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)
             # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
-            self._stub.Log(engine_pb2.LogRequest(severity=level, message=fitted(text), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S)
-
-
-def _warm_up() -> None:
-    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
-    import threading
-
-    def warm() -> None:
-        import providers.model.spec
-        from providers.catalog.offers import load
-
-        load()
-        import providers.engine.planning
-        import providers.planner.check
-        import providers.planner.render
-        import providers.plugin.plans  # noqa: F401
-
-    threading.Thread(target=warm, daemon=True).start()
+            self._stub.Log(
+                engine_pb2.LogRequest(severity=level, message=fitted(text), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
+            )
 
 
 def _engine() -> Any:
@@ -609,29 +584,6 @@ def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:
 
 def _reason(problem: Problem) -> str:
     return str(problem._replace(path=""))
-
-
-def _line(error: Exception) -> str:
-    """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
-    if isinstance(error, (GpusError, ValueError)):
-        return str(error)
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}; the state folder is where GPUS_HOME says"
-    return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
-
-
-def _kept_traceback(error: Exception) -> str:
-    import traceback
-
-    from providers.adapters.base import home
-
-    try:
-        path = home() / "plugin.log"
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)) + "\n")
-    except OSError:
-        return ""
-    return f" (details in {path})"
 
 
 async def _refuse(context: Context, text: str) -> NoReturn:

@@ -488,9 +488,9 @@ def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servic
 
 def test_what_was_taken_back_may_go_without_a_candidate(servicer):
     """A refresh compares too: what the cloud itself took back is no edit, and must not fail it."""
-    assert list(diffed(servicer, {**INPUTS, "max_price_per_hour": 0.5}, state(status="preempted"), {**INPUTS, "max_price_per_hour": 0.5}).replaces) == [
-        "status"
-    ]
+    assert list(
+        diffed(servicer, {**INPUTS, "max_price_per_hour": 0.5}, state(status="preempted"), {**INPUTS, "max_price_per_hour": 0.5}).replaces
+    ) == ["status"]
 
 
 def test_a_preview_of_nothing_acceptable_fails(servicer):
