@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from providers.engine.records import Held
+    from providers.engine.running import Running
     from providers.model.ask import Ask
     from providers.model.machine import Setup
+    from providers.planner import render
     from providers.planner.plan import Plan
-    from providers.planner.render import Running
 
 WIDTH = 96
 """What the engine's display leaves free of 100 columns (tried with CLI 3.276)."""
-CREATE, KEEP, UPDATE, REPLACE, RECLAIM = "create", "keep", "update", "replace", "reclaim"
+CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = "create", "adopt", "keep", "update", "replace", "reclaim"
 
 
 class Seen(NamedTuple):
     """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says why it is replaced, `later` what of an edit
-    waits. `former` are the inputs of the state, None where it has none. `plan` is the plan, once it was made.
+    waits. `plan` is the plan, once it was made.
     """
 
     ask: Ask | None = None
@@ -37,7 +38,6 @@ class Seen(NamedTuple):
     setup: Setup | None = None
     later: str = ""
     owner: str = ""
-    former: Mapping[str, Any] | None = None
     plan: Plan | None = None
 
 
@@ -68,7 +68,11 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection
         spec = inputs.spec_of({"cluster": name, **fields})
         ask, setup = spec.ask(), spec.setup()
     plan = seen.plan if seen is not None and seen.plan is not None else made(ask, setup, world, settings)
-    running = Running(_given(arguments), "") if seen is None else change(plan, seen, others(world, settings, seen.owner, {name, *declared}))
+    if seen is None:
+        running = Running(_given(arguments), "")
+    else:
+        also = "" if seen.held is not None else others(world, settings, seen.owner, {name, *declared})
+        running = change(plan, seen, also)
     best = plan.best
     out: dict[str, Any] = {
         "text": plan.as_text(WIDTH, title=name, running=running),
@@ -122,7 +126,7 @@ def refusal(name: str, plan: Plan, seen: Seen) -> str:
     return "\n".join(lines)
 
 
-def change(plan: Plan, seen: Seen, also: str) -> Running:
+def change(plan: Plan, seen: Seen, also: str) -> render.Running:
     """What an `up` changes against what runs, in words."""
     from providers.planner.render import Running
 
@@ -132,6 +136,8 @@ def change(plan: Plan, seen: Seen, also: str) -> Running:
     if seen.action == REPLACE:
         text = replace_line(plan, held)
         facts.append(("because", seen.reason))
+    elif seen.action == ADOPT:
+        text = f"{what(held)} ({per_hour(held.micro_usd)}) is there from an earlier run: it is taken over if it still fits, else deleted first"
     elif seen.action == RECLAIM and held.status not in (ENDED, STOPPED):
         text = reclaim_line(plan, held)
     else:
@@ -174,7 +180,8 @@ def replace_line(plan: Plan, held: Held) -> str:
     if held.micro_usd is None or new is None:
         net = f"then {per_hour(new)}"
     else:
-        net = f"net {'-' if new < held.micro_usd else '+'}{per_hour(abs(new - held.micro_usd))}"
+        step = new - held.micro_usd
+        net = f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
     return f"REPLACES {what(held)} ({per_hour(held.micro_usd)}): it and its disk are deleted first, and may not come back; {net}"
 
 
@@ -207,23 +214,22 @@ def others(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, de
     """What else runs of the same owner, under names that are not declared (a renamed cluster): `train (gcp us-central1-a H100:8 spot, $10.21/h)`."""
     texts = [
         f"{run.cluster} ({run.provider} {run.where} {run.gpu} {run.capacity}, {per_hour(run.micro_usd)})"
-        for run in _running(world, settings, owner)
+        for run, _ in _running(world, settings, owner)
         if run.cluster not in declared
     ]
     return f"this stack runs {'; '.join(texts)}: what the program no longer names goes only once the new one is there" if texts else ""
 
 
-def standing(seen: Seen, world: str, settings: Mapping[str, Mapping[str, str]], name: str) -> Held | None:
-    """What the state's cluster runs, from this machine's journal: where the engine replaces without asking what differs, nothing else tells."""
+def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, name: str) -> tuple[Held, str] | None:
+    """What the owner's cluster of that name runs by this machine's journal, and what a creation then is: REPLACE if a state claims it (the engine
+    replaces without asking what differs under --replace, and what is tainted), else ADOPT. None where nothing runs.
+    """
     from providers.engine.records import Held
 
-    if seen.former is None:
-        return None
-    owner = str(seen.former.get("owner", ""))
-    for run in reversed(_running(str(seen.former.get("world", world)), settings, owner)):
+    for run, claimed in reversed(_running(world, settings, owner)):
         if run.cluster == name:
             gpu, _, count = run.gpu.partition(":")
-            return Held(
+            held = Held(
                 *(world, owner, name, run.generation, "", "running", run.provider),
                 zone=run.where,
                 gpu_type=gpu,
@@ -232,22 +238,26 @@ def standing(seen: Seen, world: str, settings: Mapping[str, Mapping[str, str]], 
                 capacity=run.capacity,
                 micro_usd=run.micro_usd,
             )
+            return held, REPLACE if claimed else ADOPT
     return None
 
 
-def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> tuple[Any, ...]:
-    """The owner's open placements; none where the journal cannot be read, which the engine says when it matters."""
+def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> list[tuple[Running, bool]]:
+    """The owner's open placements, and whether a state claims each; none where the journal cannot be read, which the engine says when it matters."""
     from providers.engine.running import running_of
     from providers.engine.world import open_world
     from providers.errors import GpusError
 
     if not owner:
-        return ()
+        return []
     opened = open_world(world, settings)
     try:
-        return running_of(opened, owner)
+        found = running_of(opened, owner)
+        claims = opened.journal.claims(world, owner) if found else None
+        named = None if claims is None else {claim.generation for claim in claims}
+        return [(run, named is None or run.generation in named) for run in found]
     except GpusError:
-        return ()
+        return []
     finally:
         opened.close()
 

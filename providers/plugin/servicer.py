@@ -126,7 +126,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 values, problems = checked.values, checked.problems
                 before = self._seen.get(request.urn, Seen())
                 # Before it replaces, the engine checks once more: that must not forget what is replaced.
-                kept = before if before.action == REPLACE else Seen(former=wire.decode(request.olds).values or None)
+                kept = before if before.action == REPLACE else Seen()
                 owner = values.get("owner")
                 ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
                 self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "")
@@ -215,9 +215,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         seen = self._seen.get(urn, Seen())
         if seen.action != REPLACE:
             settings = inputs.settings_of(values)
-            held = await asyncio.to_thread(plans.standing, seen, str(values["world"]), settings, str(values["cluster"]))
-            action = CREATE if held is None else REPLACE
-            self._seen[urn] = seen._replace(action=action, held=held, reason="" if held is None else "asked for (--replace, or tainted)")
+            found = await asyncio.to_thread(plans.standing, str(values["world"]), settings, seen.owner, str(values["cluster"]))
+            held, action = found or (None, CREATE)
+            self._seen[urn] = seen._replace(action=action, held=held, reason="asked for (--replace, or tainted)" if action == REPLACE else "")
         await self._planned(urn, values)
 
     async def Create(self, request: Any, context: Context) -> Any:
