@@ -309,7 +309,7 @@ def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
 
 def test_a_missing_image_is_configuration_not_a_place(rig):
     """The machine type is there, the image is not: trying elsewhere would not help, and the message says what may be wrong."""
-    with pytest.raises(NotConfigured, match="image, network") as caught:
+    with pytest.raises(NotConfigured, match=r"options.gcp.image_family: wanted image family no-such-family of project my-project") as caught:
         rig.gcp.submit(order(candidate(A), options=(("image_family", "no-such-family"), ("image_project", "my-project"))))
     assert (Scope("gcp"),) == caught.value.scopes
 
