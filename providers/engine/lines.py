@@ -22,7 +22,7 @@ WAITED = "waited"
 COLUMNS = 96
 """What a line of Pulumi's log shows without a break."""
 
-CODES_SAID = {"GONE_AFTER_CREATE": "made, and gone again before it ran"}
+CODES_SAID = {"GONE_AFTER_CREATE": "made, and gone again"}
 """Codes of the adapters' own that say more than their class does."""
 
 SAID = {
