@@ -34,6 +34,9 @@ _NO_ACCOUNT = frozenset({"endpoint"})
 """Settings that say where a cloud is reached, not whose account it is; an address of this machine changes with every run."""
 
 
+_STORE = "rehearsal.db"
+
+
 def _account(section: Mapping[str, str]) -> Account:
     return tuple(sorted((key, value) for key, value in section.items() if key not in _NO_ACCOUNT))
 
@@ -50,12 +53,14 @@ def _unusable(error: Exception) -> str:
     """The rehearsal's own file or folder cannot be used: one line with what to do."""
     from providers.adapters.base import home
 
+    if isinstance(error, OSError) and error.filename and str(error.filename).endswith(_STORE):
+        return f"{error.filename}: wanted the rehearsal's state, found that {error.strerror}"
     if isinstance(error, OSError):
         return f"wanted a folder for the rehearsal's state, found {error}; set GPUS_HOME to one that can be written"
     try:
-        where = str(home() / "rehearsal.db")
+        where = str(home() / _STORE)
     except OSError:
-        where = "rehearsal.db"
+        where = _STORE
     return f"{where}: wanted the rehearsal's state, found {error}; move it away to begin afresh (what is rehearsed there is lost; it costs nothing)"
 
 

@@ -399,6 +399,25 @@ def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
     assert [line[0] for line in servicer.lines] == ["warning"] and held().handles[0].native_id in servicer.lines[0][2]
 
 
+def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatch):
+    """An import of what another resource of a state names is refused; once no state has named it since a look, it is free."""
+    from providers.engine.world import open_world
+
+    native = held().handles[0].native_id
+    stand_in(monkeypatch, "adopt_stray", lambda provider, _id: held() if provider == "gcp" else None)
+    world = open_world("rehearsal")
+    world.journal.owned("rehearsal", held().owner, "gpus", "s", new=True)
+    world.journal.launched(held())
+    world.journal.claim("rehearsal", held().owner, "train", held().generation, held().handles)
+    with pytest.raises(Aborted, match="no stack holds, found that it is cluster train"):
+        call(servicer, "Read", id=native)
+    with pytest.raises(Aborted, match="nothing is imported"):
+        call(servicer, "Read", id=ID)
+    world.journal.look("rehearsal", held().owner)
+    assert call(servicer, "Read", id=native).id == ID
+    world.close()
+
+
 def plan(servicer, *, preview=True, **arguments):
     request = SimpleNamespace(tok="gpu:index:plan", args=struct({"world": "rehearsal", "cluster": "train", **arguments}), preview=preview)
     return asyncio.run(servicer.Invoke(request, Context()))
