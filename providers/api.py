@@ -159,8 +159,9 @@ def offers(
 ) -> tuple[Offer, ...]:
     """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown prices last.
 
-    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads the
-    bundled catalog, and asks providers that list live offers. Raises SpecError for an unknown name, a count nobody sells, and the like.
+    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be ordered from yet, and what is sold by
+    reservation only. `spot` narrows to spot capacity. Reads the bundled catalog, and asks providers that list live offers. Raises SpecError for an
+    unknown name, a count nobody sells, and the like.
     """
     return among(market(world, settings or {}, providers, gpu), gpu, spot=spot, providers=providers, regions=regions)
 
