@@ -67,3 +67,22 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
     first, second = (api_pb2.Sandbox.FromString(row.definition) for row in rows)
     assert str(second) == str(first)
     assert rows[0].tag_map() == rows[1].tag_map()
+
+
+def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
+    """Several runs in one process that connect at once, each in its thread, all get a cloud that answers: nobody sees the client half imported."""
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import threading\nfrom providers.adapters.modal import MANIFEST\nwrong = []\n"
+        "def look():\n"
+        "    try:\n        assert [] == list(MANIFEST.connect('rehearsal', {}).find('nobody'))\n"
+        "    except BaseException as error:\n        wrong.append(repr(error))\n"
+        "threads = [threading.Thread(target=look) for _ in range(8)]\n"
+        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\nprint(wrong)\n"
+    )
+    env = {**os.environ, "GPUS_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert (0, "[]") == (done.returncode, done.stdout.strip()), done.stdout + done.stderr

@@ -96,6 +96,7 @@ class Client:
         with self._lock:
             if self._client is None:
                 api = import_client(rehearsal=bool(self._url))
+                _modal()
                 from modal.config import config
 
                 url = self._url or str(config["server_url"])
@@ -294,16 +295,22 @@ def _reading(error: BaseException) -> Exception:
     return errors.classify(error)
 
 
-def _modal() -> Any:
-    import modal
+_importing = threading.RLock()
+"""One thread at a time imports the client: its modules import each other in circles, and a second thread would see them half made."""
 
-    return modal
+
+def _modal() -> Any:
+    with _importing:
+        import modal
+
+        return modal
 
 
 def _proto() -> Any:
-    from modal_proto import api_pb2
+    with _importing:
+        from modal_proto import api_pb2
 
-    return api_pb2
+        return api_pb2
 
 
 def import_client(*, rehearsal: bool) -> Any:
@@ -313,18 +320,19 @@ def import_client(*, rehearsal: bool) -> Any:
 
     from providers.adapters.base import home
 
-    if not rehearsal or "modal" in sys.modules:
-        return _proto()
-    old = os.environ.get("MODAL_CONFIG_PATH")
-    os.environ["MODAL_CONFIG_PATH"] = str(home() / "no-modal.toml")
-    try:
-        _modal()
-        return _proto()
-    finally:
-        if old is None:
-            del os.environ["MODAL_CONFIG_PATH"]
-        else:
-            os.environ["MODAL_CONFIG_PATH"] = old
+    with _importing:
+        if not rehearsal or "modal" in sys.modules:
+            return _proto()
+        old = os.environ.get("MODAL_CONFIG_PATH")
+        os.environ["MODAL_CONFIG_PATH"] = str(home() / "no-modal.toml")
+        try:
+            _modal()
+            return _proto()
+        finally:
+            if old is None:
+                del os.environ["MODAL_CONFIG_PATH"]
+            else:
+                os.environ["MODAL_CONFIG_PATH"] = old
 
 
 def _reach(url: str) -> None:
