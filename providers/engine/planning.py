@@ -133,7 +133,7 @@ def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
-    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure; works by column: the base has thousands of rows."""
+    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure; by column, of thousands of rows."""
     fresh = table([offer for name in sorted(rows) for offer in rows[name]])
     stays = [name not in rows for name in base.column("provider")]
     if all(stays):
