@@ -38,9 +38,9 @@ def lines() -> list[Line]:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         shutil.copytree(REPOSITORY / "stacks", folder / "ours" / "stacks")
-        # The plugins stand at paths relative to the repository.
-        project = (REPOSITORY / "Pulumi.yaml").read_text(encoding="utf-8")
-        (folder / "ours" / "Pulumi.yaml").write_text(project.replace("path: ", f"path: {REPOSITORY}/"), encoding="utf-8")
+        # The plugins stand at paths relative to the repository; the environment is the one that runs this.
+        project = (REPOSITORY / "Pulumi.yaml").read_text(encoding="utf-8").replace("path: .venv/bin", f"path: {Path(sys.executable).parent}")
+        (folder / "ours" / "Pulumi.yaml").write_text(project.replace("path: providers", f"path: {REPOSITORY}/providers"), encoding="utf-8")
         (folder / "bare" / "Pulumi.yaml").write_text("name: bare\nruntime: python\noptions: {refresh: always}\n", encoding="utf-8")
         (folder / "bare" / "__main__.py").write_text(BARE, encoding="utf-8")
         commands, ups = [], []
@@ -56,6 +56,12 @@ def lines() -> list[Line]:
     return [
         Line(what, ours.p50 / bare.p50, PREVIEW_LIMIT, " x", f"ours {both(ours)}; bare {both(bare)}"),
         *further(ours, bare),
-        Line("  the same with the machine there, which is looked at", held.p50 / bare_held.p50, None, " x", f"ours {both(held)}; bare {both(bare_held)}"),
+        Line(
+            "  the same with the machine there, which is looked at",
+            held.p50 / bare_held.p50,
+            None,
+            " x",
+            f"ours {both(held)}; bare {both(bare_held)}",
+        ),
         *further(held, bare_held),
     ]

@@ -43,6 +43,8 @@ class Line(NamedTuple):
         return self.limit is None or self.value is None or self.value <= self.limit
 
     def __str__(self) -> str:
+        if self.value is None and self.limit is None:
+            return f"{self.what}: {self.detail}"
         value = "" if self.value is None else f"{self.value:.2f}{self.unit}"
         verdict = "" if self.limit is None else f"{'reached' if self.reached else 'MISSED'}, at most {self.limit:g}{self.unit}"
         return f"{self.what:<58} {value:>9}  {verdict:<24} {self.detail}"
