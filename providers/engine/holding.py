@@ -57,6 +57,7 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
         reasons=outcome.reasons,
         leftovers=outcome.leftovers,
         applied=applied(outcome.order.setup),
+        account=outcome.account,
     )
 
 

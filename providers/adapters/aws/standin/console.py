@@ -35,7 +35,7 @@ def methods() -> frozenset[str]:
 
 
 def preemptible() -> frozenset[str]:
-    """The kinds of capacity that the cloud may take back."""
+    """The kinds of capacity that can be taken back."""
     return frozenset({"spot"})
 
 
