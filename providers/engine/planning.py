@@ -6,10 +6,11 @@ SQLite only where a journal exists.
 
 from __future__ import annotations
 
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
-from providers.catalog.table import COLUMNS, OfferTable, table
+from providers.catalog.table import OfferTable, table
 from providers.errors import GpusError, NotConfigured
 
 if TYPE_CHECKING:
@@ -132,11 +133,20 @@ def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
-    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure."""
-    provider = COLUMNS.index("provider")
-    kept = [row for row in zip(*base.columns, strict=True) if row[provider] not in rows]
-    fresh: list[Sequence[object]] = [offer for name in sorted(rows) for offer in rows[name]]
-    return table([*kept, *fresh], base.warnings)
+    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure; by column, of thousands of rows."""
+    fresh = table([offer for name in sorted(rows) for offer in rows[name]])
+    stays = [name not in rows for name in base.column("provider")]
+    if all(stays):
+        by_gpu: dict[str, Sequence[int]] = dict(base.by_gpu)
+        kept: Sequence[Sequence[object]] = base.columns
+    else:
+        place = list(accumulate(stays, initial=0))
+        by_gpu = {gpu: left for gpu, found in base.by_gpu.items() if (left := [place[row] for row in found if stays[row]])}
+        kept = [list(compress(column, stays)) for column in base.columns]
+    size = len(kept[0])
+    for gpu, found in fresh.by_gpu.items():
+        by_gpu[gpu] = [*by_gpu.get(gpu, ()), *(size + row for row in found)]
+    return OfferTable(tuple([*old, *new] for old, new in zip(kept, fresh.columns, strict=True)), by_gpu, base.warnings)
 
 
 def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:

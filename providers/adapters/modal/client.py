@@ -16,7 +16,7 @@ from providers.errors import NotConfigured, Transient, Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from providers.adapters.modal.options import Options
@@ -75,12 +75,12 @@ def credentials() -> Credentials:
 
 
 class Client:
-    """One connection. `url` is the stand-in's, or empty for Modal's own. Safe from several threads.
+    """One connection. `url` is the stand-in's, or what answers it (asked for by the first call), or empty for Modal's own. Safe from several threads.
 
     Every method makes the calls that its name says and raises errors of the tree, but NOT_FOUND, which reads as None.
     """
 
-    def __init__(self, token: Credentials, *, url: str = "", environment: str = "", app: str = "gpus") -> None:
+    def __init__(self, token: Credentials, *, url: str | Callable[[], str] = "", environment: str = "", app: str = "gpus") -> None:
         self.token = token
         self.environment = environment or token.environment
         self.app_name = app
@@ -98,7 +98,7 @@ class Client:
                 api = import_client(rehearsal=bool(self._url))
                 from modal.config import config
 
-                url = self._url or str(config["server_url"])
+                url = self._url() if callable(self._url) else self._url or str(config["server_url"])
                 _reach(url)
                 client = _modal().Client(url, api.CLIENT_TYPE_CLIENT, (self.token.token_id, self.token.token_secret))
                 try:
