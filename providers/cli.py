@@ -198,7 +198,9 @@ def _spec(parser: argparse.ArgumentParser) -> None:
         "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
     )
     parser.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
-    parser.add_argument("--rank", choices=("preference", "price", "performance_per_dollar"), help="what comes first (default: preference)")
+    parser.add_argument(
+        "--rank", choices=("preference", "price_by_choice", "price", "performance_per_dollar"), help="what comes first (default: preference)"
+    )
     _places(parser)
 
 
@@ -214,7 +216,7 @@ def _world(parser: argparse.ArgumentParser) -> None:
 def _offers(options: argparse.Namespace) -> int:
     from providers import api
 
-    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider)
+    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider, options.gpu)
     found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
     if options.sort == "provider":
         found = tuple(sorted(found, key=lambda offer: offer.provider))

@@ -16,6 +16,7 @@ from providers.errors import GpusError, NotConfigured
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from providers.adapters.base import Adapter
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -94,7 +95,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
         lines.extend(stale(datetime.datetime.now(tz=datetime.UTC).date()))
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
-    looked = _look(world, [name for name in allowed if world.name == LIVE or name in live], live)
+    looking = [name for name in allowed if world.name == LIVE or name in live]
+    looked = _look(world, looking, live, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None)
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
@@ -163,7 +165,18 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 
 
-def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str, tuple[Any, str]]:
+def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]) -> Sequence[Offer] | None:
+    """The bundled offers at today's prices, where the adapter can tell; what it says of that goes to the lines."""
+    from providers.engine import repricing
+
+    offers, said = repricing.today(adapter, base, ask)
+    lines.extend(said)
+    return offers
+
+
+def _look(
+    world: World, names: Sequence[str], live: Collection[str], today: Callable[[Adapter], Sequence[Offer] | None]
+) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
         return {}
@@ -175,7 +188,8 @@ def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str
     def look(name: str) -> None:
         try:
             adapter = world.adapter(name)
-            results[name] = (adapter.offers() if name in live else None, getattr(adapter, "not_configured", ""))
+            listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
+            results[name] = (listed, getattr(adapter, "not_configured", ""))
         except Exception as error:
             results[name] = (error, "")
 

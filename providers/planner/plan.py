@@ -170,6 +170,8 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
         item, offer = pair
         # The name comes last: provider, region, zone, machine type, GPU type are an offer's first five fields.
         last = (item.entry, item.capacity, listed.get(offer[0], 0), item.micro_usd, offer[:5], item.reservation)
+        if ask.rank == "price_by_choice":
+            return (item.entry, item.micro_usd, last)
         if ask.rank == "price":
             return (item.micro_usd, last)
         if ask.rank == "performance_per_dollar":

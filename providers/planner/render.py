@@ -193,6 +193,13 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     return "\n".join(lines)
 
 
+_RANKS = {
+    "price_by_choice": "the cheapest first, one choice after the other",
+    "price": "cheapest first",
+    "performance_per_dollar": "most TFLOPS per dollar first",
+}
+
+
 def ask_text(ask: Ask) -> str:
     """`H100:8, else A100-80GB:8; spot, then on-demand; at most $60.00/h`: the whole ask in one line."""
     same = len({(entry.capacity, entry.nodes) for entry in ask.entries}) == 1
@@ -201,11 +208,12 @@ def ask_text(ask: Ask) -> str:
     if ask.max_price_micro_usd is not None:
         parts.append(f"at most {per_hour(ask.max_price_micro_usd)}")
     if ask.providers:
-        parts.append("at " + ", then ".join(ask.providers))
+        # Listed providers have an order by preference alone.
+        parts.append("at " + (", then " if ask.rank == "preference" else " or ").join(ask.providers))
     if ask.regions:
         parts.append("in " + " or ".join(ask.regions))
     if ask.rank != "preference":
-        parts.append({"price": "cheapest first", "performance_per_dollar": "most TFLOPS per dollar first"}[ask.rank])
+        parts.append(_RANKS[ask.rank])
     return "; ".join(parts)
 
 

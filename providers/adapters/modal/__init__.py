@@ -25,6 +25,7 @@ CAPABILITIES = Capabilities(
     max_ttl_s=86_400,
     # Sandboxes are reached by `modal shell`.
     ssh=False,
+    opens_ports=False,
 )
 
 

@@ -62,7 +62,8 @@ class Modal:
         except CloudError as error:
             refused = type(error).__name__ == "BadCredentials"
             todo = "run `modal token new`" if refused else "see status.modal.com, and whether this machine reaches the server"
-            return [*lines, CheckLine(PROVIDER, "workspace", "refused" if refused else "unknown", str(error), todo)]
+            state = "refused" if refused else "unknown"
+            return [CheckLine(PROVIDER, "token", state, self.client.token.source), CheckLine(PROVIDER, "workspace", state, str(error), todo)]
         found = f"{limit} GPUs at once" if limit else "no limit stated"
         return [*lines, CheckLine(PROVIDER, "environment", "ok", self.client.environment or "default"), CheckLine(PROVIDER, "quota", "ok", found)]
 

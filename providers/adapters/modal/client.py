@@ -328,22 +328,28 @@ def import_client(*, rehearsal: bool) -> Any:
 
 
 def _reach(url: str) -> None:
-    """Opens and closes a socket to the first server of `url`. Raises Transient: nothing was sent. Behind a proxy only the client knows the way."""
+    """Opens and closes a socket to the first server of `url`, or to the proxy before it. Raises Transient: nothing was sent."""
     import os
     import socket
     from urllib.parse import urlsplit
+    from urllib.request import proxy_bypass
 
     first = urlsplit(url.split(",")[0].strip())
+    proxy = next((value for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy") if (value := os.environ.get(name))), "")
+    behind = bool(proxy and first.hostname and not proxy_bypass(first.hostname))
+    if behind:
+        first = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     try:
         if first.scheme == "unix":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(REACH_S)
                 probe.connect(first.path)
-        elif first.hostname and not any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        elif first.hostname or behind:
             port = first.port or (80 if first.scheme == "http" else 443)
             socket.create_connection((first.hostname, port), REACH_S).close()
     except (OSError, ValueError) as error:
-        raise Transient(f"Modal can't be reached at {first.hostname or first.path}: {error}", provider=PROVIDER, code="unreachable") from error
+        where = f"through the proxy {first.hostname or 'of HTTPS_PROXY'}" if behind else f"at {first.hostname or first.path}"
+        raise Transient(f"Modal can't be reached {where}: {error}", provider=PROVIDER, code="unreachable") from error
 
 
 def _within(function: Any, limit_s: float, what: str) -> Any:
