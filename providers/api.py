@@ -157,23 +157,28 @@ def offers(
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Offer, ...]:
-    """Who sells this GPU, for one node: cheapest first, unknown prices last. "H100" means any count in a machine, "H100:8" exactly eight.
+    """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown prices last.
 
-    Also shows providers that cannot be ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads the
-    bundled catalog, and asks providers that list live offers. Raises SpecError for an unknown name, a count nobody sells, and the like.
+    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be ordered from yet, and what is sold by
+    reservation only. `spot` narrows to spot capacity. Reads the bundled catalog, and asks providers that list live offers. Raises SpecError for an
+    unknown name, a count nobody sells, and the like.
     """
-    return among(market(world, settings or {}, providers), gpu, spot=spot, providers=providers, regions=regions)
+    return among(market(world, settings or {}, providers, gpu), gpu, spot=spot, providers=providers, regions=regions)
 
 
-def market(world: str, settings: Mapping[str, Mapping[str, str]], providers: Sequence[str] = ()) -> OfferTable:
-    """Everything on offer in a world now, as far as these providers go (all, if none is named); its `warnings` say what could not be asked."""
+def market(world: str, settings: Mapping[str, Mapping[str, str]], providers: Sequence[str] = (), gpu: str = "") -> OfferTable:
+    """Everything on offer in a world now, as far as these providers go (all, if none is named); its `warnings` say what could not be asked.
+
+    Where providers tell today's prices, they are asked about the GPU alone, if one is named.
+    """
     from providers.engine import planning
     from providers.engine.world import open_world
 
     lines: list[str] = []
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
-        return planning.market(opened, Ask((), providers=tuple(providers)), warnings=lines).table
+        entries = (Entry(asks.gpu_text(gpu).type, 1),) if gpu else ()
+        return planning.market(opened, Ask(entries, providers=tuple(providers)), warnings=lines).table
     finally:
         opened.close()
 
@@ -206,7 +211,7 @@ def _price_then_name(offer: Offer) -> tuple[object, ...]:
     from providers.planner.rules import known
 
     price = known(offer.node_micro_usd)
-    return (price is None, price or 0, bool(offer.restriction), offer.id)
+    return (price is None, bool(offer.restriction), price or 0, offer.id)
 
 
 def hardware(*names: str) -> tuple[Hardware, ...]:

@@ -37,6 +37,13 @@ def home() -> Path:
     return folder
 
 
+class Repriced(NamedTuple):
+    """Offers of the catalog at today's prices where they are known, as they were where not; and what the user should know of it, in lines."""
+
+    offers: Sequence[Offer]
+    lines: Sequence[str] = ()
+
+
 class Adapter(Protocol):
     """One cloud in one world. Every method is blocking and short (one call or a few); the engine waits and repeats.
 
@@ -44,6 +51,9 @@ class Adapter(Protocol):
 
     An adapter whose market anybody may read connects without credentials, and says in an attribute `not_configured` what is missing to buy; it
     then lists offers, finds nothing and buys nothing.
+
+    An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
+    asked in the live world only, reads, and answers within some seconds.
     """
 
     @property

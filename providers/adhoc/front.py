@@ -189,7 +189,7 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
     if world.name == REHEARSAL:
         world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
     machine = await holdings.rent(world, spec, ssh_key)
-    ends = f"; its cloud ends it by {clock(machine.held.ends_at)}" if machine.ends_itself else ""
+    ends = f"; it ends by itself at {clock(machine.held.ends_at)}" if machine.ends_itself else ""
     world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
     if not machine.ends_itself:
         by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"

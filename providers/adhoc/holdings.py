@@ -157,13 +157,11 @@ def probe(world: World, way: Access, *, pinned: bool = False) -> Probe:
 
 
 def reachable(world: World, spec: Cluster) -> Ask:
-    """The spec's ask, of providers whose machines can be logged into by ssh. Raises SpecError with every problem of the spec."""
+    """The spec's ask, of machines that can be logged into by ssh alone. Raises SpecError with every problem of the spec."""
     from providers.catalog.offers import load
     from providers.planner import check
 
-    ask = spec.ask()
-    capable = [name for name, manifest in world.manifests.items() if manifest.capabilities.ssh]
-    allowed = tuple(name for name in (ask.providers or capable) if name in capable)
+    ask = spec.ask()._replace(ssh=True)
     problems = list(check.problems(ask, world.offers or load(), {name: manifest.capabilities for name, manifest in world.manifests.items()}))
     if spec.ssh_key is not None:
         problems.append(
@@ -175,11 +173,9 @@ def reachable(world: World, spec: Cluster) -> Ask:
             problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
         else:
             problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
-    if not allowed and not problems:
-        problems.append(Problem("providers", f"one whose machines answer ssh: {', '.join(capable)}", ", ".join(ask.providers)))
     if problems:
         raise SpecError(problems)
-    return ask._replace(providers=allowed) if len(capable) < len(world.manifests) else ask
+    return ask
 
 
 async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) -> dict[str, dict[str, _Part]]:

@@ -97,7 +97,7 @@ class AsyncMachine:
 
     @property
     def ends_itself(self) -> bool:
-        """True when its cloud ends it at its ttl; else only a release does."""
+        """True when it ends at its ttl, by its cloud or by a timer of its own; else only a release ends it."""
         manifest = self._world.manifests.get(self.held.provider)
         return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
 

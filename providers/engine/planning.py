@@ -6,15 +6,17 @@ SQLite only where a journal exists.
 
 from __future__ import annotations
 
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
-from providers.catalog.table import COLUMNS, OfferTable, table
+from providers.catalog.table import OfferTable, table
 from providers.errors import GpusError, NotConfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from providers.adapters.base import Adapter
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -93,7 +95,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
         lines.extend(stale(datetime.datetime.now(tz=datetime.UTC).date()))
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
-    looked = _look(world, [name for name in allowed if world.name == LIVE or name in live], live)
+    looking = [name for name in allowed if world.name == LIVE or name in live]
+    looked = _look(world, looking, live, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None)
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
@@ -132,11 +135,20 @@ def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
-    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure."""
-    provider = COLUMNS.index("provider")
-    kept = [row for row in zip(*base.columns, strict=True) if row[provider] not in rows]
-    fresh: list[Sequence[object]] = [offer for name in sorted(rows) for offer in rows[name]]
-    return table([*kept, *fresh], base.warnings)
+    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure; by column, of thousands of rows."""
+    fresh = table([offer for name in sorted(rows) for offer in rows[name]])
+    stays = [name not in rows for name in base.column("provider")]
+    if all(stays):
+        by_gpu: dict[str, Sequence[int]] = dict(base.by_gpu)
+        kept: Sequence[Sequence[object]] = base.columns
+    else:
+        place = list(accumulate(stays, initial=0))
+        by_gpu = {gpu: left for gpu, found in base.by_gpu.items() if (left := [place[row] for row in found if stays[row]])}
+        kept = [list(compress(column, stays)) for column in base.columns]
+    size = len(kept[0])
+    for gpu, found in fresh.by_gpu.items():
+        by_gpu[gpu] = [*by_gpu.get(gpu, ()), *(size + row for row in found)]
+    return OfferTable(tuple([*old, *new] for old, new in zip(kept, fresh.columns, strict=True)), by_gpu, base.warnings)
 
 
 def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:
@@ -153,7 +165,18 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 
 
-def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str, tuple[Any, str]]:
+def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]) -> Sequence[Offer] | None:
+    """The bundled offers at today's prices, where the adapter can tell; what it says of that goes to the lines."""
+    from providers.engine import repricing
+
+    offers, said = repricing.today(adapter, base, ask)
+    lines.extend(said)
+    return offers
+
+
+def _look(
+    world: World, names: Sequence[str], live: Collection[str], today: Callable[[Adapter], Sequence[Offer] | None]
+) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
         return {}
@@ -165,7 +188,8 @@ def _look(world: World, names: Sequence[str], live: Collection[str]) -> dict[str
     def look(name: str) -> None:
         try:
             adapter = world.adapter(name)
-            results[name] = (adapter.offers() if name in live else None, getattr(adapter, "not_configured", ""))
+            listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
+            results[name] = (listed, getattr(adapter, "not_configured", ""))
         except Exception as error:
             results[name] = (error, "")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-RANKS = ("preference", "price", "performance_per_dollar")
+RANKS = ("preference", "price_by_choice", "price", "performance_per_dollar")
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
@@ -82,6 +82,10 @@ class Ask(NamedTuple):
     disk_gib: int | None = None
     options: Mapping[str, Mapping[str, object]] = {}
     """Provider -> its own section, which may change what its offers cost."""
+    ports: tuple[int, ...] = ()
+    """What a machine's inside is to be reached at, besides ssh."""
+    ssh: bool = False
+    """Only machines that answer ssh will do."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

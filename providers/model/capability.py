@@ -23,7 +23,9 @@ class Capabilities(NamedTuple):
     maps_ports: bool = False
     """A port inside is another one outside; until a machine shows its map, it has no ports."""
     ends_at_ttl: bool = True
-    """The cloud itself ends a machine when its ttl has passed, whatever became of who asked for it."""
+    """A machine ends when its ttl has passed, whatever became of who asked for it: by its cloud, or by a timer of its own."""
+    opens_ports: bool = True
+    """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""

@@ -144,7 +144,7 @@ class Cluster(_Strict):
     capacity: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
-    rank: Literal["preference", "price", "performance_per_dollar"] = "preference"
+    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar"] = "preference"
     max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
     prices: Prices = Prices()
     wait: Duration = "15m"
@@ -181,6 +181,7 @@ class Cluster(_Strict):
             ),
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
+            ports=tuple(self.ports),
         )
 
     def setup(self) -> Setup:

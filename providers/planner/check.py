@@ -75,6 +75,8 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
         for refused in (_nodes(entry, ask, capabilities), _ttl(entry, ask, capabilities)):
             if refused is not None and refused not in found:
                 found.append(refused)
+    if unreached := _reach(ask, capabilities):
+        found.append(unreached)
     for index, override in enumerate(ask.price_overrides):
         path = f"prices.overrides[{index}]"
         if override.provider not in providers:
@@ -155,6 +157,18 @@ def _sold(entry: Entry, ask: Ask, offers: OfferTable) -> Iterable[Problem]:
             )
         ]
     return []
+
+
+def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
+    able = {name: skills for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+    if not able or any(rules.reached(ask, skills) for skills in able.values()):
+        return None
+    if ask.ports and not any(skills.opens_ports for skills in able.values()):
+        others = sorted(name for name, skills in capabilities.items() if skills.opens_ports)
+        todo = f"leave ports out, or allow {' or '.join(others)}" if others else "leave ports out"
+        return Problem("ports", "a provider that opens ports of a machine", ", ".join(sorted(able)), todo)
+    others = sorted(name for name, skills in capabilities.items() if rules.reached(ask, skills))
+    return Problem("providers", f"one whose machines answer ssh: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
 
 
 def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:

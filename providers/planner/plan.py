@@ -100,8 +100,9 @@ class Plan:
     def refusals(self) -> list[tuple[int, int, int]]:
         """(rule, entry, row) of every refused offer, by rule and row: the cheap form of `rejections`."""
         kept, refused = self.kept, self.refused
-        nothing = (rules.GPU, 0)
-        return sorted((*refused.get(row, nothing), row) for row in range(len(self.offers)) if row not in kept)
+        # The rule `gpu` is the first one and refuses by far the most, so that only the others need sorting.
+        others = [(rules.GPU, 0, row) for row in range(len(self.offers)) if row not in refused and row not in kept]
+        return others + sorted((rule, entry, row) for row, (rule, entry) in refused.items())
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -169,6 +170,8 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
         item, offer = pair
         # The name comes last: provider, region, zone, machine type, GPU type are an offer's first five fields.
         last = (item.entry, item.capacity, listed.get(offer[0], 0), item.micro_usd, offer[:5], item.reservation)
+        if ask.rank == "price_by_choice":
+            return (item.entry, item.micro_usd, last)
         if ask.rank == "price":
             return (item.micro_usd, last)
         if ask.rank == "performance_per_dollar":

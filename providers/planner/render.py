@@ -5,7 +5,7 @@ The text fits the width it is given (96 columns: what Pulumi's log shows whole).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.catalog import names
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
@@ -91,13 +91,13 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 def _rejections(plan: Plan) -> list[dict[str, str]]:
     """Every refusal, `offer` as its id. Rows of GPUs that nobody asked for share one text, so that thousands of them cost little."""
-    ids = [Offer._make(values).id for values in zip(*plan.offers.columns, strict=True)]
-    gpus = plan.offers.column("gpu_type")
+    ids = plan.offers.ids()
+    gpus = cast("Sequence[str]", plan.offers.column("gpu_type"))
     gpu_rule, asked = rules.NAMES[rules.GPU], rules.asked(plan.ask)
     out: list[dict[str, str]] = []
     for rule, entry, row in plan.refusals():
         if rule == rules.GPU:
-            out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": str(gpus[row])})
+            out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": gpus[row]})
         else:
             wanted, found = plan.explain(rule, entry, row)
             out.append({"offer": ids[row], "rule": rules.NAMES[rule], "wanted": wanted, "found": found})
@@ -193,6 +193,13 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     return "\n".join(lines)
 
 
+_RANKS = {
+    "price_by_choice": "the cheapest first, one choice after the other",
+    "price": "cheapest first",
+    "performance_per_dollar": "most TFLOPS per dollar first",
+}
+
+
 def ask_text(ask: Ask) -> str:
     """`H100:8, else A100-80GB:8; spot, then on-demand; at most $60.00/h`: the whole ask in one line."""
     same = len({(entry.capacity, entry.nodes) for entry in ask.entries}) == 1
@@ -201,11 +208,12 @@ def ask_text(ask: Ask) -> str:
     if ask.max_price_micro_usd is not None:
         parts.append(f"at most {per_hour(ask.max_price_micro_usd)}")
     if ask.providers:
-        parts.append("at " + ", then ".join(ask.providers))
+        # Listed providers have an order by preference alone.
+        parts.append("at " + (", then " if ask.rank == "preference" else " or ").join(ask.providers))
     if ask.regions:
         parts.append("in " + " or ".join(ask.regions))
     if ask.rank != "preference":
-        parts.append({"price": "cheapest first", "performance_per_dollar": "most TFLOPS per dollar first"}[ask.rank])
+        parts.append(_RANKS[ask.rank])
     return "; ".join(parts)
 
 

@@ -31,6 +31,7 @@ RULES = (
     ("provider", "the provider is among those allowed"),
     ("adapter", "this product can order there"),
     ("kind", "the provider can be this kind of cluster"),
+    ("reach", "its machines can be reached as asked: at each port, by ssh"),
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
     ("configured", "credentials are there"),
@@ -42,7 +43,7 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -128,6 +129,11 @@ def known(price: object) -> int | None:
     return None
 
 
+def reached(ask: Ask, skills: Capabilities) -> bool:
+    """Whether machines of this provider can be reached as the ask wants it. What a job or a service is reached by is the provider's own."""
+    return ask.kind != "machine" or ((skills.ssh or not ask.ssh) and (skills.opens_ports or not ask.ports))
+
+
 def able(
     entry: Entry,
     ask: Ask,
@@ -145,6 +151,8 @@ def able(
         return ADAPTER
     if ask.kind not in skills.kinds:
         return KIND
+    if not reached(ask, skills):
+        return REACH
     if entry.nodes > skills.max_nodes:
         return NODES
     if skills.max_ttl_s is not None and (entry.ttl_s or 0) > skills.max_ttl_s:
@@ -252,6 +260,10 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
         return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}"
+    if rule == REACH:
+        if ask.ssh and skills is not None and not skills.ssh:
+            return "machines that answer ssh", f"{offer.provider}'s do not"
+        return f"port {', '.join(map(str, ask.ports))} open", f"{offer.provider} opens no ports of a machine"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {skills.max_nodes if skills else 0} at {offer.provider}"
     if rule == TTL:

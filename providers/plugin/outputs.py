@@ -78,6 +78,8 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
         record["leftovers"] = [list(pair) for pair in held.leftovers]
     if held.applied:
         record["applied"] = dict(held.applied)
+    if held.account is not None:
+        record["account"] = dict(held.account)
     out["record"] = record
     for field in ("attempts", "endpoints"):
         # Only what the journal keeps as well is ever shortened.
@@ -88,7 +90,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
 
 def read(resource: str, outputs: Mapping[str, Any]) -> Held:
     """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
-    from providers.engine.records import Held
+    from providers.engine.records import Held, account_in
 
     world, owner, cluster, generation = parse_id(resource)
     record = outputs.get("record") or {}
@@ -111,6 +113,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         reasons=tuple(record.get("reasons") or ()),
         leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
         applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
+        account=account_in(record.get("account")),
         **plain,
     )
 

@@ -95,7 +95,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "capacity": _CAPACITY,
     "providers": _described(_listed(_STRING), "Allowed providers, in this order; any when left out."),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "rank": _described(_STRING, "`preference`, `price` or `performance_per_dollar`."),
+    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price` or `performance_per_dollar`."),
     "max_price_per_hour": _described(_NUMBER, "The most that all nodes together may cost, US dollars per hour."),
     "prices": _described(_ref("Prices"), "Negotiated rates."),
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),

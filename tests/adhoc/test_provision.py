@@ -364,18 +364,26 @@ def test_one_owner_for_every_process():
 
 
 def test_only_machines_with_ssh_are_asked_for():
-    """A provider whose machines do not answer ssh is left out; alone, it is refused with what would do."""
+    """A provider whose machines do not answer ssh is refused by that rule, the others keep the order of their prices; alone, it is a SpecError."""
+    from providers.engine import planning
     from providers.engine.world import open_world
     from providers.model.spec import read_cluster
     from providers.testing.clock import JumpingClock
     from providers.testing.fake_adapter import FakeCloud
+    from providers.catalog.table import table
+    from tests.engine.cases import offer
 
-    clouds = [FakeCloud(name, JumpingClock()) for name in ("gcp", "modal")]
-    clouds[1].capabilities = clouds[1].capabilities._replace(ssh=False)
-    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds})
-    assert holdings.reachable(world, read_cluster("x", {"gpu": "L4:1"})).providers == ("gcp",)
-    with pytest.raises(errors.SpecError, match="answer ssh: gcp"):
-        holdings.reachable(world, read_cluster("x", {"gpu": "L4:1", "providers": ["modal"]}))
+    clouds = [FakeCloud(name, JumpingClock()) for name in ("aws", "gcp", "modal")]
+    clouds[2].capabilities = clouds[2].capabilities._replace(ssh=False)
+    rows = [offer(name, "north", "north-z", usd=price, capacity="on-demand") for name, price in (("aws", 3), ("gcp", 2), ("modal", 1))]
+    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
+    wanted = f"{rows[0].gpu_type}:{rows[0].gpu_count:g}"
+    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}))
+    plan = planning.market(world, ask).plan(ask)
+    assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
+    assert {"reach": 1} == plan.rejected_by_rule
+    with pytest.raises(errors.SpecError, match="answer ssh: aws, gcp"):
+        holdings.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
     world.close()
 
 

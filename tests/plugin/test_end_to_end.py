@@ -62,6 +62,21 @@ def test_up_killed_then_up(project):
     assert made.machines() == []
 
 
+@pytest.mark.parametrize("then", ["up", "destroy"])
+def test_b26_up_killed_then_another_project(project, then):
+    """A machine that a killed run made in one project is found and deleted though the stack names another project by now."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "3s")
+    made.killed_up("#4", also_plugin=True)
+    made.edit("gpus:world: rehearsal", "gpus:world: rehearsal\n  gcp:project: other-project")
+    if then == "up":
+        made.up()
+        assert len(made.machines()) == 1
+        assert "projects/other-project/" in made.cluster()["outputs"]["handles"][0]
+    made.destroy()
+    assert made.machines() == []
+
+
 def test_b42_edits(project):
     """An edit that is still satisfied touches no machine; one that is not replaces it, the old one first."""
     made = project("serve-l4")
@@ -211,13 +226,16 @@ def test_a_program_of_ones_own(project):
 
 
 def test_import_of_a_lost_machine(project):
-    """`pulumi import` of a native id takes a machine into the state again."""
+    """`pulumi import` of a native id takes a machine into the state again, once a refresh has shown that no state names it; never before."""
     made = project("serve-l4")
     made.up()
     state = made.cluster()
-    made.run("state", "delete", state["urn"], "-s", made.stack, "--yes")
     native = state["outputs"]["handles"][0]
-    said = made.run("import", "gpu:index:Cluster", "serve", native, "-s", made.stack, "--yes", "--protect=false", "--generate-code=false")
+    words = ("import", "gpu:index:Cluster", "serve", native, "-s", made.stack, "--yes", "--protect=false", "--generate-code=false")
+    assert "wanted a machine that no stack holds" in made.run(*words[:2], "other", *words[3:], fails=True)
+    made.run("state", "delete", state["urn"], "-s", made.stack, "--yes")
+    assert "yet no cluster claims it" in made.run("refresh", "-s", made.stack, "--yes")
+    said = made.run(*words)
     assert "1 imported" in said or "imported" in said
     assert made.cluster()["id"] == state["id"]
     made.up()

@@ -241,6 +241,36 @@ def test_whoever_stops_reading_gets_no_complaint():
     assert process.wait(30) == 0
 
 
+def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkeypatch):
+    """A provider whose market never answers is a line after its deadline; every other one stands in the table, all in one."""
+    import threading
+    import time
+
+    from providers.adapters.base import Manifest
+    from providers.engine import planning, registry
+    from providers.model.capability import Capabilities
+
+    released = threading.Event()
+
+    class Hung:
+        name, world = "hung", "rehearsal"
+
+        def offers(self):
+            released.wait(30)
+
+    real = registry.manifests()
+    hung = Manifest("hung", Capabilities("hung", live_offers=True), lambda world, config: Hung(), lambda section: ())
+    monkeypatch.setattr(registry, "manifests", lambda: {**real, "hung": hung})
+    monkeypatch.setattr(planning, "LOOK_LIMIT_S", 1.5)
+    began = time.monotonic()
+    code, out, err = run(capsys, "offers", "H100:8", "--json")
+    took = time.monotonic() - began
+    released.set()
+    assert code == 0 and took < 4
+    assert {offer["provider"] for offer in json.loads(out)} >= {"aws", "clore", "gcp", "modal"}
+    assert "hung: could not be looked at" in err and "no answer within" in err
+
+
 @pytest.mark.parametrize("arguments", [("offers", "H100:8"), ("offers", "L4"), ("hardware",), ("check",), ("check", "gcp", "--world", "live")])
 def test_answers_fit_96_columns(capsys, monkeypatch, arguments):
     """Tables give way, notes are broken at spaces; only a word that is longer than that (an address) is left whole."""

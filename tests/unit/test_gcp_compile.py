@@ -440,3 +440,55 @@ def test_the_manifest_loads_without_google_s_client():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == result.stdout.strip()
     assert "gcp" == MANIFEST.name
+
+
+class Box:
+    """A machine whose tools are small scripts over files: what the start-up script finds and does at a boot."""
+
+    DOCKER = """#!/bin/bash
+echo "$1" >> {home}/calls
+case $1 in
+  info) echo nvidia ;;
+  inspect) cat {home}/image 2>/dev/null ;;
+  run) echo "${{@: -1}}" > {home}/image ;;
+  rm) rm -f {home}/image ;;
+  wait) code=$(head -1 {home}/codes); [ -n "$code" ] || exit 1; sed -i 1d {home}/codes; echo "$code" ;;
+esac
+"""
+
+    def __init__(self, home):
+        self.home, self.tools = home, home / "tools"
+        self.tools.mkdir()
+        tools = {
+            "docker": self.DOCKER.format(home=home),
+            "systemctl": f"#!/bin/bash\ncat {home}/system\n",
+            "systemd-run": '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\nexec "$@"\n',
+            **dict.fromkeys(("nvidia-ctk", "nvidia-smi", "sleep"), "#!/bin/bash\n"),
+        }
+        for name, text in tools.items():
+            (self.tools / name).write_text(text)
+            (self.tools / name).chmod(0o755)
+
+    def boot(self, image, *codes, system="running"):
+        """Which docker calls a boot makes; `codes` are how the container ends while the machine is up, or as it goes down."""
+        (self.home / "codes").write_text("".join(f"{code}\n" for code in codes))
+        (self.home / "system").write_text(system)
+        (self.home / "calls").write_text("")
+        script = native.start_up_script(image).replace("/var/lib/gpus", str(self.home / "state"))
+        env = {"PATH": f"{self.tools}:/usr/bin:/bin"}
+        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=20)
+        assert 0 == done.returncode, done.stderr
+        return [call for call in (self.home / "calls").read_text().split() if call in {"run", "start", "rm"}]
+
+
+def test_b32_a_finished_container_is_not_run_again_at_the_next_boot(tmp_path):
+    """Ended with 0: the next boot leaves it alone. Failed, or gone down with the machine: it is started. Another image: run anew."""
+    box = Box(tmp_path)
+    assert ["rm", "run"] == box.boot("job:1")
+    assert ["start"] == box.boot("job:1", 0, system="stopping")
+    assert ["start"] == box.boot("job:1", 1, 137)
+    assert ["start"] == box.boot("job:1", 1, 0)
+    assert [] == box.boot("job:1") == box.boot("job:1")
+    assert ["rm", "run"] == box.boot("job:2")
+    assert ["start"] == box.boot("job:2")
+    assert "--restart on-failure" in native.start_up_script("job:1")

@@ -142,3 +142,15 @@ def test_a_market_that_moves_refuses_no_count():
     assert problems("A100", 3, able) == []
     assert len(problems("A100", 3, able, providers=("gcp",))) == 1
     assert len(problems("H10", 3, able)) == 1
+
+
+def test_b31_ports_that_no_allowed_provider_opens_are_a_problem():
+    """Where none of the allowed providers can open a port, the property is named and who could; one that can is enough."""
+    able = {"gcp": Capabilities("gcp"), "modal": Capabilities("modal", opens_ports=False, ssh=False)}
+    rows = table([Offer(name, "r", "", "m", "H100", 8.0, "on-demand", 1, "2026-07-30", "list") for name in able])
+    wanted = Ask((Entry("H100", 8),), providers=("modal",), ports=(8000,))
+    (problem,) = check.problems(wanted, rows, able)
+    assert ("ports", "modal", "leave ports out, or allow gcp") == (problem.path, problem.found, problem.todo)
+    assert [] == check.problems(wanted._replace(providers=()), rows, able)
+    (problem,) = check.problems(wanted._replace(ports=(), ssh=True), rows, able)
+    assert ("providers", "one whose machines answer ssh: gcp") == (problem.path, problem.wanted)

@@ -15,6 +15,7 @@ ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
 ABLE = {
     "gcp": Capabilities("gcp", capacities=ALL_KINDS, max_nodes=8, sold_types=frozenset({"a2-", "a3-", "g2-"})),
     "modal": Capabilities("modal", kinds=frozenset({"job"}), capacities=frozenset({"on-demand"})),
+    "shut": Capabilities("shut", opens_ports=False, ssh=False),
 }
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
 
@@ -55,17 +56,28 @@ def test_each_rule_refuses_what_it_is_for():
         "provider": offer(provider="lambda"),
         "adapter": offer(provider="aws"),
         "kind": offer(provider="modal"),
+        "reach": offer(provider="shut"),
         "orderable": offer(machine="x9-highgpu-8g"),
         "price-known": offer(zone="us-central1-b", usd=None),
         "price-cap": offer(usd=1_000.0),
         "blocked": offer(zone="us-central1-c"),
     }
     blocks = [Block(Scope("gcp", zone="us-central1-c", gpu_type="H100"), 100.0, "sold out")]
-    wanted = ask(regions=("us-central1",), providers=("gcp", "aws", "modal"), max_price_micro_usd=100_000_000)
+    wanted = ask(regions=("us-central1",), providers=("gcp", "aws", "modal", "shut"), max_price_micro_usd=100_000_000, ports=(8000,))
     plan = make(wanted, table([*capped.values(), offer()]), ABLE, blocks=blocks, now=99.0)
     assert [rule_of(plan, row) for row in range(len(capped))] == list(capped)
     assert ids(plan) == [offer().id]
     assert list(plan.rejected_by_rule) == [name for name in rules.NAMES if name in capped]
+
+
+def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan():
+    """An ask for ports is never served where none can be opened, with the reason; without ports the same place will do."""
+    table_of_one = table([offer(provider="shut")])
+    (refused,) = make(ask(ports=(8000, 9000)), table_of_one, ABLE).rejections
+    assert ("reach", "port 8000, 9000 open", "shut opens no ports of a machine") == (refused.rule, refused.wanted, refused.found)
+    (refused,) = make(ask(ssh=True), table_of_one, ABLE).rejections
+    assert ("reach", "machines that answer ssh") == (refused.rule, refused.wanted)
+    assert 1 == len(make(ask(), table_of_one, ABLE).candidates)
 
 
 def test_nodes_and_credentials_have_rules_of_their_own():
@@ -172,6 +184,16 @@ def test_rank_price_is_the_price_over_all_entries():
     offers = [offer(), offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)]
     wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"), rank="price")
     assert [candidate.gpu_type for candidate in make(wanted, table(offers), ABLE).candidates] == ["A100-80GB", "H100"]
+
+
+def test_rank_price_by_choice_is_the_price_within_each_entry():
+    """`rank: price_by_choice` takes the cheapest of the first entry first, wherever it is listed, and a cheaper second entry only after it."""
+    offers = table([offer(), offer(zone="us-central1-b", usd=60.0), offer(machine="a2-ultragpu-8g", gpu="A100-80GB", usd=40.0)])
+    wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"), rank="price_by_choice")
+    assert [60.0, 88.49, 40.0] == [found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates]
+    abroad = offer(provider="aws", machine="p5.48xlarge", usd=50.0)
+    both = make(wanted._replace(providers=("gcp", "aws")), table([offer(), abroad]), {**ABLE, "aws": Capabilities("aws")})
+    assert ["aws", "gcp"] == [found.provider for found in both.candidates]
 
 
 def test_rank_performance_per_dollar_weighs_speed_against_price():
@@ -281,7 +303,7 @@ ENTRIES = st.lists(
 ASKS = st.builds(
     Ask,
     entries=ENTRIES.map(tuple),
-    rank=st.sampled_from(["preference", "price", "performance_per_dollar"]),
+    rank=st.sampled_from(["preference", "price_by_choice", "price", "performance_per_dollar"]),
     providers=st.sampled_from([(), ("gcp",), ("aws", "gcp")]),
     regions=st.sampled_from([(), ("us-central1",)]),
     max_price_micro_usd=st.sampled_from([None, 2_000_000, 50_000_000]),

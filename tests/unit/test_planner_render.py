@@ -130,3 +130,11 @@ def test_long_names_are_cut_to_the_width():
     made = make(Ask((Entry("RTX-PRO-6000", 8),)), table(offers, ["w" * 200]), ABLE)
     for width in (60, 80, 96, 120):
         assert max(map(len, made.as_text(width).splitlines())) <= width
+
+
+def test_listed_providers_have_an_order_only_where_it_counts():
+    """By preference it is one provider, then the next; by price any of them, and the line says what comes first."""
+    entry = Entry("H100", 8)
+    assert "at gcp, then aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))
+    cheapest = render.ask_text(Ask((entry,), providers=("gcp", "aws"), rank="price_by_choice"))
+    assert "at gcp or aws; the cheapest first, one choice after the other" in cheapest

@@ -26,6 +26,8 @@ CAPABILITIES = Capabilities(
     # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
     in_place=frozenset({"labels"}),
     live_offers=False,
+    # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.
+    ends_at_ttl=True,
     sold_types=frozenset(
         {"p3dn.", "p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "g4dn.", "g5.", "g5g.", "g6.", "gr6.", "g6e.", "g7.", "g7e."}
     ),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.standin.server import Server
+    from providers.adapters.base import Repriced
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
 
@@ -153,8 +154,14 @@ class Ec2:
         return self._world
 
     def offers(self) -> Sequence[Offer] | None:
-        """None: the dated catalog is the best there is without an account's own price list."""
+        """None: the dated catalog, over which `repriced` lays today's prices."""
         return None
+
+    def repriced(self, offers: Sequence[Offer]) -> Repriced:
+        """The offers at today's prices, where the account is told them within some seconds: see `prices`."""
+        from providers.adapters.aws import prices
+
+        return prices.repriced(self._client, self._around, self._regions, offers, self._now())
 
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.aws.check import lines
@@ -248,11 +255,14 @@ class Ec2:
 
     def _context(self, order: Order) -> Context:
         first = order.candidates[0]
-        zones = dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
-        types = dict.fromkeys(candidate.machine_type for candidate in order.candidates)
-        what = first.reservation or ",".join(zones) or first.region
+        zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
+        types = list(dict.fromkeys(candidate.machine_type for candidate in order.candidates))
+        # Messages are cut at some length: what to do about it must not be what falls off.
+        where = ",".join(zones) if len(zones) <= 2 else f"{first.region} ({len(zones)} zones)"
+        kinds = ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
         own = not native.options_of(order).security_group
-        return Context(f"aws {what} {','.join(types)} {first.capacity}", region=first.region, token=order.token, candidates=order.candidates, own=own)
+        what = f"aws {first.reservation or where or first.region} {kinds} {first.capacity}"
+        return Context(what, region=first.region, token=order.token, candidates=order.candidates, own=own)
 
     def _with_zones(self, context: Context) -> Context:
         """The context with this account's zone names, for an answer that may name zones so. Best effort."""

@@ -128,6 +128,9 @@ CODES: dict[str, Row] = {
     "InvalidPlacementGroup.Unknown": Row(Unsupported, REGION, _HERE, DOCS, "2026-11-27", block_s=0.0),
     "InvalidLaunchTemplateName.NotFoundException": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
     "InvalidLaunchTemplateId.NotFound": Row(Unsupported, REGION, _SPEC, PEERS, "2026-11-27", block_s=0.0),
+    "InvalidLaunchTemplateId.Malformed": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
+    "InvalidLaunchTemplateId.VersionNotFound": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
+    "InvalidLaunchTemplateName.MalformedException": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
     "InvalidBlockDeviceMapping": Row(Unsupported, REGION, "look at disk_gib and options.aws.volume_type", DOCS, "2026-11-27", block_s=0.0),
     "InvalidUserData.Malformed": Row(Unsupported, ALL, "please report it", DOCS, "2026-11-27", block_s=0.0),
     "ParameterNotFound": Row(

@@ -262,10 +262,13 @@ class Gcp:
 
     def _context(self, order: Order) -> Context:
         first = order.candidates[0]
-        zones = dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
-        types = dict.fromkeys(candidate.machine_type for candidate in order.candidates)
+        zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
+        types = list(dict.fromkeys(candidate.machine_type for candidate in order.candidates))
+        # Messages are cut at some length: what to do about it must not be what falls off.
+        where = ",".join(zones) if len(zones) <= 2 else f"{first.region} ({len(zones)} zones)"
+        kinds = ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
         return Context(
-            f"gcp {','.join(zones) or first.region} {','.join(types)} {first.capacity}",
+            f"gcp {where or first.region} {kinds} {first.capacity}",
             project=self._client.project,
             token=order.token,
             candidates=order.candidates,

@@ -50,6 +50,8 @@ def lines(client: Client, world: str) -> Sequence[CheckLine]:
 
 def _refused(error: CloudError, project: str) -> list[CheckLine]:
     found = f"{error.code or type(error).__name__}: {error}"
+    if error.code == "PROXY":
+        return [CheckLine(PROVIDER, "network", MISSING, str(error))]
     if isinstance(error, NotConfigured):
         api = CheckLine(PROVIDER, "Compute Engine API", MISSING, found, f"gcloud services enable compute.googleapis.com --project={project}")
         return [CheckLine(PROVIDER, "credentials", OK, "accepted"), api]

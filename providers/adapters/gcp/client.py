@@ -18,8 +18,9 @@ from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
-from providers.adapters.gcp.errors import Context, from_exception, from_http
-from providers.errors import GpusError
+from providers.adapters.gcp.errors import PROVIDER, Context, from_exception, from_http
+from providers.errors import GpusError, NotConfigured
+from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +99,10 @@ class Client:
 
     def _connection(self) -> Any:
         # A rehearsal's server is this process: no proxy may come between.
-        proxy = {"proxy_info": None} if self._endpoint and is_loopback(self._endpoint) else {}
+        local = bool(self._endpoint and is_loopback(self._endpoint))
+        proxy = {"proxy_info": None} if local else {}
+        if not local:
+            _proxy_can_be_used()
         http = httplib2.Http(timeout=self._timeout_s, **proxy)
         http.redirect_codes = http.redirect_codes - {308}
         once = _Once(http)
@@ -107,6 +111,18 @@ class Client:
         from google_auth_httplib2 import AuthorizedHttp
 
         return AuthorizedHttp(self._credentials, http=once)
+
+
+def _proxy_can_be_used() -> None:
+    """Raises NotConfigured for a proxy of the environment that the client would pass over in silence, or could not read. Calls: none."""
+    try:
+        found = httplib2.proxy_info_from_environment("https")
+    except ValueError:
+        text = "gcp: wanted a proxy such as http://host:8080 in https_proxy, found one that cannot be read; correct it"
+        raise NotConfigured(text, provider=PROVIDER, code="PROXY", scopes=[Scope(PROVIDER)]) from None
+    if found is not None and found.applies_to("compute.googleapis.com") and httplib2.socks is None:
+        text = "gcp: wanted PySocks, with which Google's client uses the proxy of https_proxy, found none; pip install PySocks"
+        raise NotConfigured(text, provider=PROVIDER, code="PROXY", scopes=[Scope(PROVIDER)])
 
 
 class _Once:

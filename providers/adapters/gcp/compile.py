@@ -207,6 +207,7 @@ def ssh_keys(user: str, public_key: str) -> str:
 def start_up_script(container: str) -> str:
     """A script that runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
 
+    A container that ended with 0 while the machine was up is finished, and is not run again; one that failed, or went down with the machine, is.
     The Deep Learning images of 2026 come without docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
     """
     return f"""#!/bin/bash
@@ -230,13 +231,28 @@ if ! docker info --format '{{{{json .Runtimes}}}}' | grep -q nvidia; then
   systemctl restart docker
 fi
 for _ in $(seq 60); do nvidia-smi >/dev/null 2>&1 && break; sleep 5; done
+finished=/var/lib/gpus/finished
 running=$(docker inspect --format '{{{{.Config.Image}}}}' gpus 2>/dev/null || true)
-if [ "$running" = "$image" ]; then
+if [ "$running" = "$image" ] && [ -e "$finished" ]; then
+  echo "gpus: the container has finished; it is not run again"
+  exit 0
+elif [ "$running" = "$image" ]; then
   docker start gpus
 else
+  rm -f "$finished"
   docker rm -f gpus >/dev/null 2>&1 || true
-  docker run -d --name gpus --restart unless-stopped --gpus all --network host --ipc host "$image"
+  docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host "$image"
 fi
+mkdir -p "${{finished%/*}}"
+systemd-run --collect --unit "gpus-watch-$(date +%s)" bash -c '
+while code=$(docker wait gpus); do
+  echo "gpus: the container ended with $code"
+  if [ "$code" = 0 ]; then
+    [ "$(systemctl is-system-running)" = stopping ] || touch "$0"
+    exit 0
+  fi
+  sleep 5
+done' "$finished"
 """
 
 

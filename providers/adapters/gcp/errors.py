@@ -165,7 +165,8 @@ EXCEPTIONS: dict[str, Row] = {
     # Keys.
     "google.auth.exceptions.DefaultCredentialsError": _NO_KEYS,
     "google.auth.exceptions.MutualTLSChannelError": _NO_KEYS,
-    "google.auth.exceptions.RefreshError": _KEYS,
+    # `invalid_grant` is Google's word both for a sign-in that has ended and for a token signed by a clock that is wrong.
+    "google.auth.exceptions.RefreshError": _KEYS._replace(todo=f"{_SIGN_IN}; look at this machine's clock"),
     "google.auth.exceptions.GoogleAuthError": _KEYS,
     # Sent, and no good answer.
     "httplib2.error.HttpLib2Error": _LOST,

@@ -25,14 +25,15 @@ CAPABILITIES = Capabilities(
     max_ttl_s=86_400,
     # Sandboxes are reached by `modal shell`.
     ssh=False,
+    opens_ports=False,
 )
 
 
 def connect(world: str, config: Mapping[str, str]) -> Modal:
     """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
 
-    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or, live, when credentials
-    are missing.
+    In a rehearsal the first call starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed
+    or, live, when credentials are missing.
     """
     import time
     from importlib.util import find_spec
@@ -45,15 +46,13 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
     app = config.get("app") or "gpus"
     if world == LIVE:
         return Modal(world, Client(credentials(), environment=config.get("environment", ""), app=app), time.time)
-    from providers.adapters.modal import client as connection
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
-    connection.import_client(rehearsal=True)
     store = open_store()
-    server = standin.shared(store)
     token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
-    return Modal(world, Client(token, url=server.url, environment=config.get("environment") or "main", app=app), store.now)
+    client = Client(token, url=lambda: standin.shared(store).url, environment=config.get("environment") or "main", app=app)
+    return Modal(world, client, store.now, lambda: standin.untouched(store))
 
 
 def check_options(section: Mapping[str, object]) -> Sequence[Problem]:

@@ -29,12 +29,16 @@ SANDBOX, APP, DEADLINE, GIVING_UP = "sandbox", "app", "deadline", "giving-up"
 
 
 class Modal:
-    """The adapter, in one world. `now` is that world's clock."""
+    """The adapter, in one world. `now` is that world's clock.
 
-    def __init__(self, world: str, client: Client, now: Callable[[], float]) -> None:
+    `untouched` tells of a rehearsal in which nothing was ever ordered: to look for machines there would import the client for nothing.
+    """
+
+    def __init__(self, world: str, client: Client, now: Callable[[], float], untouched: Callable[[], bool] = lambda: False) -> None:
         self.world = world
         self.client = client
         self.now = now
+        self._untouched = untouched
         self._lock = threading.Lock()
         self._lost: dict[str, float] = {}
         self._made: dict[str, dict[str, str]] = {}
@@ -58,7 +62,8 @@ class Modal:
         except CloudError as error:
             refused = type(error).__name__ == "BadCredentials"
             todo = "run `modal token new`" if refused else "see status.modal.com, and whether this machine reaches the server"
-            return [*lines, CheckLine(PROVIDER, "workspace", "refused" if refused else "unknown", str(error), todo)]
+            state = "refused" if refused else "unknown"
+            return [CheckLine(PROVIDER, "token", state, self.client.token.source), CheckLine(PROVIDER, "workspace", state, str(error), todo)]
         found = f"{limit} GPUs at once" if limit else "no limit stated"
         return [*lines, CheckLine(PROVIDER, "environment", "ok", self.client.environment or "default"), CheckLine(PROVIDER, "quota", "ok", found)]
 
@@ -172,6 +177,8 @@ class Modal:
         return [self._node(handle) for handle in handles]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        if self._untouched():
+            return []
         app = self.client.app_id()
         if not app:
             return []

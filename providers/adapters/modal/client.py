@@ -16,7 +16,7 @@ from providers.errors import NotConfigured, Transient, Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from providers.adapters.modal.options import Options
@@ -75,12 +75,12 @@ def credentials() -> Credentials:
 
 
 class Client:
-    """One connection. `url` is the stand-in's, or empty for Modal's own. Safe from several threads.
+    """One connection. `url` is the stand-in's, or what answers it (asked for by the first call), or empty for Modal's own. Safe from several threads.
 
     Every method makes the calls that its name says and raises errors of the tree, but NOT_FOUND, which reads as None.
     """
 
-    def __init__(self, token: Credentials, *, url: str = "", environment: str = "", app: str = "gpus") -> None:
+    def __init__(self, token: Credentials, *, url: str | Callable[[], str] = "", environment: str = "", app: str = "gpus") -> None:
         self.token = token
         self.environment = environment or token.environment
         self.app_name = app
@@ -98,7 +98,7 @@ class Client:
                 api = import_client(rehearsal=bool(self._url))
                 from modal.config import config
 
-                url = self._url or str(config["server_url"])
+                url = self._url() if callable(self._url) else self._url or str(config["server_url"])
                 _reach(url)
                 client = _modal().Client(url, api.CLIENT_TYPE_CLIENT, (self.token.token_id, self.token.token_secret))
                 try:
@@ -328,22 +328,28 @@ def import_client(*, rehearsal: bool) -> Any:
 
 
 def _reach(url: str) -> None:
-    """Opens and closes a socket to the first server of `url`. Raises Transient: nothing was sent. Behind a proxy only the client knows the way."""
+    """Opens and closes a socket to the first server of `url`, or to the proxy before it. Raises Transient: nothing was sent."""
     import os
     import socket
     from urllib.parse import urlsplit
+    from urllib.request import proxy_bypass
 
     first = urlsplit(url.split(",")[0].strip())
+    proxy = next((value for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy") if (value := os.environ.get(name))), "")
+    behind = bool(proxy and first.hostname and not proxy_bypass(first.hostname))
+    if behind:
+        first = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     try:
         if first.scheme == "unix":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(REACH_S)
                 probe.connect(first.path)
-        elif first.hostname and not any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        elif first.hostname or behind:
             port = first.port or (80 if first.scheme == "http" else 443)
             socket.create_connection((first.hostname, port), REACH_S).close()
     except (OSError, ValueError) as error:
-        raise Transient(f"Modal can't be reached at {first.hostname or first.path}: {error}", provider=PROVIDER, code="unreachable") from error
+        where = f"through the proxy {first.hostname or 'of HTTPS_PROXY'}" if behind else f"at {first.hostname or first.path}"
+        raise Transient(f"Modal can't be reached {where}: {error}", provider=PROVIDER, code="unreachable") from error
 
 
 def _within(function: Any, limit_s: float, what: str) -> Any:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.aws.standin import filters, launch, places, things
+from providers.adapters.aws.standin import filters, launch, places, prices, things
 from providers.adapters.aws.standin.state import ACCOUNT, FORGOTTEN, HOLDING, Instance, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
 
@@ -380,6 +380,7 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "DeleteLaunchTemplate": things.delete_template,
         "DescribeSpotInstanceRequests": things.spot_requests,
         "CancelSpotInstanceRequests": things.cancel_spot,
+        "DescribeSpotPriceHistory": prices.history,
         "DescribeRegions": things.regions,
         "DescribeAvailabilityZones": things.zones,
         "DescribeImages": things.images,
@@ -399,5 +400,6 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
     },
     "ssm": {"GetParameter": get_parameter},
     "sts": {"GetCallerIdentity": caller},
+    "pricing": {"GetProducts": prices.products},
     "service-quotas": {"GetServiceQuota": service_quota},
 }

@@ -39,6 +39,9 @@ CREATE INDEX IF NOT EXISTS aws_thing_name ON aws_thing (region, kind, name);
 CREATE TABLE IF NOT EXISTS aws_token (
   region TEXT NOT NULL, operation TEXT NOT NULL, token TEXT NOT NULL, digest TEXT NOT NULL, answer TEXT NOT NULL,
   PRIMARY KEY (region, operation, token));
+CREATE TABLE IF NOT EXISTS aws_price (
+  kind TEXT NOT NULL, machine_type TEXT NOT NULL, place TEXT NOT NULL, usd TEXT NOT NULL, since REAL NOT NULL,
+  PRIMARY KEY (kind, machine_type, place));
 """
 
 Timeline = list[tuple[float, str, str]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_SIGNED = {"ec2": "ec2", "ssm": "ssm", "sts": "sts", "servicequotas": "service-quotas"}
+_SIGNED = {"ec2": "ec2", "ssm": "ssm", "sts": "sts", "servicequotas": "service-quotas", "pricing": "pricing"}
 """A signature's service name -> botocore's."""
 _CREDENTIAL = re.compile(r"Credential=[^/]+/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 

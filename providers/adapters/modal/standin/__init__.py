@@ -91,6 +91,14 @@ def shared(store: Store) -> Server:
         return _shared[key]
 
 
+def untouched(store: Store) -> bool:
+    """True while no sandbox was ever ordered and no failure is planned. A few reads of the store."""
+    db = store.connection()
+    made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'modal_sandbox'").fetchone()
+    planned = db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone()
+    return not planned and not (made and db.execute("SELECT 1 FROM modal_sandbox LIMIT 1").fetchone())
+
+
 def _socket_path(folder: Path) -> Path:
     """A path for a new socket, in `folder` unless that is too deep; sockets of processes that are gone are removed."""
     import os

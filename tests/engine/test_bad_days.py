@@ -1,0 +1,192 @@
+"""Bad days, over the four rehearsal clouds and their real clients: whatever is down, expired or in between, one clear line each, and the next place."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from providers import errors
+from providers.adapters.rehearsal import open_store
+from providers.engine import cluster
+from providers.engine.records import Wanted
+from providers.engine.world import open_world
+from providers.model.machine import Setup
+from providers.model.spec import read_cluster
+from providers.testing.bench import StoreClock
+from providers.testing.rehearse import state
+
+BUYS = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "clore": "create_order", "modal": "SandboxCreate"}
+ASKS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:2", "modal": "L4:1"}
+EXPIRED = {
+    "gcp": ("http", {"status": 401, "reason": "ACCESS_TOKEN_EXPIRED"}, "sign in again"),
+    "aws": ("http", {"status": 400, "reason": "ExpiredToken"}, "sign in again"),
+    "clore": ("unauthorized", {}, "CLORE_API_KEY"),
+    "modal": ("unauthorized", {}, ""),
+}
+
+
+@pytest.fixture
+def days(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = Days()
+    yield made
+    made.world.close()
+
+
+class Days:
+    def __init__(self):
+        self.store = open_store()
+        self.lines = []
+        settings = {"aws": {"regions": "us-east-1"}}
+        self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), clock=StoreClock(self.store))
+
+    def fault(self, provider, method, kind, **settings):
+        self.store.add_fault(provider, method, kind, None, **settings)
+
+    def create(self, *providers):
+        gpus = list(dict.fromkeys(ASKS[name] for name in providers))
+        # One region each: a cloud that is down is asked region by region.
+        regions = {"gcp": "us-central1", "aws": "us-east-1", "modal": "any"}
+        within = {} if "clore" in providers else {"regions": [regions[name] for name in providers]}
+        fields = {"gpu": gpus[0], "providers": list(providers), "wait": "2m"} | within | ({"fallback": gpus[1:]} if gpus[1:] else {})
+        spec = read_cluster("train", fields)
+        wanted = Wanted("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
+        return asyncio.run(cluster.create(self.world, wanted, "gen1"))
+
+
+def machines():
+    return state(open_store())["machines"]
+
+
+def is_a_line(text):
+    """Something to read: one line, no page, no stack."""
+    return text and "\n" not in text and "<html" not in text.lower() and "Traceback" not in text
+
+
+@pytest.mark.parametrize("provider", sorted(EXPIRED))
+def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider):
+    """Keys that a cloud refuses end its part of the walk at once, say what to do, and another cloud serves in the same run."""
+    kind, settings, todo = EXPIRED[provider]
+    days.fault(provider, BUYS[provider], kind, **settings)
+    other = "aws" if provider == "gcp" else "gcp"
+    held = days.create(provider, other)
+    first, *_, last = held.attempts
+    assert ("BadCredentials", "acquired") == (first.outcome, last.outcome)
+    assert (other, 1) == (held.provider, len(machines()))
+    assert is_a_line(first.message) and todo in first.message
+    assert 1 == sum(attempt.provider == provider for attempt in held.attempts)
+
+
+@pytest.mark.parametrize(("code", "hint"), [("RequestExpired", "clock"), ("SignatureDoesNotMatch", "clock")])
+def test_a_clock_that_is_wrong_is_named(days, code, hint):
+    """AWS refuses what a wrong clock signed: the line says to look at the clock."""
+    days.fault("aws", BUYS["aws"], "http", status=403, reason=code)
+    held = days.create("aws", "gcp")
+    assert "gcp" == held.provider and hint in held.attempts[0].message
+
+
+def test_a_google_token_that_a_wrong_clock_signed_names_the_clock():
+    """Google says `invalid_grant` for it, as for a sign-in that has ended: the line names both."""
+    from google.auth.exceptions import RefreshError
+
+    from providers.adapters.gcp.errors import Context, from_exception
+
+    told = "invalid_grant: Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe."
+    found = from_exception(RefreshError(told), Context("gcp"))
+    assert errors.BadCredentials is type(found) and "sign in again" in str(found) and "clock" in str(found)
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "html"])
+@pytest.mark.parametrize("provider", sorted(BUYS))
+def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kind):
+    """A cloud that answers every buying call with an error or a web page is given up after its tries, settled, and the next one serves."""
+    days.fault(provider, BUYS[provider], kind)
+    other = "aws" if provider == "gcp" else "gcp"
+    held = days.create(provider, other)
+    assert (other, "running", 1) == (held.provider, held.status, len(machines()))
+    assert all(is_a_line(attempt.message) for attempt in held.attempts if attempt.outcome != "acquired")
+
+
+def test_all_providers_down_is_one_line_each(days):
+    """When no cloud answers, the end names each of them and its code; nothing is left and nothing is a page or a stack."""
+    for provider, method in BUYS.items():
+        days.fault(provider, method, "unavailable")
+    with pytest.raises(errors.AllFailed) as caught:
+        days.create("gcp", "aws", "modal")
+    text = str(caught.value)
+    for provider in ("gcp", "aws", "modal"):
+        assert any(f" {provider} " in line for line in text.splitlines()), text
+    assert "Traceback" not in text and machines() == []
+
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+
+
+def gpus(*words, home, **more):
+    env = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")} | {"GPUS_HOME": str(home)} | more
+    return subprocess.run([sys.executable, "-m", "providers.cli", *words], env=env, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
+def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy):
+    """With proxies that are dead or rubbish every rehearsal cloud answers as ever: its server is in this process."""
+    done = gpus("check", home=tmp_path, **dict.fromkeys(PROXIES, proxy))
+    assert 0 == done.returncode and "Traceback" not in done.stderr
+    assert {"aws", "clore", "gcp", "modal"} == {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]}
+
+
+def live_keys(folder):
+    """Credentials of every provider's shape that open nothing."""
+    import json
+
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key = rsa.generate_private_key(65537, 2048).private_bytes(*pem).decode()
+    account = {"type": "service_account", "project_id": "p", "private_key_id": "x", "private_key": key, "client_email": "a@p.iam.gserviceaccount.com"}
+    (folder / "key.json").write_text(json.dumps({**account, "client_id": "1", "token_uri": "https://oauth2.googleapis.com/token"}))
+    return {
+        "HOME": str(folder),
+        "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "key.json"),
+        "AWS_ACCESS_KEY_ID": "AKIAABCDEFGHIJKLMNOP",
+        "AWS_SECRET_ACCESS_KEY": "not-a-secret-that-opens",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CLORE_API_KEY": "clore-key-that-opens-nothing",
+        "MODAL_TOKEN_ID": "ak-nothing",
+        "MODAL_TOKEN_SECRET": "as-nothing",
+    }
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
+def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_provider(tmp_path, proxy):
+    """No provider can be reached, so none is usable; each says so in a line, soon, and no key is shown."""
+    keys = live_keys(tmp_path)
+    done = gpus("check", "--world", "live", home=tmp_path, **keys, **dict.fromkeys(PROXIES, proxy))
+    said = done.stdout + done.stderr
+    assert 1 == done.returncode and "Traceback" not in said
+    told = {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] and line.split()[1] in {"unknown", "missing"}}
+    assert {"aws", "clore", "gcp", "modal"} == told
+    assert not [
+        secret for name, secret in keys.items() if name not in {"HOME", "GOOGLE_APPLICATION_CREDENTIALS"} and len(secret) > 9 and secret in said
+    ]
+
+
+def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch):
+    """Without PySocks Google's client goes past the proxy in silence: that is said instead, before anything is sent."""
+    import httplib2
+
+    from providers.adapters.gcp import client
+
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(httplib2, "socks", None)
+    with pytest.raises(errors.NotConfigured, match="pip install PySocks"):
+        client._proxy_can_be_used()
+    monkeypatch.setenv("no_proxy", ".googleapis.com")
+    client._proxy_can_be_used()
+    monkeypatch.setenv("https_proxy", "nonsense://:::")
+    with pytest.raises(errors.NotConfigured, match="cannot be read"):
+        client._proxy_can_be_used()

@@ -1,0 +1,176 @@
+"""Today's prices of EC2, over boto3 against the stand-in: what is told replaces the catalog's, what is not stays as it was."""
+
+import json
+import time
+
+import pytest
+
+from providers.adapters.aws import prices, standin
+from providers.adapters.aws.adapter import Ec2
+from providers.adapters.aws.client import Client, sealed_session
+from providers.adapters.aws.standin.prices import set_price
+from providers.adapters.base import Manifest
+from providers.adapters.rehearsal import Store
+from providers.catalog.table import table
+from providers.engine import planning
+from providers.engine.world import open_world
+from providers.model.ask import Ask, Capacity, Entry
+from providers.model.capability import Capabilities
+from providers.model.offer import Offer
+
+SESSION = sealed_session()
+NOW = 1_800_000_000.0
+DAY = "2027-01-15"
+
+
+def offer(capacity="on-demand", zone="use1-az1", machine_type="p5.48xlarge", micro=55_040_000, region="us-east-1", gpu="H100"):
+    return Offer("aws", region, zone, machine_type, gpu, 8, capacity, micro, "2026-07-20", "list")
+
+
+class Rig:
+    def __init__(self, path):
+        self.store = Store(path / "rehearsal.db", clock=lambda: NOW)
+        self.server = standin.start(self.store)
+        self.client = Client(SESSION, self.server.url, read_s=5.0)
+        self.ec2 = self.adapter()
+
+    def adapter(self, regions=("us-east-1", "us-east-2")):
+        return Ec2("live", lambda: self.client, regions=regions, now=self.store.now)
+
+    def prices(self, *offers):
+        return [found.node_micro_usd for found in self.ec2.repriced(offers).offers]
+
+    def calls(self, method):
+        return len(self.store.requests(method))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    made = Rig(tmp_path)
+    yield made
+    made.server.close()
+    assert made.server.faulty == []
+
+
+def test_prices_are_todays_with_their_day_and_source(rig):
+    """On-demand from the Price List, Spot from the history of the zone, each dated today."""
+    set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5000000000")
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9.876500")
+    listed, bid = rig.ec2.repriced([offer(), offer("spot", micro=20_000_000)]).offers
+    assert (44_500_000, DAY, prices.PRICE_LIST) == (listed.node_micro_usd, listed.price_as_of, listed.price_source)
+    assert (9_876_500, DAY, prices.HISTORY) == (bid.node_micro_usd, bid.price_as_of, bid.price_source)
+    assert 1 == rig.calls("pricing.GetProducts") == rig.calls("ec2.DescribeSpotPriceHistory")
+
+
+def test_what_is_not_told_stays_as_it_was(rig):
+    """Another zone, region, type or a Local Zone keeps its dated price; what had none still has none, and no price is ever zero."""
+    set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5")
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "0.000000")
+    kept = [
+        offer("spot", micro=20_000_000),
+        offer("spot", zone="use1-az2", micro=None),
+        offer(region="us-east-2", zone="use2-az1"),
+        offer(zone="use1-atl2-az1"),
+        offer("reservation", micro=None),
+        offer(machine_type="p4d.24xlarge", gpu="A100"),
+    ]
+    assert kept == list(rig.ec2.repriced(kept).offers)
+    assert [44_500_000] == rig.prices(offer("reservation"))
+
+
+def test_a_price_the_catalog_never_had_is_learnt(rig):
+    """A place without a price in the catalog gets today's."""
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az2", "11")
+    assert [11_000_000] == rig.prices(offer("spot", zone="use1-az2", micro=None))
+
+
+def test_a_region_that_is_not_configured_is_not_asked(rig):
+    """Only the configured regions are asked for spot prices; without any, those that the account has enabled."""
+    set_price(rig.store, "spot", "p5.48xlarge", "euw2-az1", "11")
+    abroad = offer("spot", region="eu-west-2", zone="euw2-az1", micro=20_000_000)
+    assert [20_000_000] == rig.prices(abroad)
+    rig.ec2 = rig.adapter(regions=())
+    assert [11_000_000] == rig.prices(abroad)
+    assert 1 == rig.calls("ec2.DescribeRegions")
+
+
+def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig):
+    """Without the right to read the Price List on-demand stays as bundled, one line names the right, and Spot is today's all the same."""
+    rig.store.add_fault("aws", "pricing.GetProducts", "forbidden", None)
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
+    found = rig.ec2.repriced([offer(), offer("spot"), offer(machine_type="p4d.24xlarge")])
+    assert [55_040_000, 9_000_000, 55_040_000] == [item.node_micro_usd for item in found.offers]
+    (line,) = found.lines
+    assert "UnauthorizedOperation" in line and "allow pricing:GetProducts" in line and "hushhush" not in line
+
+
+@pytest.mark.parametrize("kind", ["html", "malformed", "unavailable", "reply-lost", "rate-limit"])
+def test_a_price_service_that_fails_fails_no_plan(rig, kind):
+    """Whatever comes instead of prices, the offers come back whole, with a line."""
+    rig.store.add_fault("aws", "pricing.GetProducts", kind, None)
+    rig.store.add_fault("aws", "ec2.DescribeSpotPriceHistory", kind, None)
+    asked = [offer(), offer("spot")]
+    found = rig.ec2.repriced(asked)
+    assert asked == list(found.offers) and 1 <= len(found.lines) <= 2
+
+
+def test_a_service_that_hangs_ends_at_the_limit(rig):
+    """What does not answer is left behind at the limit; what did answer is used."""
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
+    rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="4")
+    began = time.monotonic()
+    found = prices.repriced(rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=1.0)
+    assert time.monotonic() - began < 2.0
+    assert [55_040_000, 9_000_000] == [item.node_micro_usd for item in found.offers]
+    assert "had no answer within 1s" in found.lines[0]
+
+
+def test_a_product_of_another_kind_or_shape_is_no_price():
+    """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are passed over."""
+    from providers.adapters.aws.standin.prices import _product
+
+    good = _product("p5.48xlarge", "us-east-1", "44.5")
+    assert [("us-east-1", 44_500_000)] == list(prices._product(json.dumps(good), "p5.48xlarge"))
+
+    def changed(**attributes):
+        product = json.loads(json.dumps(good))
+        product["product"]["attributes"] |= attributes
+        return json.dumps(product)
+
+    yuan = json.dumps(good).replace('"USD"', '"CNY"')
+    odd = [changed(marketoption="CapacityBlock"), changed(locationType="AWS Local Zone"), changed(regionCode=""), yuan, "{}", "[]", "no json", "3"]
+    for text in odd:
+        assert [] == list(prices._product(text, "p5.48xlarge")), text
+
+    class Twice:
+        def pages(self, *_arguments, **_words):
+            return [{"PriceList": [json.dumps(good), json.dumps(good).replace("44.5", "45.5")]}]
+
+    told = {}
+    prices._listed(told, Twice(), "p5.48xlarge")
+    assert {} == told
+
+
+def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks_nothing(rig):
+    """In the live world a plan ranks by today's prices, having asked about the types that it could take; a rehearsal's market is the catalog."""
+    set_price(rig.store, "spot", "p5.48xlarge", "use1-az2", "9")
+    rows = [
+        offer("spot", micro=10_000_000),
+        offer("spot", zone="use1-az2", micro=20_000_000),
+        offer("spot", machine_type="p4d.24xlarge", gpu="A100", micro=8_000_000),
+    ]
+    manifest = Manifest("aws", Capabilities("aws", capacities=frozenset({"spot"})), lambda world, config: rig.ec2, lambda section: ())
+    ask = Ask((Entry("H100", 8, capacity=(Capacity("spot"),)),))
+
+    def planned(name):
+        world = open_world(name, manifests={"aws": manifest}, offers=table(rows))
+        try:
+            return planning.market(world, ask)
+        finally:
+            world.close()
+
+    assert [10_000_000, 20_000_000] == [found.micro_usd for found in planned("rehearsal").plan(ask).candidates]
+    assert 0 == rig.calls("*")
+    live = planned("live")
+    assert [("use1-az2", 9_000_000), ("use1-az1", 10_000_000)] == [(found.zone, found.micro_usd) for found in live.plan(ask).candidates]
+    assert 3 == len(live.table) and 1 == rig.calls("pricing.GetProducts")
