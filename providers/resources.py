@@ -244,6 +244,7 @@ def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
         "gpu": gpu.apply(lambda part: f"{f'{int(part[2])} x ' if (part[2] or 1) > 1 else ''}{part[0]}:{int(part[1] or 0)} {part[3]}"),
         "price_usd_per_hour": cluster.price_usd_per_hour,
         "ssh": cluster.ssh,
+        "endpoints": cluster.endpoints,
     }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine import journal as journals
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, acquire, resumed
-from providers.engine.holding import applied, had, kept_stopped, seen, ttl
+from providers.engine.holding import applied, finished, had, kept_stopped, seen, ttl
 from providers.engine.lines import trimmed
 from providers.engine.planning import market
 from providers.engine.ready import until_ready
@@ -176,6 +176,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
         handles=(node.handle,),
         machines=(node,),
         launched_at=node.created_at,
+        kind=node.kind,
     )
     return seen(held, nodes, world.clock.now()) or held
 
@@ -282,10 +283,14 @@ async def _read(world: World, held: Held) -> Held | None:
         world.report("warning", f"{held.cluster}: {held.provider} took it back; the next `up` replaces it")
         _lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
-        world.report("info", f"{held.cluster}: ended by its own limit")
+        said = next((f" ({node.detail})" for node in nodes if node.detail), "")
+        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else 'ended by its own limit'}")
         if not after.machines:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
-    elif after.status == DEGRADED:
+    elif after.status == FAILED and finished(after) and not finished(held):
+        why = next((node.detail for node in nodes if node.detail), "no reason given")
+        world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
+    elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
         world.report("warning", f"{held.cluster}: {after.reasons[0]}")
     return after
 
@@ -315,8 +320,12 @@ async def _mend(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
         adapter = await _adapter(world, held.provider)
         nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
     after: Held | None = seen(held._replace(leftovers=()), nodes, now)
-    if after is not None and after.status == ENDED:
+    if after is not None and (after.status == ENDED or finished(after)):
         return after
+    if after is not None and any(node.drift for node in nodes):
+        world.report("warning", f"{held.cluster}: {after.reasons[0]}")
+        # What was last written is not there any more: it is written again.
+        after = after._replace(reasons=(), applied=tuple(pair for pair in after.applied if pair[0] != "service"))
     stops = wanted.setup.state == STOPPED
     if stops and (after is None or after.reasons):
         what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
@@ -396,8 +405,10 @@ async def _better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Hel
 async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
     """Writes what changed of labels, ssh key and time limit on the machines where the adapter can; says what only a replacement applies."""
     limit_s = ttl(wanted, held.entry)
-    setup = wanted.setup._replace(ttl_s=limit_s)
-    before, after = dict(held.applied), dict(applied(setup))
+    section = dict(wanted.setup.options).get(held.provider)
+    own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+    setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    before, after = dict(held.applied), dict(applied(setup, held.kind))
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:
         return held
@@ -413,6 +424,8 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
             after[name] = before.get(name, "")
         elif name == "state":
             continue
+        elif name == "service":
+            change.update(service=setup, fingerprint=wanted.fingerprint)
         elif name == "labels":
             change["labels"] = dict(setup.labels)
         elif name == "ssh_key":
@@ -423,6 +436,13 @@ async def _edit(world: World, held: Held, wanted: Wanted) -> Held:
         adapter = await _adapter(world, held.provider)
         for handle in held.handles:
             await repeated(world, adapter.name, adapter.update, handle, change)
+        if "service" in change:
+            nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
+            # How many containers it may have, and so what it may cost, is among what was declared anew.
+            price = await price_of(
+                world, wanted.ask, Place(held.provider, held.region, held.gpu_type, held.gpu_count, 1, held.capacity), nodes[0], None
+            )
+            held = held._replace(machines=tuple(nodes), micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
         if "ttl" in change:
             held = held._replace(ends_at=held.launched_at + limit_s if limit_s else 0.0)
     held = held._replace(applied=tuple(sorted({**after, "state": before.get("state", "")}.items())))

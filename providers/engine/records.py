@@ -70,6 +70,8 @@ class Held(NamedTuple):
     reasons: tuple[str, ...] = ()
     leftovers: tuple[Handle, ...] = ()
     applied: tuple[tuple[str, str], ...] = ()
+    kind: str = "machine"
+    """What it is: machine, job or service."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""

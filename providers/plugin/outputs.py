@@ -76,6 +76,8 @@ def write(held: Held, setup: Setup | None = None) -> dict[str, Any]:
         record["leftovers"] = [list(pair) for pair in held.leftovers]
     if held.applied:
         record["applied"] = dict(held.applied)
+    if held.kind != "machine":
+        record["kind"] = held.kind
     out["record"] = record
     for field in ("attempts", "endpoints"):
         # Only what the journal keeps as well is ever shortened.
@@ -109,6 +111,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         reasons=tuple(record.get("reasons") or ()),
         leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
         applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
+        kind=str(record.get("kind", "machine")),
         **plain,
     )
 
@@ -135,7 +138,7 @@ def _attempts(held: Held) -> list[str]:
 
 
 def _ssh(held: Held, setup: Setup | None) -> str:
-    if held.status == "running" and (login := next((node.login for node in held.machines if node.login), "")):
+    if (held.status == "running" or held.kind == "job") and (login := next((node.login for node in held.machines if node.login), "")):
         return login
     first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
     if first is None or held.status != "running":
@@ -146,6 +149,8 @@ def _ssh(held: Held, setup: Setup | None) -> str:
 
 
 def _endpoints(held: Held, setup: Setup | None) -> list[str]:
+    if urls := [node.url for node in held.machines if node.url]:
+        return urls[:_LISTED_MAX]
     if setup is None:
         return []
     hosts = [(node.external_ip or node.internal_ip, dict(node.ports)) for node in held.machines if node.external_ip or node.internal_ip]

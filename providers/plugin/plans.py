@@ -53,9 +53,7 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
     best = plan.best
     if seen.action in (KEEP, UPDATE, RECLAIM) and held is not None and held.provider:
         text = plan.as_text(WIDTH, title=name)
-        change = (
-            reclaim_line(plan, held) if seen.action == RECLAIM else f"none: {running.what} stays, at {per_hour(running.micro_usd)} since its launch"
-        )
+        change = _stays(plan, held, seen.action, running.what)
         text += f"\n{_fact('change', change)}"
     else:
         text = plan.as_text(WIDTH, title=name, running=running)
@@ -87,6 +85,19 @@ def what(held: Held) -> str:
     """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
     machine = f"{held.nodes} x {held.machine_type}" if held.nodes > 1 else held.machine_type
     return " ".join(part for part in (held.provider, held.zone or held.region, machine, f"{held.gpu_type}:{held.gpu_count}", held.capacity) if part)
+
+
+def _stays(plan: Plan, held: Held, action: str, runs: str) -> str:
+    """The change where what runs stays. Only a service may cost something else afterwards: how many containers it may have is declared anew."""
+    if action == RECLAIM:
+        return reclaim_line(plan, held)
+    own = (candidate for candidate in plan.candidates if (candidate.provider, candidate.gpu_type) == (held.provider, held.gpu_type))
+    new = next((candidate.micro_usd for candidate in own), None)
+    if held.kind == "service" and new is not None and held.micro_usd is not None and new != held.micro_usd:
+        from providers.planner.render import change_line
+
+        return f"{change_line(held.micro_usd, new, runs)}; it is deployed anew in place"
+    return f"none: {runs} stays, at {per_hour(held.micro_usd)} since its launch"
 
 
 def reclaim_line(plan: Plan, held: Held) -> str:
