@@ -187,7 +187,8 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
         return offer
     chosen = for_kind(section, kind)
     cores, memory_gib = offer.vcpus / 2, offer.memory_gib
-    bare = offer.node_micro_usd - round(cores * request.CPU_MICRO_USD + memory_gib * request.MEMORY_MICRO_USD)
+    # The catalog rounds halves up.
+    bare = offer.node_micro_usd - int(cores * request.CPU_MICRO_USD + memory_gib * request.MEMORY_MICRO_USD + 0.5)
     cores, memory_gib = max(cores, chosen.cpu), max(memory_gib, chosen.memory_gib)
     cpu, memory = round(cores * CPU_MICRO_USD), round(memory_gib * MEMORY_MICRO_USD)
     count = chosen.most_containers if kind == SERVICE else 1

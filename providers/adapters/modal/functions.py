@@ -219,7 +219,7 @@ class Functions:
         except Transient as error:
             if error.code != "expired":
                 raise
-            return node._replace(status=ENDED, detail=f"{call} has ended; {error}")
+            return _with_gpu(node._replace(status=ENDED, detail=f"{call} has ended; {error}"), choices, "")
         if item is None:
             node = node._replace(status=RUNNING if running else QUEUED, detail=call if running else f"{call} waits for a container")
             return _with_gpu(node, choices, self._delivered(running))
