@@ -463,3 +463,37 @@ def test_a_ttl_bounds_all_attempts_of_a_job():
 def test_the_manifest_says_the_kinds():
     """Modal is a machine, a job and a service; a service is deployed anew in place."""
     assert {"machine", "job", "service"} == MANIFEST.capabilities.kinds and "service" in MANIFEST.capabilities.in_place
+
+
+def test_the_start_of_a_job_equals_the_clients_own_spawn(tmp_path, monkeypatch):
+    """What starts a job is what `Function.spawn` sends, so a change in a new client shows here."""
+    import modal
+
+    from providers.adapters.modal.standin.functions import FunctionService
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    seen, answer = [], FunctionService.FunctionMap
+
+    async def noted(self, request, **settings):
+        seen.append(request)
+        return await answer(self, request, **settings)
+
+    monkeypatch.setattr(FunctionService, "FunctionMap", noted)
+    cloud = Cloud(tmp_path)
+    try:
+        adapter, _, _ = running(cloud, declared("job"))
+        handle = modal.Function.from_name("gpus-x-12345678-0", "run", environment_name="main", client=adapter.client.connected())
+        handle.spawn()
+    finally:
+        cloud.close()
+    assert str(seen[0]) == str(seen[1])
+
+
+def test_b46_a_forgotten_app_whose_container_is_listed_is_not_gone(cloud):
+    """Should Modal no longer know the tags of a stopped app: what its list of containers says decides."""
+    adapter, _, handle = running(cloud, declared("service", section={"min_containers": 1}))
+    adapter.functions.apps.set_tags(handle.native_id, {})
+    assert "stopping" == adapter.observe([handle])[0].status
+    adapter.functions.apps.stop(handle.native_id)
+    cloud.wait(2)
+    assert "gone" == adapter.observe([handle])[0].status

@@ -89,11 +89,13 @@ class Apps:
         return "" if reply is None else str(reply.app_id)
 
     def list(self, prefix: str) -> Sequence[App]:
-        """Every deployed app whose name begins so."""
+        """Every app whose name begins so that is deployed, or still has containers."""
         api = self.client.proto()
         reply = self.client.call("AppList", api.AppListRequest(environment_name=self.client.environment))
-        live = [App(item.app_id, item.name or item.description, item.created_at) for item in reply.apps if item.state == api.APP_STATE_DEPLOYED]
-        return [app for app in live if app.name.startswith(prefix)]
+        # A stopped one whose containers still run costs as before.
+        live = [item for item in reply.apps if item.state == api.APP_STATE_DEPLOYED or item.n_running_tasks > 0]
+        apps = [App(item.app_id, item.name or item.description, item.created_at) for item in live]
+        return [app for app in apps if app.name.startswith(prefix)]
 
     def tags(self, app_id: str) -> dict[str, str] | None:
         """Its tags; None when there is no such app."""
@@ -164,7 +166,7 @@ class Apps:
         api = self.client.proto()
         import pickle
 
-        arguments = api.FunctionInput(args=pickle.dumps(((), {})), data_format=api.DATA_FORMAT_PICKLE)
+        arguments = api.FunctionInput(args=pickle.dumps(((), {})), data_format=api.DATA_FORMAT_PICKLE, method_name="")
         message = api.FunctionMapRequest(
             function_id=function_id,
             function_call_type=api.FUNCTION_CALL_TYPE_UNARY,

@@ -176,9 +176,11 @@ class Functions:
     def observe(self, handle: Handle) -> Node:
         """One app as it is now."""
         tags = self.apps.tags(handle.native_id)
-        if tags is None or KIND not in tags:
-            return Node(handle, handle.native_id, GONE, detail="Modal knows no such app of ours")
-        return self._node(handle, tags)
+        if tags is not None and KIND in tags:
+            return self._node(handle, tags)
+        still = ", ".join(task.task_id for task in self.apps.containers(handle.native_id))
+        detail = f"Modal knows no such app of ours, yet lists {still}" if still else "Modal knows no such app of ours"
+        return Node(handle, handle.native_id, STOPPING if still else GONE, detail=detail)
 
     def _node(self, handle: Handle, tags: Mapping[str, str]) -> Node:
         app, kind, name = handle.native_id, tags[KIND], tags.get(request.NAME, handle.native_id)
