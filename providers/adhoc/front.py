@@ -216,7 +216,7 @@ def _opened(world: str, settings: Settings | None, report: Report | None = None)
 
 
 def _print(severity: str, text: str) -> None:
-    label = "" if severity == "info" else f"{severity}: "
+    label = "" if severity in {"info", "progress"} else f"{severity}: "
     for line in text.splitlines():
         print(f"gpus: {label}{line}", file=sys.stderr, flush=True)
 

@@ -205,7 +205,7 @@ def test_forward_in_a_rehearsal_reaches_this_machine():
 
 def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
     """When the cloud refuses to delete, the block ends with what may still cost money and how to try again; trying again works."""
-    with pytest.raises(errors.HalfMade) as failed, p.provision("L4:1", name="stuck") as c:
+    with pytest.raises(errors.HalfMade) as failed, p.provision("L4:1", name="stuck", providers=["gcp"]) as c:
         name = c.held.machines[0].name
         open_store().add_fault("gcp", "instances.delete", "unauthorized", times=None)
     text = str(failed.value)

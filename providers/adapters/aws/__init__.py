@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.errors import Problem
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate
 
 NAME = "aws"
 
@@ -49,6 +51,13 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+    """What a reader of the plan should know about a candidate beyond its price. Pure."""
+    from providers.adapters.aws.compile import plan_notes
+
+    return plan_notes(candidate, setup)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -56,4 +65,5 @@ MANIFEST = Manifest(
     options=options,
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
+    notes=notes,
 )

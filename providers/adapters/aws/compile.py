@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.aws.options import Options
-    from providers.model.machine import Mark, Order
+    from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
 FLEET, RUN = "CreateFleet", "RunInstances"
@@ -361,7 +361,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         "LaunchTemplateData": data,
         "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tag_list(mark_tags(order))}],
     }
-    return Call(FLEET, first.region, tuple(candidates), body, template, _notes(order, first, options))
+    return Call(FLEET, first.region, tuple(candidates), body, template, _notes(order.setup, first, options, 1))
 
 
 def _run(order: Order, candidate: Candidate, options: Options, around: Around) -> Call:
@@ -413,17 +413,22 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         body["CapacityReservationSpecification"] = {"CapacityReservationTarget": {"CapacityReservationId": around.reservation.id}}
         if around.reservation.block:
             body["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
-    return Call(RUN, candidate.region, (candidate,), body, None, _notes(order, candidate, options))
+    return Call(RUN, candidate.region, (candidate,), body, None, _notes(order.setup, candidate, options, len(order.node_names)))
 
 
-def _notes(order: Order, candidate: Candidate, options: Options) -> tuple[str, ...]:
+def plan_notes(candidate: Candidate, setup: Setup) -> tuple[str, ...]:
+    """What to know of a candidate before it is bought; `setup.options` has every provider's section."""
+    section = dict(setup.options).get("aws")
+    return _notes(setup, candidate, read_options(section if isinstance(section, dict) else {}), candidate.nodes)
+
+
+def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> tuple[str, ...]:
     notes: list[str] = []
-    if order.setup.ttl_s:
-        what = "stopped" if order.setup.on_ttl == "keep" else "terminated"
+    if setup.ttl_s:
+        what = "stopped" if setup.on_ttl == "keep" else "terminated"
         notes.append(
-            f"EC2 has no run limit: a timer inside the machine ends it {duration_text(order.setup.ttl_s)} after its first boot, and it is then {what}"
+            f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its first boot, and it is then {what}"
         )
-    cards = machines.efa_cards(candidate.machine_type) if wants_efa(order, candidate, options) and len(order.node_names) > 1 else ()
-    if len(cards) > 1:
+    if nodes > 1 and options.efa is not False and len(machines.efa_cards(candidate.machine_type)) > 1:
         notes.append("EC2 gives no public address to a machine with several network cards: it is reached from inside its VPC")
     return tuple(notes)

@@ -34,6 +34,11 @@ def methods() -> frozenset[str]:
     return frozenset(f"{service}.{operation}" for service, found in calls.HANDLERS.items() for operation in found)
 
 
+def preemptible() -> frozenset[str]:
+    """The kinds of capacity that can be taken back."""
+    return frozenset({"spot"})
+
+
 def running(store: Store) -> tuple[Machine, ...]:
     """Every machine that exists now, whoever made it."""
     store.tables(SCHEMA)
