@@ -325,3 +325,16 @@ def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project):
     shown = " ".join(made.preview(fails=True).split())
     assert "fallback[0]" in shown and "A100-80GB" in shown and "fallback[1]" in shown and "counts on offer: modal 1, 2, 3, 4" in shown
     assert 0 == made.seen()["mutations"]
+
+
+@pytest.mark.parametrize("stack", ["job-l4", "serve-modal"])
+def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
+    """`up` and its plugin killed with -9 while the app waits for a container: the next `up` takes it over, and destroy leaves no app."""
+    made = project(stack)
+    made.rehearse("latency", "modal", "create", "4s")
+    made.rehearse("latency", "modal", "job", "10m")
+    made.killed_up("#1", also_plugin=True)
+    made.up()
+    assert "running" == made.cluster()["outputs"]["status"] and 1 == len(made.machines())
+    made.destroy()
+    assert [] == made.machines()
