@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from providers.model.ask import Ask
+    from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine
     from providers.model.offer import Offer
     from providers.model.spec import Cluster
@@ -240,7 +241,8 @@ def _offer(offer: Offer) -> dict[str, Any]:
 
 
 def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
-    """A table; zones of a region that sell the same at the same price share a line."""
+    """A table; zones of a region that sell the same at the same price share a line. What is never bought says by which rule."""
+    from providers.engine.registry import capabilities
     from providers.model.money import per_hour
     from providers.planner.rules import known
 
@@ -248,8 +250,10 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
     for offer in offers:
         key = offer._replace(zone="", parts="")
         groups.setdefault(key, (offer, []))[1].append(offer.zone)
-    rows = [("provider", "place", "machine", "GPU", "capacity", "$/h", "per GPU", "as of", "")]
+    rows = [("provider", "place", "machine", "GPU", "capacity", "$/h", "per GPU", "")]
     notes: dict[str, int] = {}
+    dates: dict[str, set[str]] = {}
+    able = capabilities()
     for offer, zones in groups.values():
         price = known(offer.node_micro_usd)
         rows.append(
@@ -261,14 +265,33 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
                 offer.capacity,
                 "no price" if price is None else f"{price / 1e6:,.4f}",
                 "" if price is None else per_hour(int(price / offer.gpu_count)).removesuffix("/h"),
-                offer.price_as_of,
-                f"[{notes.setdefault(offer.restriction, len(notes) + 1)}]" if offer.restriction else "",
+                f"[{notes.setdefault(never, len(notes) + 1)}]" if (never := _never(offer, able)) else "",
             )
         )
-    yield from _table(rows, right={5, 6})
-    yield from (f"[{number}] {note}" for note, number in notes.items())
+        dates.setdefault(offer.provider, set()).update({offer.price_as_of} - {""})
+    yield from _table(rows, right={5, 6}, gives=(2, 1))
+    for note, number in notes.items():
+        yield from _wrapped(f"[{number}] ", f"not bought, by the rule {note}")
+    spans = [f"{name} {min(found)}{f' to {max(found)}' if len(found) > 1 else ''}" for name, found in dates.items() if found]
+    yield from _wrapped("", f"prices as of: {'; '.join(spans) or 'no date'}")
     left_out = {offer.provider: offer.left_out.replace("; ", ", ") for offer in offers if offer.left_out}
-    yield f"all-in for one node per hour; not in it: {'; '.join(f'{name}: {text}' for name, text in left_out.items()) or 'nothing named'}"
+    named = "; ".join(f"{name}: {text}" for name, text in left_out.items()) or "nothing named"
+    yield from _wrapped("", f"all-in for one node per hour; not in it: {named}")
+
+
+def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
+    """The rule by which no plan buys this offer, whatever is asked, and why; empty for what can be bought."""
+    from providers.planner import rules
+
+    skills = able.get(offer.provider)
+    if offer.restriction:
+        return f"{rules.NAMES[rules.SOLD]}: {offer.restriction}"
+    if skills is None:
+        return f"{rules.NAMES[rules.ADAPTER]}: no adapter for {offer.provider} yet"
+    if offer.capacity not in skills.capacities or not skills.orders(offer.machine_type):
+        what = offer.capacity if skills.orders(offer.machine_type) else "this machine type"
+        return f"{rules.NAMES[rules.ORDERABLE]}: {what} cannot be ordered at {offer.provider} yet"
+    return f"{rules.NAMES[rules.PRICE]}: an unknown price is never bought, unless you give one" if rules.known(offer.node_micro_usd) is None else ""
 
 
 def _zones(region: str, zones: list[str]) -> str:
@@ -292,8 +315,11 @@ def _plan(options: argparse.Namespace) -> int:
         else:
             print(made.as_text(title=title), end="\n\n" if options.stack else "\n")
         if made.best is None:
+            from providers.planner.render import hints
+
             refusals = ", ".join(f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items()) or "there are no offers at all"
-            worst = _complain(f"{f'{title}: ' if title else ''}nothing acceptable; refused: {refusals}", NOTHING)
+            head = f"{title}: " if title else ""
+            worst = _complain("\n".join([f"{head}nothing acceptable; refused: {refusals}", *(head + text for text in hints(made))]), NOTHING)
     return worst
 
 
@@ -398,7 +424,7 @@ def _hardware(options: argparse.Namespace) -> int:
         _print_json([{**item._asdict(), "dtype": dtype, "expected_tflops": facts.achieved_tflops(item.name, dtype)} for item in found])
         return OK
     unit = "TOPS" if dtype == "int8" else "TFLOPS"
-    rows = [("model", "GiB", "memory", "TB/s", f"{dtype} {unit}", "expected", "link GB/s", "W", "cc", "form", "source")]
+    rows = [("model", "GiB", "memory", "TB/s", unit, "expected", "link GB/s", "W", "cc", "form", "source")]
     sources: dict[str, int] = {}
     notes: list[str] = []
     for item in found:
@@ -422,9 +448,10 @@ def _hardware(options: argparse.Namespace) -> int:
         )
         notes += [f"{item.name}: {item.note}"] if item.note and options.names else []
     print("\n".join(_table(rows, right={1, 3, 4, 5, 6, 7})))
-    print("dense peak of one GPU; expected: what a large matmul reaches, * measured, else estimated from measured models; - not known or not there")
+    legend = "expected: what a large matmul reaches, * measured, else estimated from measured models; - not known or not there"
+    print("\n".join(_wrapped("", f"{unit}: dense {dtype} peak of one GPU; {legend}")))
     for text in [*notes, *(f"[{number}] {source}" for source, number in sources.items())]:
-        print(text)
+        print("\n".join(_wrapped("", text, "    ")))
     return OK
 
 
@@ -432,12 +459,37 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
 
 
-def _table(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterable[str]:
-    """Rows as columns; those numbered in `right` flush right."""
+def _table(rows: Sequence[Sequence[str]], right: Container[int], gives: Sequence[int] = ()) -> Iterable[str]:
+    """Rows as columns; those numbered in `right` flush right. Where they are too wide the gaps narrow, then the columns in `gives` give way."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    most = _width()
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= most else " "
+    for column in gives:
+        over = sum(widths) + len(gap) * (len(widths) - 1) - most
+        widths[column] = max(min(17, widths[column]), widths[column] - max(over, 0))
     for row in rows:
-        cells = (f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
-        yield "  ".join(cells).rstrip()
+        texts = [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
+        cells = (
+            f"{cell:>{width}}" if column in right else f"{cell:<{width}}" for column, (cell, width) in enumerate(zip(texts, widths, strict=True))
+        )
+        yield gap.join(cells).rstrip()
+
+
+def _width() -> int:
+    """Columns for an answer: 96, or what the terminal has if that is more."""
+    import shutil
+
+    return max(96, shutil.get_terminal_size((96, 24)).columns)
+
+
+def _wrapped(head: str, text: str, further: str | None = None) -> list[str]:
+    """The text behind its head, broken at spaces; further lines are indented as far as the head reaches, or as said."""
+    import textwrap
+
+    indent = " " * len(head) if further is None else further
+    return textwrap.wrap(text, _width(), initial_indent=head, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False) or [
+        head.rstrip()
+    ]
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -470,9 +522,11 @@ def _check(options: argparse.Namespace) -> int:
         _print_json([line._asdict() for line in lines])
     else:
         for line in lines:
-            print(f"{line.provider:<8} {line.state:<8} {line.topic:<16} {line.found}")
+            head = f"{line.provider:<8} {line.state:<8} {line.topic:<16} "
+            found_text = line.found.removeprefix(f"{line.provider}: ")
+            print("\n".join(_wrapped(head, found_text)))
             if line.todo:
-                print(f"{'':<17} {line.todo}")
+                print("\n".join(_wrapped(" " * len(head), line.todo)))
         lines or print("there is no provider to check: no adapter is installed")
     return OK if (usable[options.provider] if options.provider else any(usable.values())) else NOTHING
 

@@ -157,7 +157,8 @@ class ManagedNetwork(pulumi.ComponentResource):
             raise pulumi.RunError(
                 f"{name}.regions: wanted the regions that network: managed makes subnets in, found {regions!r}; list them, as in [us-central1]"
             )
-        if "gcp" not in (spec.get("providers") or ("gcp",)):
+        providers = spec.get("providers") or ("gcp",)
+        if not isinstance(providers, (list, tuple)) or "gcp" not in providers:
             raise pulumi.RunError(
                 f"{name}.network: wanted gcp among the providers, found {spec.get('providers')!r}; network: managed is a Google network"
             )
@@ -196,15 +197,18 @@ class ManagedNetwork(pulumi.ComponentResource):
 
         firewall("inside", list(blocks.values()), [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}])
         firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
-        if spec.get("expose") == "public" and spec.get("ports"):
-            firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in spec["ports"]]}])
+        ports = spec.get("ports") or ()
+        if not isinstance(ports, (list, tuple)) or not all(isinstance(port, (int, float)) for port in ports):
+            raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
+        if spec.get("expose") == "public" and ports:
+            firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}])
         self.register_outputs({"links": self.links})
 
 
 def declare() -> dict[str, GpuCluster]:
     """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and exports what each came to; by name.
 
-    What is wrong with the configuration ends the program with one line.
+    All that is wrong with the configuration is told at once, before anything is declared, and ends the program.
     """
     _check_keys()
     config = pulumi.Config("gpus")
@@ -214,15 +218,24 @@ def declare() -> dict[str, GpuCluster]:
     clusters = _clusters(config)
     settings = account_settings(world)
     specs: dict[str, dict[str, Any]] = {}
+    problems: list[str] = []
     for name, entry in clusters.items():
         spec = {"gpu": entry} if isinstance(entry, str) else entry
         if not isinstance(spec, dict):
-            raise pulumi.RunError(f'gpus:clusters.{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
-        # Every other field, known or not, is the plugin's to check, so that all problems are told at once.
+            problems.append(f'{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
+            continue
         ours = sorted(set(spec) & _RESERVED)
         if ours:
-            raise pulumi.RunError(f"gpus:clusters.{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
-        specs[name] = spec
+            problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
+        specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
+        try:
+            specs[name].update({key: _key(name, value) for key, value in specs[name].items() if key == "ssh_key" and isinstance(value, str)})
+        except pulumi.RunError as error:
+            problems.append(str(error))
+            del specs[name]["ssh_key"]
+    problems += _checked(world, settings, specs)
+    if problems:
+        raise pulumi.RunError("\n".join(f"gpus:clusters.{problem}" for problem in problems))
     networks = {
         name: ManagedNetwork(name, spec=spec, world=world, settings=settings) for name, spec in specs.items() if spec.get("network") == "managed"
     }
@@ -234,15 +247,29 @@ def declare() -> dict[str, GpuCluster]:
     return made
 
 
+def _checked(world: str, settings: Mapping[str, Mapping[str, str]], specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the plugin finds wrong with the clusters, one line each: a failing registration would tell of one, and leave a traceback for the rest."""
+    asked = {"world": world, "settings": dict(settings), "clusters": {name: dict(spec) for name, spec in specs.items()}}
+    answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
+    found = answer.get("problems") or {}
+    return [str(line) for name in specs for line in found.get(name) or ()]
+
+
+_COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
+"""The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
+
+
 def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, price, ssh."""
+    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed."""
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
     return {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
         "gpu": gpu.apply(lambda part: f"{f'{int(part[2])} x ' if (part[2] or 1) > 1 else ''}{part[0]}:{int(part[1] or 0)} {part[3]}"),
-        "price_usd_per_hour": cluster.price_usd_per_hour,
+        "price_usd_per_hour": pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
+            lambda part: part[1] if part[0] in _COSTS else None,
+        ),
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
     }
@@ -252,8 +279,13 @@ def account_settings(world: str) -> dict[str, dict[str, str]]:
     """What the accounts need, from the stack's configuration: `gcp:project` (live also from the environment's GOOGLE_CLOUD_PROJECT), and for each
     other adapter what its manifest lists, as in `clore:pay_with`.
     """
+    from pulumi.runtime.config import get_config_secret_keys_env
+
     from providers.engine.registry import manifests
 
+    listed = {"gcp:project", *(f"{name}:{key}" for name, manifest in manifests().items() for key in manifest.settings)}
+    for key in sorted(listed & set(get_config_secret_keys_env())):
+        raise pulumi.RunError(f"{key}: wanted plain text, found a secret; it would stand in the state as plain text, so set it without --secret")
     project = pulumi.Config("gcp").get("project") or (os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None)
     found = {"gcp": {"project": project}} if project else {}
     for name, manifest in manifests().items():
@@ -371,5 +403,5 @@ def _key(name: str, text: str) -> str:
 
     try:
         return (Path(pulumi.runtime.settings.get_root_directory() or "") / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+VERSION = 1
+"""Of the file's tables, the stand-ins' own included: to be raised with every change that an older file does not have."""
+AHEAD_MAX_S = 3_650 * 86_400.0
+"""How far the world may be ahead of real time: ten years, so that every moment in it can still be written as a date."""
 ANY = ""
 """In a scenario line: everything."""
 
@@ -150,7 +154,13 @@ class Store:
                 if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                     db.execute("PRAGMA journal_mode=WAL")
                 if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'request'").fetchone():
-                    self.tables(_SCHEMA)
+                    with self.transaction() as writer:
+                        self.tables(_SCHEMA)
+                        writer.execute(f"PRAGMA user_version = {VERSION}")
+                found = db.execute("PRAGMA user_version").fetchone()[0]
+                if found != VERSION:
+                    text = f"the rehearsal store is of version {found}, and this is version {VERSION}; move it away to begin anew"
+                    raise OSError(errno.EINVAL, text, str(self.path))
             except sqlite3.DatabaseError as error:
                 # Switching a new file to WAL does not wait for other openers as everything else does.
                 if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
@@ -211,9 +221,11 @@ class Store:
         return self._clock() + self.offset()
 
     def advance(self, seconds: float) -> float:
-        """Moves the world ahead and returns the new moment. It never goes back: rows of the future would make no sense."""
+        """Moves the world ahead and returns the new moment. It never goes back: rows of the future would make no sense. Raises ValueError."""
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"the clock moves forward by a number of seconds, not by {seconds}")
+        if self.offset() + seconds > AHEAD_MAX_S:
+            raise ValueError("the world is at most ten years ahead of real time")
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('clock_offset_s', ?)", (repr(self.offset() + seconds),))
             return self.now()
@@ -224,6 +236,23 @@ class Store:
         """Replaces the scenario's line for exactly this: `count` machines in each place it covers, counting those that run (None: unlimited)."""
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO stock VALUES (?, ?, ?, ?, ?, ?, ?)", (provider, place, machine_type, gpu, capacity, count, self.now()))
+
+    def drop_covered(self, provider: str, place: str, machine_type: str, capacity: str, gpu: str = ANY) -> int:
+        """Drops the lines that this one covers and that would still decide, being more exact; returns how many."""
+        fields = (place, machine_type, capacity, gpu)
+        with self.transaction() as db:
+            covered = [
+                line
+                for line in self.stock_lines(provider)
+                if (found := (line.place, line.machine_type, line.capacity, line.gpu)) != fields
+                and all(mine in (ANY, its) for mine, its in zip(fields, found, strict=True))
+            ]
+            for line in covered:
+                db.execute(
+                    "DELETE FROM stock WHERE (provider, place, machine_type, gpu, capacity) = (?, ?, ?, ?, ?)",
+                    (line.provider, line.place, line.machine_type, line.gpu, line.capacity),
+                )
+        return len(covered)
 
     def stock_lines(self, provider: str = ANY) -> tuple[StockLine, ...]:
         """The scenario's lines, of one provider or of all."""

@@ -11,7 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
-from providers.engine.lines import WAITED, all_failed, line, said, trimmed
+from providers.engine.accounts import adapter_of
+from providers.engine.lines import WAITED, all_failed, clipped, folded, line, said, trimmed
 from providers.engine.planning import overlay
 from providers.engine.ready import until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
@@ -31,6 +32,7 @@ from providers.errors import (
     Unclassified,
 )
 from providers.model import duration
+from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.planning import Market
-    from providers.engine.records import Wanted
+    from providers.engine.records import Account, Wanted
     from providers.engine.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -55,7 +57,7 @@ PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 class Outcome(NamedTuple):
     """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
 
-    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted.
+    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
     """
 
     state: str
@@ -66,6 +68,7 @@ class Outcome(NamedTuple):
     nodes: tuple[Node, ...] = ()
     leftovers: tuple[Handle, ...] = ()
     reasons: tuple[str, ...] = ()
+    account: Account | None = None
 
 
 class _Unsure(Exception):
@@ -133,7 +136,9 @@ class _Walk:
         self.mark = Mark(wanted.owner, wanted.cluster, generation, wanted.fingerprint)
         self.pending = [candidate for candidate in plan.candidates if self.accept(candidate)] if plan is not None else []
         self.attempts: list[Attempt] = list(before)
-        self.blocked: list[tuple[Scope, str]] = []
+        self.blocked: list[tuple[Scope, str, str]] = []
+        """(scope, the one reservation that is meant or nothing, why)"""
+        self.again: set[str] = set()
         self.skipped: Counter[str] = Counter()
         self.tried: set[tuple[object, ...]] = set()
         self.refreshed: set[str] = set()
@@ -159,9 +164,10 @@ class _Walk:
                 self._pinned(error)
                 continue
             order = self._order(adapter)
-            self.world.journal.intend(self.world.name, order, self.now)
+            account = await self.world.call(provider, self.world.account, provider)
+            self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
-                return outcome
+                return outcome._replace(account=account)
 
     def _order(self, adapter: Adapter) -> Order:
         """The next order: as many of the leading candidates as the cloud can choose among by itself, all of one provider and one set of terms."""
@@ -227,8 +233,12 @@ class _Walk:
 
     async def resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
         """See `resumed`."""
+        ended = await self._resume(entry)
+        return ended._replace(account=entry.account) if isinstance(ended, Outcome) else ended
+
+    async def _resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
         order, started = entry.order, self.now
-        adapter = await self.world.call(entry.provider, self.world.adapter, entry.provider)
+        adapter = await adapter_of(self.world, entry.provider, entry.account)
         ticket = entry.ticket
         try:
             if ticket is None:
@@ -323,7 +333,8 @@ class _Walk:
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
         self._record((placed,), "acquired", "", "", started)
-        self.world.report("info", f"{self._line(order, placed, len(self.attempts))}: acquired, {', '.join(node.name for node in nodes)}")
+        names = ", ".join(node.name for node in nodes)
+        self.world.report("info", clipped(f"{self._line(order, placed, len(self.attempts))}: acquired, {names}"))
         reasons = (
             () if left.clean else (f"half-made: more machines than ordered, and they could not be deleted: {left.why}; {bill(left.handles, None)}",)
         )
@@ -390,12 +401,30 @@ class _Walk:
 
     async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:
         self._refused(order.candidates, error, started)
+        if self._last(order, error):
+            self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+            self.pending = [*order.candidates]
+            await pause(self.world, DELAYS_S[0], self.brake)
+            return
         self._block(order.candidates, error)
         self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
         self._pinned(error)
         if isinstance(error, (OfferGone, PriceRose)):
             await self._refresh(adapter)
         self._hint({candidate.region for candidate in order.candidates}, error.hints)
+
+    def _last(self, order: Order, error: CloudError) -> bool:
+        """True, once for each place, when an answer was lost, nothing was made for certain, and there is no other place to try: a passing fault
+        there must not be the end of the walk. It is asked again as a new order.
+        """
+        if not isinstance(error, OutcomeUnknown) or isinstance(error, Unclassified) or self.brake.on:
+            return False
+        self._drop()
+        place = str([_key(candidate) for candidate in order.candidates])
+        if self.pending or place in self.again:
+            return False
+        self.again.add(place)
+        return True
 
     def _stuck(self, order: Order, error: CloudError, left: Left, started: float) -> Outcome:
         """Something of the order exists or may, and could not be deleted: the end of this walk."""
@@ -426,7 +455,7 @@ class _Walk:
         cap = self.wanted.ask.max_price_micro_usd
         kept: list[Candidate] = []
         for candidate in self.pending:
-            reason = next((reason for scope, reason in self.blocked if scope.covers(candidate)), "")
+            reason = next((why for scope, name, why in self.blocked if scope.covers(candidate) and name in {"", candidate.reservation}), "")
             if cap is not None and (candidate.micro_usd is None or candidate.micro_usd > cap):
                 reason = "price cap"
             if reason:
@@ -450,12 +479,16 @@ class _Walk:
             )
         reason = f"{said(error)}{f' ({error.code})' if error.code and error.code != WAITED else ''}"
         for scope in scopes:
-            self.blocked.append((scope, f"{scope}: {reason}"))
+            # A refusal of one reservation says nothing about another at the same place.
+            name = candidates[0].reservation if scope.capacity == RESERVATION else ""
+            self.blocked.append((scope, name, f"{scope}: {reason}"))
             if error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
                 self.world.journal.block(self.world.name, scope, error.block_s, reason, self.now)
 
     def _pinned(self, error: CloudError) -> None:
-        if isinstance(error, PROVIDER_WIDE) and len(self.wanted.ask.providers) == 1:
+        """Where nobody else could serve it, what is wrong with the account is all there is to say."""
+        others = self.plan is not None and any(candidate.provider != error.provider for candidate in self.plan.candidates)
+        if isinstance(error, PROVIDER_WIDE) and (len(self.wanted.ask.providers) == 1 or (self.plan is not None and not others)):
             raise error
 
     async def _refresh(self, adapter: Adapter) -> None:
@@ -501,8 +534,8 @@ class _Walk:
 
     def _refused(self, candidates: Sequence[Candidate], error: CloudError, started: float) -> None:
         code = f" ({error.code})" if error.code and error.code != WAITED else ""
-        text = f"{line(len(self.attempts) + 1, candidates)}: {said(error)}{code}"
-        self.world.report("info", text if isinstance(error, (NoCapacity, OfferGone)) else f"{text}: {trimmed(error)}")
+        text = clipped(f"{line(len(self.attempts) + 1, candidates)}: {said(error)}{code}")
+        self.world.report("info", text if isinstance(error, (NoCapacity, OfferGone)) else f"{text}\n{folded(trimmed(error))}")
         self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
 
     def _record(self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float) -> None:

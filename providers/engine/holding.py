@@ -59,6 +59,7 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
         leftovers=outcome.leftovers,
         applied=applied(outcome.order.setup, placed.kind),
         kind=placed.kind,
+        account=outcome.account,
     )
 
 

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.engine import lease as leases
-from providers.engine.records import order_in, order_out, ticket_in, ticket_out
+from providers.engine.records import account_in, account_out, order_in, order_out, ticket_in, ticket_out
+from providers.engine.running import JOURNAL_FILE
 from providers.errors import Busy, GpusError
 from providers.model.machine import Handle, Order, Ticket
 from providers.model.place import Block, Scope
@@ -25,21 +26,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-    from providers.engine.records import Held
+    from providers.engine.records import Account, Held
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
-FILE = "journal.db"
+FILE = JOURNAL_FILE
 INTENT, MADE, FAILED, RELEASED, UNSETTLED = "intent", "made", "failed", "released", "unsettled"
 PENDING = (INTENT, UNSETTLED)
 """Orders of which it is not known, or not yet, what they made."""
 OPEN = (INTENT, UNSETTLED, MADE)
 """Orders of which something may exist."""
+EVERY = (*OPEN, FAILED, RELEASED)
 
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
 _BUSY_S = 10.0
-_VERSION = 1
+_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -58,11 +60,18 @@ CREATE TABLE IF NOT EXISTS launches (
   world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, generation TEXT NOT NULL, provider TEXT NOT NULL, native_ids TEXT NOT NULL,
   micro_usd INTEGER, price_as_of TEXT NOT NULL, price_source TEXT NOT NULL, launched_at REAL NOT NULL, ended_at REAL, record TEXT NOT NULL,
   PRIMARY KEY (world, owner, cluster, generation, launched_at));
+CREATE TABLE IF NOT EXISTS claims (
+  world TEXT NOT NULL, owner TEXT NOT NULL, generation TEXT NOT NULL, cluster TEXT NOT NULL, native_ids TEXT NOT NULL, look INTEGER NOT NULL,
+  PRIMARY KEY (world, owner, generation));
+CREATE TABLE IF NOT EXISTS owners (
+  world TEXT NOT NULL, owner TEXT NOT NULL, project TEXT NOT NULL, stack TEXT NOT NULL, looks INTEGER NOT NULL, PRIMARY KEY (world, owner));
 """
 
 
 class Entry(NamedTuple):
-    """One order as the journal has it. `state` is intent, made, failed, released or unsettled."""
+    """One order as the journal has it. `state` is intent, made, failed, released or unsettled. `account` is whose settings it was placed with;
+    None where that was not written down (an older journal).
+    """
 
     order: Order
     provider: str
@@ -72,6 +81,7 @@ class Entry(NamedTuple):
     micro_usd: int | None
     detail: str
     created_at: float
+    account: Account | None = None
 
 
 class Launch(NamedTuple):
@@ -88,6 +98,22 @@ class Launch(NamedTuple):
     launched_at: float
     ended_at: float | None
     record: dict[str, Any]
+
+
+class Claim(NamedTuple):
+    """A generation that some state named lately, with the machines that the state knows."""
+
+    cluster: str
+    generation: str
+    handles: tuple[Handle, ...]
+
+
+class JournalBroken(GpusError):
+    """The journal can't be read or written. `found` is what is wrong with it, on one line, with its path."""
+
+    def __init__(self, found: str, todo: str) -> None:
+        self.found = found
+        super().__init__(f"{found}; {todo}")
 
 
 class Journal:
@@ -110,8 +136,11 @@ class Journal:
 
     # Orders
 
-    def intend(self, world: str, order: Order, now: float) -> None:
-        """Writes an order down before its call is made. When this returns it is on the disk; when it raises, nothing may be bought."""
+    def intend(self, world: str, order: Order, now: float, account: Account | None = None) -> None:
+        """Writes an order down before its call is made. When this returns it is on the disk; when it raises, nothing may be bought.
+
+        `account` says where it is placed: a later run with other settings still finds it there.
+        """
         first = order.candidates[0]
         values = (
             order.token,
@@ -122,7 +151,7 @@ class Journal:
             "[]",
             INTENT,
             max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None),
-            json.dumps(order_out(order), default=str),
+            json.dumps({**order_out(order), "account": account_out(account)}, default=str),
             "",
             "",
             now,
@@ -148,7 +177,7 @@ class Journal:
     def release(self, world: str, owner: str, cluster: str, generation: str, now: float, handles: Collection[Handle] | None = None) -> None:
         """Everything of this mark is gone, confirmed: closes its orders and its launches. An empty cluster or generation is any.
 
-        With `handles`, only these machines are gone: the orders that made them are closed, and the launches so far have ended.
+        With `handles`, only these machines are gone: the orders that made them are closed, and their launches have ended.
         """
         which = (world, owner, cluster, generation)
         match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
@@ -157,7 +186,9 @@ class Journal:
             for token, known in db.execute(f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}", which).fetchall():  # noqa: S608
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE orders SET state = 'released', updated_at = ? WHERE token = ?", (now, token))
-            db.execute(f"UPDATE launches SET ended_at = ? WHERE {match} AND ended_at IS NULL", (now, *which))  # noqa: S608
+            for rowid, known in db.execute(f"SELECT rowid, native_ids FROM launches WHERE {match} AND ended_at IS NULL", which).fetchall():  # noqa: S608
+                if ids is None or ids & {native for _, native in json.loads(known)}:
+                    db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
     def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
         """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
@@ -185,6 +216,49 @@ class Journal:
         with self._read() as db:
             rows = db.execute(query, (world, owner, cluster, cluster, generation, generation)).fetchall()
             return tuple(_entry(row) for row in rows if row[2] in states)
+
+    # Who claims what
+
+    def owned(self, world: str, owner: str, project: str, stack: str, *, new: bool = False) -> None:
+        """Remembers which project and stack an owner is of. Of a `new` one every claim will be here, so that the first look can tell already."""
+        with self._change() as db:
+            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
+            db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
+
+    def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
+        """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""
+        with self._read() as db:
+            query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
+            owners = [row[0] for row in db.execute(query, (world, project, stack, owner))]
+        return tuple(launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids)
+
+    def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
+        """A state names this generation and these machines, as of the owner's present look."""
+        with self._change() as db:
+            look = self._looks(db, world, owner)
+            db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", (world, owner, generation, cluster, _ids(handles), look))
+
+    def claims(self, world: str, owner: str) -> tuple[Claim, ...] | None:
+        """What states have claimed since the owner's last look; None where nobody has looked yet, so that nothing can be said."""
+        with self._read() as db:
+            look = self._looks(db, world, owner)
+            rows = db.execute(
+                "SELECT cluster, generation, native_ids FROM claims WHERE world = ? AND owner = ? AND look >= ?", (world, owner, look)
+            ).fetchall()
+            return tuple(Claim(row[0], row[1], tuple(Handle(*pair) for pair in json.loads(row[2]))) for row in rows) if look else None
+
+    def look(self, world: str, owner: str, mine: Collection[str] = ()) -> None:
+        """Begins the owner's next look: what was claimed before no longer counts, except the generations that this run has named already."""
+        with self._change() as db:
+            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, '', '', 0)", (world, owner))
+            db.execute("UPDATE owners SET looks = looks + 1 WHERE (world, owner) = (?, ?)", (world, owner))
+            look = self._looks(db, world, owner)
+            for generation in mine:
+                db.execute("UPDATE claims SET look = ? WHERE (world, owner, generation) = (?, ?, ?)", (look, world, owner, generation))
+
+    def _looks(self, db: sqlite3.Connection, world: str, owner: str) -> int:
+        row = db.execute("SELECT looks FROM owners WHERE (world, owner) = (?, ?)", (world, owner)).fetchone()
+        return int(row[0]) if row is not None else 0
 
     # Launches
 
@@ -338,7 +412,7 @@ class Journal:
             try:
                 yield self._open()
             except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
-                raise GpusError(f"{self.path}: wanted the journal of purchases, found {error}; restore it, or move it away") from error
+                raise JournalBroken(f"{self.path}: wanted the journal of purchases, found {error}", "restore it, or move it away") from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -354,18 +428,20 @@ class Journal:
                 db.execute("COMMIT")
             except (sqlite3.Error, OSError) as error:
                 self.close()
-                raise GpusError(
-                    f"{self.path}: wanted to write the journal of purchases, found {error}; nothing is bought without it: "
-                    "make the folder writable, or move a broken file away"
+                raise JournalBroken(
+                    f"{self.path}: wanted to write the journal of purchases, found {error}",
+                    "nothing is bought without it: make the folder writable, or move a broken file away",
                 ) from error
 
 
 def _entry(row: Sequence[Any]) -> Entry:
     intent, provider, state, ticket, ids, price, detail, created, generation = row
-    order = order_in(json.loads(intent))
+    raw = json.loads(intent)
+    order = order_in(raw)
     order = order._replace(mark=order.mark._replace(generation=generation))
     handles = tuple(Handle(*pair) for pair in json.loads(ids))
-    return Entry(order, provider, state, ticket_in(json.loads(ticket), order) if ticket else None, handles, price, detail, created)
+    known = ticket_in(json.loads(ticket), order) if ticket else None
+    return Entry(order, provider, state, known, handles, price, detail, created, account_in(raw.get("account")))
 
 
 def _in_wal(db: sqlite3.Connection) -> None:

@@ -19,6 +19,12 @@ MESSAGE_MAX = 200
 WAITED = "waited"
 """The engine's own code for a call that was given up when its wait ran out."""
 
+COLUMNS = 96
+"""What a line of Pulumi's log shows without a break."""
+
+CODES_SAID = {"GONE_AFTER_CREATE": "made, and gone again"}
+"""Codes of the adapters' own that say more than their class does."""
+
 SAID = {
     "NoCapacity": "sold out",
     "QuotaExceeded": "over the account's quota",
@@ -40,7 +46,7 @@ def said(error: CloudError) -> str:
     """What happened, in a few words, without the code."""
     if error.code == WAITED:
         return trimmed(error)
-    text = SAID.get(type(error).__name__, type(error).__name__)
+    text = CODES_SAID.get(error.code) or SAID.get(type(error).__name__, type(error).__name__)
     if isinstance(error, QuotaExceeded) and (error.metric or error.limit):
         text += f" {' '.join(part for part in (error.metric, error.limit) if part)}"
     return text
@@ -57,6 +63,21 @@ def line(number: int, candidates: Sequence[Candidate]) -> str:
     return f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count} {first.capacity}{price}"
 
 
+def clipped(text: str, most: int = COLUMNS) -> str:
+    """One line of at most so many columns; what is too much is left out of the middle, since both ends matter."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def folded(text: str, indent: str = "   ") -> str:
+    """The text on lines of its own, within the columns."""
+    import textwrap
+
+    return textwrap.fill(text, COLUMNS, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def trimmed(error: Exception) -> str:
     """The message on one line, at most `MESSAGE_MAX` characters."""
     text = " ".join(str(error).split())
@@ -69,10 +90,16 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
     asked = ", else ".join(f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries)
     tried = f"{len(attempts)} tries" if attempts else "no place is left to try"
     lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
-    lines += [f"{attempt}{f': {attempt.message}' if attempt.message else ''}" for attempt in attempts]
+    for attempt in attempts:
+        lines.append(clipped(str(attempt)))
+        if attempt.message:
+            lines.append(folded(attempt.message))
     # Offers of other GPUs were never meant: only the near misses help.
     near = [f"{rule} {count}" for rule, count in refusals if rule != NAMES[GPU]]
     if near:
         lines.append(f"not tried: {', '.join(near)}")
-    lines.append("allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later")
+    more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
+    if any(attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"} for attempt in attempts):
+        more = f"put right what is said above, or {more}"
+    lines.append(more)
     return AllFailed("\n".join(lines), attempts, refusals)

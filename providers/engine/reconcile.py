@@ -9,8 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
+from providers.engine.accounts import adapter_of, said
 from providers.engine.acquire import DONE, UNCONFIRMED, WAITING_ON, Outcome, healthy, resumed
 from providers.engine.holding import applied, status_of, ttl
+from providers.engine.lines import trimmed
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
@@ -19,10 +21,11 @@ from providers.model.machine import GONE, QUEUED, Handle, Node
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.records import Wanted
+    from providers.engine.accounts import Accounts
+    from providers.engine.records import Account, Wanted
     from providers.engine.settle import Brake
     from providers.engine.world import World
     from providers.model.ask import Ask
@@ -48,27 +51,46 @@ class Price(NamedTuple):
     source: str = ""
 
 
-async def survey(world: World, owner: str, cluster: str = "") -> tuple[Node, ...]:
-    """Every machine that bears the mark, over all clouds that can be asked, all at once.
+async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = ()) -> tuple[Node, ...]:
+    """Every machine that bears the mark, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
+    open orders in, and in `accounts`.
 
     A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its
     error is raised, since what is there must be known.
     """
-    owed = {entry.provider for entry in world.journal.orders(world.name, owner, cluster or None)}
+    return tuple({node.handle: node for _, node in await _surveyed(world, owner, cluster, accounts)}.values())
 
-    async def look(name: str) -> tuple[Node, ...]:
+
+async def _surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
+    owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
+    present: Accounts = tuple((name, None) for name in world.manifests)
+    # Those that are owed come first: of several names of one account, theirs decides what a failure means.
+    places = tuple(dict.fromkeys((*owed, *present, *accounts)))
+
+    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:
-            adapter = await world.call(name, world.adapter, name)
+            return await adapter_of(world, name, account)
+        except CloudError as error:
+            return error
+
+    async def look(name: str, account: Account | None, adapter: Adapter | CloudError) -> list[tuple[Adapter, Node]]:
+        try:
+            if isinstance(adapter, CloudError):
+                raise adapter
             found = await repeated(world, name, adapter.find, owner, cluster)
         except CloudError as error:
-            if name in owed:
+            if (name, account) in owed:
                 raise
             if not isinstance(error, NotConfigured):
-                world.report("warning", f"{name}: could not be searched for machines of {cluster or owner}: {error}")
-            return ()
-        return tuple(node for node in found if node.status != GONE)
+                world.report("warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {trimmed(error)}")
+            return []
+        return [(adapter, node) for node in found if node.status != GONE]
 
-    return tuple(node for nodes in await asyncio.gather(*map(look, world.manifests)) for node in nodes)
+    adapters = await asyncio.gather(*(reached(*place) for place in places))
+    once: dict[int, tuple[str, Account | None, Adapter | CloudError]] = {}
+    for (name, account), adapter in zip(places, adapters, strict=True):
+        once.setdefault(id(adapter), (name, account, adapter))
+    return [pair for pairs in await asyncio.gather(*(look(*each) for each in once.values())) for pair in pairs]
 
 
 async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
@@ -78,11 +100,12 @@ async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) 
     HalfMade when something that must go could not be deleted.
     """
     await _settle_orders(world, wanted, brake)
-    nodes = {node.handle: node for node in await survey(world, wanted.owner, wanted.cluster)}
-    nodes.update({node.handle: node for node in await _remembered(world, wanted, nodes)})
-    chosen, entry = _choose(world, wanted, tuple(nodes.values()))
-    rest = [node for node in nodes.values() if node.handle not in {node.handle for node in chosen}]
-    await _clear_away(world, wanted, rest, [node.handle for node in chosen])
+    found = {node.handle: (adapter, node) for adapter, node in await _surveyed(world, wanted.owner, wanted.cluster)}
+    found.update({node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)})
+    # What is in an account that is no longer declared is not taken over: somebody else would go on paying for it.
+    chosen, entry = _choose(world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)])
+    keep = [node.handle for node in chosen]
+    await _clear_away(world, wanted, [(adapter, node) for adapter, node in found.values() if node.handle not in keep], keep)
     return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
 
 
@@ -98,7 +121,7 @@ async def _settle_orders(world: World, wanted: Wanted, brake: Brake) -> None:
                 f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}", provider=entry.provider, token=entry.order.token
             )
         if outcome.state == WAITING_ON:
-            adapter = await world.call(entry.provider, world.adapter, entry.provider)
+            adapter = await adapter_of(world, entry.provider, entry.account)
             left = await abandon(world, adapter, entry.order, entry.ticket)
             if not left.clean:
                 raise HalfMade(
@@ -109,16 +132,23 @@ async def _settle_orders(world: World, wanted: Wanted, brake: Brake) -> None:
             world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue")
 
 
-async def _remembered(world: World, wanted: Wanted, known: dict[Handle, Node]) -> list[Node]:
+async def _present(world: World, adapter: Adapter) -> bool:
+    try:
+        return await adapter_of(world, adapter.name) is adapter
+    except CloudError:
+        return False
+
+
+async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
     """Machines that only the journal knows of: some clouds have no marks."""
-    found: list[Node] = []
+    found: list[tuple[Adapter, Node]] = []
     for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)):
         missing = [handle for handle in entry.handles if handle not in known]
         if not missing:
             continue
-        adapter = await world.call(entry.provider, world.adapter, entry.provider)
+        adapter = await adapter_of(world, entry.provider, entry.account)
         nodes = [node for node in await repeated(world, entry.provider, adapter.observe, missing) if node.status != GONE]
-        found.extend(node if node.mark is not None else node._replace(mark=entry.order.mark) for node in nodes)
+        found.extend((adapter, node if node.mark is not None else node._replace(mark=entry.order.mark)) for node in nodes)
         if not nodes and len(missing) == len(entry.handles):
             world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
     return found
@@ -158,20 +188,20 @@ def place(world: World, wanted: Wanted, nodes: Sequence[Node]) -> Place:
     return Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(nodes), first.capacity, reservation)
 
 
-async def _clear_away(world: World, wanted: Wanted, rest: Sequence[Node], keep: Sequence[Handle]) -> None:
-    for node in rest:
+async def _clear_away(world: World, wanted: Wanted, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]) -> None:
+    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    for adapter, node in rest:
         world.report(
             "warning", f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is declared now, or one too many; deleting it"
         )
-    for provider in dict.fromkeys(node.handle.provider for node in rest):
-        adapter: Adapter = await world.call(provider, world.adapter, provider)
-        handles = [node.handle for node in rest if node.handle.provider == provider]
+        groups.setdefault(id(adapter), (adapter, []))[1].append(node.handle)
+    for adapter, handles in groups.values():
         left = await release(world, adapter, wanted.owner, wanted.cluster, "", handles, keep)
         if not left.clean:
             raise HalfMade(
                 f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it could not be deleted: {left.why}; "
                 f"{bill(left.handles, None)}",
-                provider=provider,
+                provider=adapter.name,
                 handles=left.handles,
             )
         world.journal.release(world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles)
@@ -218,6 +248,7 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
         entry=entry,
         applied=applied(made.order.setup, wanted.ask.kind) if made is not None else (),
         kind=wanted.ask.kind,
+        account=await world.call(where.provider, world.account, where.provider),
     )
     world.journal.launched(held)
     world.report(

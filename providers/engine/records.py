@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from providers.engine.ready import Probe
     from providers.model.ask import Ask
 
+Account = tuple[tuple[str, str], ...]
+"""Whose cloud account something is in, as the provider's settings say it (project, profile, environment ...): sorted pairs, nothing secret."""
+
 DEGRADED, UNSETTLED = "degraded", "unsettled"
 """Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled: something may exist that is not known yet."""
 
@@ -41,6 +44,7 @@ class Held(NamedTuple):
     price. `ends_at` is when its own limit ends it, in seconds since the epoch (0: never). `entry` is the index of the ask's entry that it
     serves. `reasons` is non-empty while something is still to be done: half-made, degraded, queued, unsettled. `leftovers` are machines that
     must be deleted and could not be yet. `applied` holds what was last written on the machines of what can be edited in place (digests).
+    `account` is where it was bought; None for a record that does not say.
     """
 
     world: str
@@ -70,6 +74,7 @@ class Held(NamedTuple):
     reasons: tuple[str, ...] = ()
     leftovers: tuple[Handle, ...] = ()
     applied: tuple[tuple[str, str], ...] = ()
+    account: Account | None = None
     kind: str = "machine"
     """What it is: machine, job or service."""
 
@@ -84,6 +89,7 @@ class Held(NamedTuple):
         ]
         out["reasons"] = list(self.reasons)
         out["applied"] = [list(pair) for pair in self.applied]
+        out["account"] = account_out(self.account)
         return out
 
     @classmethod
@@ -107,7 +113,18 @@ class Held(NamedTuple):
         known["attempts"] = tuple(_attempt_in(item) for item in raw.get("attempts") or ())
         known["reasons"] = tuple(raw.get("reasons") or ())
         known["applied"] = tuple((str(key), str(value)) for key, value in raw.get("applied") or ())
+        known["account"] = account_in(raw.get("account"))
         return cls(**known)
+
+
+def account_out(account: Account | None) -> dict[str, str] | None:
+    """An account as plain JSON."""
+    return None if account is None else dict(account)
+
+
+def account_in(raw: Mapping[str, Any] | None) -> Account | None:
+    """Reads `account_out`'s form."""
+    return None if raw is None else tuple(sorted((str(key), str(value)) for key, value in raw.items()))
 
 
 def _node_out(node: Node) -> dict[str, Any]:

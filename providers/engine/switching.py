@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.accounts import home_of
 from providers.engine.holding import seen, ttl
 from providers.engine.lines import trimmed
 from providers.engine.settle import repeated
@@ -25,7 +26,7 @@ async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
 
     Raises GpusError when the cloud refuses: then those that had changed already are brought back, and nothing was bought or lost.
     """
-    adapter = await world.call(held.provider, world.adapter, held.provider)
+    adapter = await home_of(world, held)
     state = wanted.setup.state
     done: list[Handle] = []
     for handle in held.handles:

@@ -21,12 +21,47 @@ if TYPE_CHECKING:
     from providers.catalog.table import OfferTable
     from providers.engine.clock import Clock
     from providers.engine.journal import Journal
+    from providers.engine.records import Account
 
 T = TypeVar("T")
 
 CALLS_AT_ONCE = 16
 CALL_LIMIT_S = 120.0
 """Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on its sockets; this is the last resort."""
+
+
+_NO_ACCOUNT = frozenset({"endpoint"})
+"""Settings that say where a cloud is reached, not whose account it is; an address of this machine changes with every run."""
+
+
+_STORE = "rehearsal.db"
+
+
+def _account(section: Mapping[str, str]) -> Account:
+    return tuple(sorted((key, value) for key, value in section.items() if key not in _NO_ACCOUNT))
+
+
+def _is_sqlite(error: Exception) -> bool:
+    return any(base.__module__ == "sqlite3" for base in type(error).__mro__)
+
+
+def _of_the_store(error: Exception) -> bool:
+    return isinstance(error, OSError) or _is_sqlite(error)
+
+
+def _unusable(error: Exception) -> str:
+    """The rehearsal's own file or folder cannot be used: one line with what to do."""
+    from providers.adapters.base import home
+
+    if isinstance(error, OSError) and error.filename and str(error.filename).endswith(_STORE):
+        return f"{error.filename}: wanted the rehearsal's state, found that {error.strerror}"
+    if isinstance(error, OSError):
+        return f"wanted a folder for the rehearsal's state, found {error}; set GPUS_HOME to one that can be written"
+    try:
+        where = str(home() / _STORE)
+    except OSError:
+        where = _STORE
+    return f"{where}: wanted the rehearsal's state, found {error}; move it away to begin afresh (what is rehearsed there is lost; it costs nothing)"
 
 
 def _quiet(_severity: str, _text: str) -> None:
@@ -60,6 +95,7 @@ class World:
         self._clock = clock
         self._lock = threading.RLock()
         self._adapters: dict[str, Adapter] = {}
+        self._elsewhere: dict[tuple[str, Account], Adapter] = {}
         self._refusals: dict[str, NotConfigured] = {}
         self._connecting: dict[str, threading.Lock] = {name: threading.Lock() for name in manifests}
         self._journal: Journal | None = None
@@ -75,7 +111,12 @@ class World:
                 if self.name == REHEARSAL:
                     from providers.adapters.rehearsal import open_store
 
-                    self._clock = RehearsalClock(open_store())
+                    try:
+                        self._clock = RehearsalClock(open_store())
+                    except Exception as error:
+                        if _of_the_store(error):
+                            raise GpusError(_unusable(error)) from error
+                        raise
                 else:
                     self._clock = RealClock()
             return self._clock
@@ -97,11 +138,48 @@ class World:
                 self._journal = Journal(folder / FILE)
             return self._journal
 
-    def adapter(self, provider: str) -> Adapter:
+    @property
+    def has_journal(self) -> bool:
+        """False where nothing was ever bought by this user: then reading the journal would only make an empty one."""
+        from providers.adapters.base import home
+        from providers.engine.running import JOURNAL_FILE
+
+        try:
+            return (home() / JOURNAL_FILE).exists()
+        except OSError:
+            return False
+
+    def account(self, provider: str) -> Account:
+        """Where something bought at this provider now is: its settings, with what its adapter found for itself (a default project).
+
+        Where an endpoint is, is no part of it. Connects as `adapter` does.
+        """
+        found = getattr(self.adapter(provider), "account", {})
+        return _account({**self.settings.get(provider, {}), **found})
+
+    def adapter(self, provider: str, account: Account | None = None) -> Adapter:
         """The connected adapter; connects on first use, once, which may take a local look for credentials. Raises NotConfigured.
 
-        A refusal is remembered: credentials that appear later are seen by the next process.
+        With an `account`, the adapter of that one, whatever the settings say now: what was bought there is looked up there. A refusal is
+        remembered: credentials that appear later are seen by the next process.
         """
+        section = self.settings.get(provider, {})
+        if account is None or account == _account(section):
+            return self._default(provider)
+        try:
+            if account == self.account(provider):
+                return self._default(provider)
+        except NotConfigured:
+            if provider not in self.manifests:
+                raise
+        with self._connecting[provider]:
+            key = (provider, account)
+            if key not in self._elsewhere:
+                here = {name: value for name, value in section.items() if name in _NO_ACCOUNT}
+                self._elsewhere[key] = self._connect(provider, {**here, **dict(account)})
+            return self._elsewhere[key]
+
+    def _default(self, provider: str) -> Adapter:
         if provider not in self.manifests:
             known = ", ".join(sorted(self.manifests)) or "none"
             raise NotConfigured(f"{provider}: there is no adapter for it (there are: {known})", provider=provider)
@@ -110,15 +188,23 @@ class World:
                 raise self._refusals[provider]
             if provider not in self._adapters:
                 try:
-                    self._adapters[provider] = self.manifests[provider].connect(self.name, self.settings.get(provider, {}))
+                    self._adapters[provider] = self._connect(provider, self.settings.get(provider, {}))
                 except NotConfigured as error:
                     self._refusals[provider] = error
                     raise
-                except GpusError:
-                    raise
-                except ImportError as error:
-                    raise NotConfigured(f"{provider}: its client library is missing ({error})", provider=provider) from error
             return self._adapters[provider]
+
+    def _connect(self, provider: str, config: Mapping[str, str]) -> Adapter:
+        try:
+            return self.manifests[provider].connect(self.name, config)
+        except GpusError:
+            raise
+        except ImportError as error:
+            raise NotConfigured(f"{provider}: its client library is missing ({error})", provider=provider) from error
+        except Exception as error:
+            if self.name == REHEARSAL and _of_the_store(error):
+                raise GpusError(_unusable(error)) from error
+            raise
 
     def begin(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Starts a blocking call in the world's own threads."""
@@ -151,6 +237,8 @@ class World:
         except GpusError:
             raise
         except Exception as error:
+            if self.name == REHEARSAL and _is_sqlite(error):
+                raise GpusError(_unusable(error)) from error
             code = type(error).__name__
             raise Unclassified(f"{provider}: unexpected {code}: {error}", provider=provider, code=code) from error
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,7 @@ from providers.model.money import micro_usd
 
 Spot = Literal["never", "prefer", "only"]
 Duration = str | int | float
+Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
@@ -34,6 +35,8 @@ _PUBLIC_KEY = re.compile(
 
 
 _FOUND_MAX = 80
+_LABELS_MAX = 60
+"""Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the product's own."""
 _EMPTY_FALLBACK = Problem("fallback", "at least one choice", "an empty list", "leave it out for none")
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a model is being read as part of another one: pydantic then needs its own errors."""
@@ -44,7 +47,7 @@ class _Strict(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, /, **data: Any) -> None:
         outermost = not _inside.get()
         token = _inside.set(True)
         broken: ValidationError | None = None
@@ -71,8 +74,8 @@ class Fallback(_Strict):
     """Another acceptable choice. Whatever it leaves out is as in the cluster."""
 
     gpu: str | None = None
-    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000)
-    nodes: int | None = Field(default=None, ge=1, le=1_000)
+    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000, strict=True)
+    nodes: int | None = Field(default=None, ge=1, le=1_000, strict=True)
     spot: Spot | None = None
     capacity: tuple[str, ...] | None = None
     wait: Duration | None = None
@@ -86,8 +89,8 @@ class Gpu(_Strict):
     """
 
     type: str = ""
-    count: int | None = Field(default=None, ge=1, le=100_000)
-    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000)
+    count: int | None = Field(default=None, ge=1, le=100_000, strict=True)
+    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000, strict=True)
     fallback: tuple[str | Fallback, ...] = ()
     spot: Spot | None = None
 
@@ -116,7 +119,7 @@ class Override(_Strict):
     """A negotiated rate for one node per hour. What is left out matches everything; the first match wins."""
 
     provider: str
-    price_usd_per_hour: float = Field(gt=0, le=1_000_000, allow_inf_nan=False)
+    price_usd_per_hour: float = Field(gt=0, le=1_000_000, allow_inf_nan=False, strict=True)
     region: str = ""
     machine_type: str = ""
     gpu: str = ""
@@ -135,20 +138,20 @@ class Cluster(_Strict):
     name: str
     gpu: str | Gpu | tuple[str | Gpu | Fallback, ...]
     kind: Literal["machine", "job", "service"] = "machine"
-    nodes: int = Field(default=1, ge=1, le=1_000)
+    nodes: int = Field(default=1, ge=1, le=1_000, strict=True)
     fallback: tuple[str | Fallback, ...] = ()
     spot: Spot | None = None
     capacity: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     rank: Literal["preference", "price", "performance_per_dollar"] = "preference"
-    max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False)
+    max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
     prices: Prices = Prices()
     wait: Duration = "15m"
     ttl: Duration | None = None
     on_ttl: Literal["release", "keep"] = "release"
-    disk_gib: int | None = Field(default=None, ge=10, le=65_536)
-    ports: tuple[int, ...] = ()
+    disk_gib: int | None = Field(default=None, ge=10, le=65_536, strict=True)
+    ports: tuple[Port, ...] = ()
     expose: Literal["private", "public"] = "private"
     ssh_key: str | None = None
     labels: Mapping[str, str] = {}
@@ -282,16 +285,15 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     """Pydantic's errors as problems, one per path; then the semantic ones of whatever did validate."""
     seen: dict[str, list[str]] = {}
     founds: dict[str, str] = {}
-    for item in error.errors():
+    for item in _likeliest(error.errors()):
         path = _path(item["loc"])
         kind = item["type"]
         if kind == "missing":
             wanted, found = "a value", "nothing"
         elif kind == "extra_forbidden":
-            near = _near(str(item["loc"][-1]), list(model.model_fields))
-            wanted, found = f"a known property{near}", repr(str(item["loc"][-1]))
+            wanted, found = _property(str(item["loc"][-1]), _model_at(item["loc"], model)), repr(str(item["loc"][-1]))
         else:
-            wanted, found = item["msg"].removeprefix("Input should be ").removeprefix("Value error, "), repr(item["input"])[:_FOUND_MAX]
+            wanted, found = _meant(path, item), _shown(item["input"])
         seen.setdefault(path, [])
         if wanted not in seen[path]:
             seen[path].append(wanted)
@@ -309,6 +311,90 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
         except SpecError as more:
             problems.extend(problem for problem in more.problems if problem not in problems)
     return problems
+
+
+_INNER: dict[str, type[BaseModel]] = {"Fallback": Fallback, "Gpu": Gpu, "overrides": Override, "prices": Prices}
+"""What a step of an error's location means for the model there."""
+_SAMPLES = {
+    "providers": "[gcp]",
+    "regions": "[us-central1]",
+    "ports": "[8000]",
+    "capacity": "[spot, on-demand]",
+    "overrides": "[{provider: gcp, ...}]",
+}
+_FIELDS = {
+    "gpu": 'a GPU such as "H100:8"',
+    "fallback": 'a list such as ["H200:8"]',
+    "wait": 'a duration such as "20h", "15m" or "1h30m"',
+    "ttl": 'a duration such as "20h", "15m" or "1h30m"',
+}
+"""Where several types will do, what is meant in one phrase; by the field's name."""
+_TYPES = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"),
+    "string_type": "a text",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""Pydantic's error types in plain words."""
+
+
+def _meant(path: str, item: Any) -> str:
+    """What an error of pydantic's wanted, as people say it."""
+    name = path.rpartition(".")[2]
+    field = name.partition("[")[0]
+    if field == "ports" and name != field:
+        return "a port from 1 to 65535"
+    if name.startswith("fallback["):
+        return 'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}'
+    if field in _FIELDS:
+        return _FIELDS[field]
+    if item["type"] == "tuple_type":
+        return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
+    if item["type"] in _TYPES:
+        return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
+    return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a stack file, as far as one line shows it."""
+
+    def listed(inner: Any) -> Any:
+        return [listed(part) for part in inner] if isinstance(inner, (list, tuple)) else inner
+
+    return (str(value).lower() if isinstance(value, bool) else repr(listed(value)))[:_FOUND_MAX]
+
+
+def _property(word: str, model: type[BaseModel]) -> str:
+    """What stands for an unknown property: near ones, or where it would be known."""
+    close = _near(word, list(model.model_fields))
+    if not close and model is not Cluster and word in Cluster.model_fields:
+        return f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
+    return f"a known property{close}"
+
+
+def _model_at(location: tuple[Any, ...], model: type[BaseModel]) -> type[BaseModel]:
+    return next((_INNER[part] for part in reversed(location[:-1]) if isinstance(part, str) and part in _INNER), model)
+
+
+def _likeliest(errors: list[Any]) -> list[Any]:
+    """The errors, less those of the models that a choice was hardly meant as: a mapping in a list may be a Gpu or a Fallback."""
+    tags = ("Gpu", "Fallback")
+    strange: dict[tuple[Any, ...], dict[str, int]] = {}
+    for item in errors:
+        at = next((index for index, part in enumerate(item["loc"]) if part in tags), None)
+        if at is not None:
+            counts = strange.setdefault(item["loc"][:at], {})
+            counts[item["loc"][at]] = counts.get(item["loc"][at], 0) + (item["type"] == "extra_forbidden")
+    meant = {place: min(counts, key=lambda tag: counts[tag]) for place, counts in strange.items()}
+    return [
+        item
+        for item in errors
+        if all(item["loc"][:index] not in meant or meant[item["loc"][:index]] == part for index, part in enumerate(item["loc"]) if part in tags)
+    ]
 
 
 def _near(word: str, known: list[str]) -> str:
@@ -330,10 +416,11 @@ def _semantic(cluster: Cluster) -> list[Problem]:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
     if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
         problems.append(Problem("expose", "network: managed, which declares the firewall", f"network: {cluster.network}", "set network: managed"))
-    problems.extend(Problem(f"ports[{i}]", "a port from 1 to 65535", str(port)) for i, port in enumerate(cluster.ports) if not 1 <= port <= 65_535)
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
         found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
         problems.append(Problem("ssh_key", 'one public key, as in "ssh-ed25519 AAAA... me"', found, "give the .pub file's content"))
+    if len(cluster.labels) > _LABELS_MAX:
+        problems.append(Problem("labels", f"at most {_LABELS_MAX}", str(len(cluster.labels))))
     for key, value in cluster.labels.items():
         if not _LABEL_KEY.match(key) or key.startswith("gpus-"):
             problems.append(

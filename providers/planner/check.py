@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from providers.catalog import names
 from providers.errors import Problem
+from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.planner import rules
 
@@ -57,7 +58,7 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
     Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on offer now is no problem.
     """
     providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
-    found = _places(ask, offers, providers)
+    found = places(ask, offers, capabilities)
     moving = any(able.live_offers and (not ask.providers or name in ask.providers) for name, able in capabilities.items())
     if found:
         # Which of the other refusals follow from an unknown provider or region is anybody's guess: names first.
@@ -71,8 +72,9 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
             found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
         elif not moving:
             found.extend(_sold(entry, ask, offers))
-        if (too_many := _nodes(entry, ask, capabilities)) is not None and too_many not in found:
-            found.append(too_many)
+        for refused in (_nodes(entry, ask, capabilities), _ttl(entry, ask, capabilities)):
+            if refused is not None and refused not in found:
+                found.append(refused)
     for index, override in enumerate(ask.price_overrides):
         path = f"prices.overrides[{index}]"
         if override.provider not in providers:
@@ -83,8 +85,9 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
     return found
 
 
-def _places(ask: Ask, offers: OfferTable, providers: set[str]) -> list[Problem]:
-    """Unknown providers and regions."""
+def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
+    """Unknown providers and regions; nothing else of the ask is read."""
+    providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
     found = [
         Problem(f"providers[{index}]", "a known provider", repr(name), _near(name, providers))
         for index, name in enumerate(ask.providers)
@@ -161,6 +164,16 @@ def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> 
     own = entry.path.startswith("fallback") and entry.nodes != ask.entries[0].nodes
     most = ", ".join(f"{name} {count}" for name, count in sorted(able.items()))
     return Problem(f"{entry.path}.nodes" if own else "nodes", f"{entry.nodes} nodes as one cluster", f"at most: {most}")
+
+
+def _ttl(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
+    limits = {name: skills.max_ttl_s for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+    longest = max((limit or 0 for limit in limits.values()), default=0)
+    if not limits or None in limits.values() or (entry.ttl_s or 0) <= longest:
+        return None
+    own = entry.path.startswith("fallback") and entry.ttl_s != ask.entries[0].ttl_s
+    most = ", ".join(f"{name} {duration.text(limit or 0)}" for name, limit in sorted(limits.items()))
+    return Problem(f"{entry.path}.ttl" if own else "ttl", f"a life of {duration.text(entry.ttl_s or 0)}", f"at most: {most}")
 
 
 def near_hardware(entry: Entry, ask: Ask, offers: OfferTable) -> list[str]:

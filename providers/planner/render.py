@@ -24,10 +24,15 @@ WALK = 5
 
 
 class Running(NamedTuple):
-    """What runs now: its price from launch in micro-dollars per hour (0: nothing runs; None: no price was known), and what it is."""
+    """What runs now: its price from launch in micro-dollars per hour (0: nothing runs; None: no price was known), and what it is.
+
+    `change` says what becomes of it where more is known than the prices; `facts` are further (name, text) lines about it.
+    """
 
     micro_usd: int | None
     what: str = ""
+    change: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 class _Row(NamedTuple):
@@ -119,6 +124,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
             lines += _wrapped(f"{indent}not taken: ", row.refused, width)
     if best is None:
         lines += ["", "nothing acceptable: every offer was refused by a rule below"]
+        lines += [line for text in hints(plan) for line in _wrapped("  ", text, width)]
     if rest:
         more = len(plan.candidates) - 1 - len(rest)
         lines += ["", "if that is sold out, in this order"]
@@ -129,7 +135,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
     if best is not None:
         facts.append(("worst case", worst_text(plan)))
     if running is not None:
-        facts.append(("change", change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)))
+        facts += [("change", _change(plan, running)), *running.facts]
     refused = plan.rejected_by_rule
     if refused:
         facts.append(("refused", f"{sum(refused.values()):,} offers"))
@@ -160,7 +166,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
         ]
         lines.append("")
     if best is None:
-        lines += ["Nothing acceptable: every offer was refused by a rule below.", ""]
+        lines += ["Nothing acceptable: every offer was refused by a rule below.", *(f"- {text}" for text in hints(plan)), ""]
     rest = plan.candidates[1 : 1 + WALK]
     if rest:
         more = len(plan.candidates) - 1 - len(rest)
@@ -169,7 +175,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
     if best is not None:
         lines.append(f"- worst case: {worst_text(plan)}")
     if running is not None:
-        lines.append(f"- change: {change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)}")
+        lines += [f"- {name}: {text}" for name, text in (("change", _change(plan, running)), *running.facts)]
     lines += [f"- prices: {prices_text(plan)}"] if rows else []
     lines += [f"- note: {text}" for text in _further_notes(plan)]
     lines += [f"- warning: {warning}" for warning in plan.warnings]
@@ -261,6 +267,36 @@ def change_line(now_micro: int | None, new_micro: int | None, what: str = "") ->
         return f"unknown: {what or 'what runs now'} has no known price; then {per_hour(new_micro)}"
     step = new_micro - now_micro
     return f"{'-' if step < 0 else '+'}{per_hour(abs(step))}; {runs}" if step else f"none; {runs}"
+
+
+def _change(plan: Plan, running: Running) -> str:
+    new = None if plan.best is None else plan.best.micro_usd
+    return running.change or change_line(running.micro_usd, new, running.what)
+
+
+def hints(plan: Plan) -> list[str]:
+    """What would make something acceptable, where nothing is, one line each: missing credentials first, then the cap, then spot."""
+    from providers.model.ask import SPOT, Capacity
+    from providers.planner.plan import make
+
+    if plan.candidates:
+        return []
+    ask, terms = plan.ask, plan.terms
+
+    def cheapest(changed: Ask) -> Candidate | None:
+        return make(changed._replace(rank="price"), terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now).best
+
+    allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
+    out = [f"not configured: {text if text.startswith(f'{name}: ') else f'{name}: {text}'}" for name in allowed if (text := terms.unavailable[name])]
+    cap = ask.max_price_micro_usd
+    if cap is not None and (least := cheapest(ask._replace(max_price_micro_usd=None))) is not None and (least.micro_usd or 0) > cap:
+        out.append(f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}: {place_text(least)}")
+    if not any(way.kind == SPOT for entry in ask.entries for way in entry.capacity):
+        spotted = tuple(entry._replace(capacity=(Capacity(SPOT),)) for entry in ask.entries)
+        if (least := cheapest(ask._replace(entries=spotted, max_price_micro_usd=None))) is not None:
+            does = "spot: prefer would do: from" if cap is None or (least.micro_usd or 0) <= cap else "spot too is dearer:"
+            out.append(f"{does} {per_hour(least.micro_usd)}, {place_text(least)}")
+    return out
 
 
 def month_usd(micro: int | None) -> float | None:

@@ -30,13 +30,13 @@ def native_id(text: str) -> str:
 
 
 async def find(world: World, text: str) -> Held:
-    """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it."""
+    """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it, or when a stack holds it already."""
     from providers.engine import cluster
 
     if text.count("/") == 2:
         held = from_journal(world, *text.split("/"))
         if held is not None:
-            return held
+            return _free(world, held)
     head, colon, tail = text.partition(":")
     named = colon and head in world.manifests
     refusals: list[str] = []
@@ -47,10 +47,27 @@ async def find(world: World, text: str) -> Held:
             refusals.append(f"{provider}: {error}")
             continue
         if found is not None:
-            return found if found.owner else found._replace(owner=STRAY)
+            return _free(world, found if found.owner else found._replace(owner=STRAY))
     said = "; ".join(refusals) or f"no machine of that id in the {world.name} world"
     other = "" if world.name != REHEARSAL else '; put "live/" before the id for a live machine'
     raise GpusError(f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}')
+
+
+def _free(world: World, held: Held) -> Held:
+    """The same record, if no state has named its machines since its owner's last look; two resources for one machine would delete each other's."""
+    if not world.has_journal:
+        return held
+    ids = {handle.native_id for handle in held.handles}
+    for launch in world.journal.launches(world.name):
+        if launch.ended_at is not None or launch.provider != held.provider or not ids & {*launch.native_ids}:
+            continue
+        claims = world.journal.claims(world.name, launch.owner) or ()
+        if any(claim.generation == launch.generation for claim in claims):
+            raise GpusError(
+                f"{', '.join(sorted(ids))}: wanted a machine that no stack holds, found that it is cluster {launch.cluster} of one "
+                f"(owner {launch.owner}); nothing is imported. If that state is lost, run `pulumi refresh --yes` in the stack, then import it"
+            )
+    return held
 
 
 def from_journal(world: World, owner: str, name: str, generation: str) -> Held | None:

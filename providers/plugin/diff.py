@@ -1,7 +1,7 @@
 """The edit table: what a changed declaration does to what runs. Pure.
 
 Owns which edit replaces, which updates, and which touches nothing; and the property paths that a preview shows. Prices and addresses are
-outputs and are never compared, so whatever moves at the provider changes nothing. What is in no table below is policy (rank, caps, wait, labels), or
+outputs and are never compared, so whatever moves at the provider changes nothing. What is in no table below is policy (rank, caps, wait), or
 served by something else (the managed firewall opens the ports), or only names an account (a machine is found by its full native id, so another
 default project moves nothing that runs): such an edit updates the state, never the machine's place. Must not import the engine or grpc.
 """
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
-IN_PLACE = {"ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
-"""Edits that an adapter may carry out on a running machine, by the capability that says so."""
+IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
+"""Edits that an adapter may carry out on a running machine, by the capability that says so. Where it cannot, they wait for the next replacement: no
+machine is given up for them."""
 IDENTITY = {
     "world": "another world",
     "owner": "the stack's ownership is made anew",
@@ -42,10 +43,13 @@ class Change(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an edit comes to. `reason` is a line for the user, empty unless something is replaced."""
+    """What an edit comes to. `reason` is a line for the user, empty unless something is replaced: `gpu, fallback: ...`. `later` is one too, of what
+    is only applied when the machine is replaced.
+    """
 
     changes: tuple[Change, ...] = ()
     reason: str = ""
+    later: str = ""
 
     @property
     def replaces(self) -> bool:
@@ -81,7 +85,7 @@ def cluster(
     placed = bool(outputs.get("provider"))
     # A job that has ended is done: what only concerns a running one makes no new one.
     done = new.get("kind") == "job" and outputs.get("status") in ("ended", "failed")
-    open_questions = set() if done else {key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))}
+    open_questions = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key)) and not done]
     if placed and open_questions and not satisfied():
         reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
     if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(old.get("disk_gib"), new.get("disk_gib")):
@@ -95,18 +99,19 @@ def cluster(
         served = "service" in in_place and new.get("kind") == "service"
         if _section(old, provider) != _section(new, provider) and not served:
             reasons["options"] = f"another setting of {provider} needs a new machine"
-    for key in changed:
-        if key in IN_PLACE and placed and not done and IN_PLACE[key] not in in_place:
-            reasons[key] = f"{outputs['provider']} cannot edit {key} on a running machine"
+    waits = [key for key in changed if key in IN_PLACE and placed and IN_PLACE[key] not in in_place]
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
     if new.get("state") == "stopped" and "state" not in changed and outputs.get("status") == "running":
         # Somebody started it.
         changes.append(Change("status", "update", replaces=False, is_input=False))
-    why = list(dict.fromkeys(reasons.values()))
+    why = [f"{', '.join(key for key in reasons if reasons[key] == text)}: {text}" for text in dict.fromkeys(reasons.values())]
     if outputs.get("status") == "preempted":
         changes.append(Change("status", "update", replaces=True, is_input=False))
         why.append("the cloud took it back")
-    return Verdict(tuple(changes), "; ".join(why))
+    later = (
+        f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied when it is next replaced" if waits and not why else ""
+    )
+    return Verdict(tuple(changes), "; ".join(why), later)
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

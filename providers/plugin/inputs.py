@@ -54,6 +54,7 @@ def check(properties: Properties) -> Checked:
         found = [problem._replace(path="cluster") if problem.path == "name" else problem for problem in error.problems]
         problems.extend(problem for problem in found if not (problem.path == "expose" and "network" in waiting))
         problems.extend(_names(asked_names(raw), problems))
+        problems.extend(problem for problem in _places(raw) if problem not in problems)
     values = {key: known[key] for key in OWN if key in known}
     if spec is not None:
         dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
@@ -72,6 +73,32 @@ def check(properties: Properties) -> Checked:
         for problem in problems
     ]
     return Checked(values, tuple(dict.fromkeys(hidden)), spec if gpu_known and not problems else None)
+
+
+def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed network needs Google's credentials before all."""
+    from providers.adapters.base import LIVE
+    from providers.engine.world import open_world
+    from providers.errors import NotConfigured
+    from providers.plugin.wire import Properties
+
+    world, settings, clusters = str(arguments.get("world", "")), settings_of(arguments), arguments.get("clusters") or {}
+    found: dict[str, list[str]] = {}
+    for name, raw in clusters.items():
+        lines = found[name] = []
+        own = {"world": world, "owner": "x", "cluster": name, "settings": settings}
+        for problem in check(Properties({**raw, **own})).problems:
+            path = repr(name) if problem.path == "cluster" else f"{name}.{problem.path}"
+            lines.append(str(problem._replace(path=path)))
+        if world == LIVE and raw.get("network") == "managed":
+            opened = open_world(world, settings)
+            try:
+                opened.adapter("gcp")
+            except NotConfigured as error:
+                lines.insert(0, f"{name}: {error}")
+            finally:
+                opened.close()
+    return found
 
 
 def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tuple[str, ...]) -> list[Problem]:
@@ -179,6 +206,20 @@ def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Proble
     return out
 
 
+def _places(raw: Mapping[str, Any]) -> list[Problem]:
+    """Unknown providers and regions of a spec that is broken elsewhere, likewise."""
+    from providers.catalog.offers import load
+    from providers.engine import registry
+    from providers.model.ask import Ask
+    from providers.planner import check as planner_check
+
+    providers, regions = (
+        tuple(item for item in raw[key] if isinstance(item, str)) if isinstance(raw.get(key), (list, tuple)) else ()
+        for key in ("providers", "regions")
+    )
+    return planner_check.places(Ask((), providers=providers, regions=regions), load(), registry.capabilities())
+
+
 def _options(spec: Cluster) -> list[Problem]:
     from providers.engine import registry
 
@@ -203,3 +244,20 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
             found = manifest.fits(spec.kind, spec.options.get(provider) or {}, spec.setup())
             out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
     return out
+
+
+def warm_up() -> None:
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
+    import threading
+
+    def warm() -> None:
+        import providers.model.spec
+        from providers.catalog.offers import load
+
+        load()
+        import providers.engine.planning
+        import providers.planner.check
+        import providers.planner.render
+        import providers.plugin.plans  # noqa: F401
+
+    threading.Thread(target=warm, daemon=True).start()

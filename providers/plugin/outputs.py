@@ -10,6 +10,7 @@ import json
 import os.path
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.base import REHEARSAL
 from providers.model.machine import Handle
 from providers.model.money import usd
 
@@ -44,6 +45,7 @@ PLACED = (
 )
 """What nobody knows before the purchase."""
 _PLAIN = ("status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "nodes", "capacity", "price_as_of", "price_source")
+_NOTHING_LISTENS = "a rehearsal: nothing listens there"
 _TEXT_MAX = 110
 _LISTED_MAX = 8
 
@@ -53,17 +55,17 @@ def resource_id(held: Held) -> str:
     return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
 
 
-def write(held: Held, setup: Setup | None = None) -> dict[str, Any]:
-    """The outputs. `setup` tells the user name and the ports; without it the ssh line is for the default user."""
+def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> dict[str, Any]:
+    """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
     out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
     if held.micro_usd is not None:
         out["price_usd_per_hour"] = usd(held.micro_usd)
     out["attempts"] = _attempts(held)
     out["ssh"] = _ssh(held, setup)
-    out["endpoints"] = _endpoints(held, setup)
+    out["endpoints"] = _endpoints(held, setup, public)
     out["handles"] = _packed([handle.native_id for handle in held.handles])
-    out["launched_at"] = _moment(held.launched_at)
-    out["ends_at"] = _moment(held.ends_at)
+    out["launched_at"] = moment(held.launched_at)
+    out["ends_at"] = moment(held.ends_at)
     out["generation"] = held.generation
     record: dict[str, Any] = {"fingerprint": held.fingerprint}
     if held.reservation:
@@ -138,22 +140,42 @@ def _attempts(held: Held) -> list[str]:
 
 
 def _ssh(held: Held, setup: Setup | None) -> str:
-    if (held.status == "running" or held.kind == "job") and (login := next((node.login for node in held.machines if node.login), "")):
-        return login
+    """The line that logs you in to the first machine, with what is to be known about it as a comment of the shell's."""
+    line, _ = _login(held, setup)
+    notes = [f"the first of {held.nodes}, see handles"] if held.nodes > 1 else []
+    notes += [_NOTHING_LISTENS] if held.world == REHEARSAL else []
+    return f"{line} # {'; '.join(notes)}" if line and notes else line
+
+
+def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
+    """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address."""
+    if held.status != "running" and held.kind != "job":
+        return "", ""
+    if login := next((node.login for node in held.machines if node.login), ""):
+        return login, ""
     first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
-    if first is None or held.status != "running":
-        return ""
+    if first is None:
+        return "", ""
+    behind = not first.external_ip or bool(setup is not None and setup.network)
+    if held.provider == "gcp" and setup is not None and (behind or not setup.ssh_public_key):
+        # Google's own command brings a key of its own, and reaches what has no address outside. (Google, "Connect to Linux VMs", 2026-11.)
+        _, project, _, zone, _, name = first.handle.native_id.split("/")
+        return f"gcloud compute ssh {name} --zone {zone} --project {project}" + (" --tunnel-through-iap" if behind else ""), " --"
     user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
     port = dict(first.ports).get(22)
-    return f"ssh {user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else "")
+    return f"ssh {user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
 
 
-def _endpoints(held: Held, setup: Setup | None) -> list[str]:
+def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
+    """`host:port` where that is open or mapped to the outside; else the line that carries a port of the first machine here."""
     if urls := [node.url for node in held.machines if node.url]:
         return urls[:_LISTED_MAX]
     if setup is None:
         return []
     hosts = [(node.external_ip or node.internal_ip, dict(node.ports)) for node in held.machines if node.external_ip or node.internal_ip]
+    if not public and not any(mapped for _, mapped in hosts):
+        line, separator = _login(held, setup) if hosts else ("", "")
+        return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][:_LISTED_MAX]
     # Where ports are mapped, one that has no outside is not reachable yet.
     return [f"{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][:_LISTED_MAX]
 
@@ -174,7 +196,8 @@ def _unpacked(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """`2026-11-28T10:00:00Z`; empty for never."""
     if not seconds:
         return ""
     from datetime import UTC, datetime

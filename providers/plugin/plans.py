@@ -1,68 +1,85 @@
 """The plan invoke: the table that a preview shows, against what runs now.
 
 Owns what this process remembers of each cluster (its checked ask, what it runs, what the preview does to it), since the invoke comes after the
-cluster's own check and diff in the same process. Buys nothing.
+cluster's own check and diff in the same process; and the words for what changes. Buys nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.model.machine import ENDED, FAILED, PREEMPTED, STOPPED
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from providers.engine.records import Held
+    from providers.engine.running import Running
     from providers.model.ask import Ask
     from providers.model.machine import Setup
+    from providers.planner import render
     from providers.planner.plan import Plan
 
 WIDTH = 96
 """What the engine's display leaves free of 100 columns (tried with CLI 3.276)."""
-CREATE, KEEP, UPDATE, REPLACE, RECLAIM = "create", "keep", "update", "replace", "reclaim"
+CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = "create", "adopt", "keep", "update", "replace", "reclaim"
 
 
 class Seen(NamedTuple):
-    """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says why it is replaced."""
+    """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says why it is replaced, `later` what of an edit
+    waits. `plan` is the plan, once it was made.
+    """
 
     ask: Ask | None = None
     held: Held | None = None
     action: str = CREATE
     reason: str = ""
     setup: Setup | None = None
+    later: str = ""
+    owner: str = ""
+    plan: Plan | None = None
 
 
-def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
-    """The invoke's result: `text` and the figures. Reads the catalog, the journal and live listings; raises SpecError for a bad declaration."""
+def made(ask: Ask, setup: Setup | None, world: str, settings: Mapping[str, Mapping[str, str]]) -> Plan:
+    """The plan that an `up` would walk: where everything acceptable was refused lately, the engine asks those places again."""
     from providers.engine import planning
+
+    plan = planning.plan(ask, world=world, settings=settings, setup=setup)
+    if plan.candidates or "blocked" not in plan.rejected_by_rule:
+        return plan
+    return planning.plan(ask, world=world, settings=settings, setup=setup, use_journal=False)
+
+
+def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection[str] = ()) -> dict[str, Any]:
+    """The invoke's result: `text` and the figures. Reads the catalog, the journal and live listings; raises SpecError for a bad declaration.
+
+    `declared` are the names of the program's clusters, as far as they are known.
+    """
     from providers.planner.render import Running, change_line
     from providers.plugin import inputs
 
     world = str(arguments.get("world", ""))
     name = str(arguments.get("cluster") or "cluster")
+    settings = inputs.settings_of(arguments)
     ask, setup = (seen.ask, seen.setup) if seen is not None else (None, None)
     if ask is None:
         fields = {key: value for key, value in arguments.items() if key not in ("urn", "running_usd_per_hour")}
         spec = inputs.spec_of({"cluster": name, **fields})
         ask, setup = spec.ask(), spec.setup()
-    plan = planning.plan(ask, world=world, settings=inputs.settings_of(arguments), setup=setup)
-    seen = seen if seen is not None else _standalone(arguments)
-    held = seen.held
-    running = Running(held.micro_usd, what(held)) if held is not None and held.provider else Running(_given(arguments), "")
-    best = plan.best
-    if seen.action in (KEEP, UPDATE, RECLAIM) and held is not None and held.provider:
-        text = plan.as_text(WIDTH, title=name)
-        change = _stays(plan, held, seen.action, running.what)
-        text += f"\n{_fact('change', change)}"
+    plan = seen.plan if seen is not None and seen.plan is not None else made(ask, setup, world, settings)
+    if seen is None:
+        running = Running(_given(arguments), "")
     else:
-        text = plan.as_text(WIDTH, title=name, running=running)
-        change = change_line(running.micro_usd, None if best is None else best.micro_usd, running.what)
-    if (switched := switch_line(seen)) and seen.action != REPLACE:
-        text += f"\n{_fact('state', switched)}"
-    if seen.action == REPLACE:
-        text += f"\n{_fact('replaced', f'{seen.reason}; the old one goes first, and its capacity may not come back')}"
-    out: dict[str, Any] = {"text": text, "candidates": len(plan.candidates), "change": change, "warnings": list(plan.warnings)}
+        also = "" if seen.held is not None else others(world, settings, seen.owner, {name, *declared})
+        running = change(plan, seen, also)
+    best = plan.best
+    out: dict[str, Any] = {
+        "text": plan.as_text(WIDTH, title=name, running=running),
+        "candidates": len(plan.candidates),
+        "change": running.change or change_line(running.micro_usd, None if best is None else best.micro_usd, running.what),
+        "warnings": list(plan.warnings),
+    }
     if best is not None:
         out["chosen"] = {
             "provider": best.provider,
@@ -81,23 +98,110 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
     return out
 
 
+def fitted(text: str) -> str:
+    """The text with its long lines broken at spaces, so that the engine's display shows each whole."""
+    if all(len(line) <= WIDTH for line in text.splitlines()):
+        return text
+    import textwrap
+
+    def broken(line: str) -> list[str]:
+        indent = line[: len(line) - len(line.lstrip())]
+        return textwrap.wrap(line, WIDTH, subsequent_indent=f"{indent}    ", break_on_hyphens=False, break_long_words=False) or [line]
+
+    return "\n".join(part for line in text.splitlines() for part in broken(line))
+
+
+def refusal(name: str, plan: Plan, seen: Seen) -> str:
+    """Why a preview fails where no place is acceptable: what is not configured first, then what would help, in a few lines."""
+    from providers.planner import render
+
+    stays = f"; {what(seen.held)} stays as it is" if seen.held is not None and seen.held.provider else ""
+    because = f" ({seen.reason})" if seen.reason else ""
+    refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items() if rule != "gpu")
+    lines = [
+        f"{name}: nothing acceptable for {render.ask_text(plan.ask)}{because}{stays}",
+        *render.hints(plan),
+        f"refused: {refused or 'every offer'}",
+    ]
+    return "\n".join(lines)
+
+
+def change(plan: Plan, seen: Seen, also: str) -> render.Running:
+    """What an `up` changes against what runs, in words."""
+    from providers.planner.render import Running
+
+    held, facts = seen.held, []
+    if held is None or not held.provider:
+        return Running(0, "", facts=(("also", also),) if also else ())
+    if seen.action == REPLACE:
+        text = replace_line(plan, held)
+        facts.append(("because", seen.reason))
+    elif seen.action == ADOPT:
+        text = f"{what(held)} ({per_hour(held.micro_usd)}) is there from an earlier run: it is taken over if it still fits, else deleted first"
+    elif seen.action == RECLAIM and held.status not in (ENDED, STOPPED):
+        text = reclaim_line(plan, held)
+    elif held.kind == "service" and (text := _served_line(plan, held)):
+        pass
+    else:
+        text = kept_line(held, seen.setup)
+    if seen.action != REPLACE and (switched := switch_line(seen)):
+        facts.append(("state", switched))
+    if seen.later:
+        facts.append(("later", seen.later))
+    return Running(held.micro_usd, what(held), text, tuple(facts))
+
+
 def what(held: Held) -> str:
     """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
     machine = f"{held.nodes} x {held.machine_type}" if held.nodes > 1 else held.machine_type
     return " ".join(part for part in (held.provider, held.zone or held.region, machine, f"{held.gpu_type}:{held.gpu_count}", held.capacity) if part)
 
 
-def _stays(plan: Plan, held: Held, action: str, runs: str) -> str:
-    """The change where what runs stays. Only a service may cost something else afterwards: how many containers it may have is declared anew."""
-    if action == RECLAIM:
-        return reclaim_line(plan, held)
+def _served_line(plan: Plan, held: Held) -> str:
+    """What a service costs otherwise than so far, where it is deployed anew: how many containers it may have is declared. Else nothing."""
+    from providers.planner.render import change_line
+
     own = (candidate for candidate in plan.candidates if (candidate.provider, candidate.gpu_type) == (held.provider, held.gpu_type))
     new = next((candidate.micro_usd for candidate in own), None)
-    if held.kind == "service" and new is not None and held.micro_usd is not None and new != held.micro_usd:
-        from providers.planner.render import change_line
+    if new is None or held.micro_usd is None or new == held.micro_usd:
+        return ""
+    return f"{change_line(held.micro_usd, new, what(held))}; it is deployed anew in place"
 
-        return f"{change_line(held.micro_usd, new, runs)}; it is deployed anew in place"
-    return f"none: {runs} stays, at {per_hour(held.micro_usd)} since its launch"
+
+def kept_line(held: Held, setup: Setup | None) -> str:
+    """What stays, and what that costs."""
+    if held.kind == "job" and held.status in (ENDED, FAILED):
+        return f"none: the job {'has succeeded' if held.status == ENDED else 'has failed'}, nothing runs; change `run` for another one"
+    if held.status == ENDED:
+        disk = "; its disk is kept, and billed, until then or destroy" if setup is not None and setup.on_ttl == "keep" else ""
+        return f"none: it ended{_at(held)} by its ttl; change `run` to get a new one{disk}"
+    if held.status == STOPPED:
+        return f"none: {what(held)} is stopped, only its disks are billed"
+    if held.reasons:
+        return f"none: {what(held)} is {held.status}: {held.reasons[0]}"
+    return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"
+
+
+def replace_line(plan: Plan, held: Held) -> str:
+    """What a replacement takes away, and what it changes per hour."""
+    best = plan.best
+    new = None if best is None else best.micro_usd
+    if held.kind == "job" and held.status in (ENDED, FAILED):
+        return f"another job after {what(held)}, which is done; +{per_hour(new)} while it runs"
+    if held.kind != "machine" and held.status != PREEMPTED:
+        return f"REPLACES the {held.kind} {what(held)} ({per_hour(held.micro_usd)}): it is stopped first; then {per_hour(new)}"
+    if held.status == ENDED:
+        return f"REPLACES {what(held)}, which ended{_at(held)} by its ttl; +{per_hour(new)}"
+    if held.status == PREEMPTED:
+        return (
+            f"REPLACES {what(held)}, which was taken back: what is left of it is deleted first; then {per_hour(new)} (was {per_hour(held.micro_usd)})"
+        )
+    if held.micro_usd is None or new is None:
+        net = f"then {per_hour(new)}"
+    else:
+        step = new - held.micro_usd
+        net = f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
+    return f"REPLACES {what(held)} ({per_hour(held.micro_usd)}): it and its disk are deleted first, and may not come back; {net}"
 
 
 def reclaim_line(plan: Plan, held: Held) -> str:
@@ -116,24 +220,72 @@ def switch_line(seen: Seen) -> str:
     """What stopping, staying stopped or starting again comes to; nothing for machines that run and stay so."""
     if seen.held is None or seen.setup is None or not seen.held.provider:
         return ""
-    if seen.setup.state == "stopped":
-        does = "stays stopped" if seen.held.status == "stopped" else "is stopped and kept"
+    if seen.setup.state == STOPPED:
+        does = "stays stopped" if seen.held.status == STOPPED else "is stopped and kept"
         cost = "only its disks are billed, what is on local SSD is discarded"
         return f"{what(seen.held)} {does}: {cost}, and when it is started again its place may be taken"
-    if seen.held.status == "stopped":
+    if seen.held.status == STOPPED:
         return f"{what(seen.held)} is started again where it is, if there is room; if there is none it stays stopped, and nothing is bought elsewhere"
     return ""
 
 
-def _standalone(arguments: Mapping[str, Any]) -> Seen:
-    return Seen(action=CREATE if not arguments.get("running_usd_per_hour") else UPDATE)
+def others(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, declared: Collection[str]) -> str:
+    """What else runs of the same owner, under names that are not declared (a renamed cluster): `train (gcp us-central1-a H100:8 spot, $10.21/h)`."""
+    texts = [
+        f"{run.cluster} ({run.provider} {run.where} {run.gpu} {run.capacity}, {per_hour(run.micro_usd)})"
+        for run, _ in _running(world, settings, owner)
+        if run.cluster not in declared
+    ]
+    return f"this stack runs {'; '.join(texts)}: what the program no longer names goes only once the new one is there" if texts else ""
+
+
+def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, name: str) -> tuple[Held, str] | None:
+    """What the owner's cluster of that name runs by this machine's journal, and what a creation then is: REPLACE if a state claims it (the engine
+    replaces without asking what differs under --replace, and what is tainted), else ADOPT. None where nothing runs.
+    """
+    from providers.engine.records import Held
+
+    for run, claimed in reversed(_running(world, settings, owner)):
+        if run.cluster == name:
+            gpu, _, count = run.gpu.partition(":")
+            held = Held(
+                *(world, owner, name, run.generation, "", "running", run.provider),
+                zone=run.where,
+                gpu_type=gpu,
+                gpu_count=int(count or 0),
+                nodes=run.nodes,
+                capacity=run.capacity,
+                micro_usd=run.micro_usd,
+            )
+            return held, REPLACE if claimed else ADOPT
+    return None
+
+
+def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> list[tuple[Running, bool]]:
+    """The owner's open placements, and whether a state claims each; none where the journal cannot be read, which the engine says when it matters."""
+    from providers.engine.running import running_of
+    from providers.engine.world import open_world
+    from providers.errors import GpusError
+
+    if not owner:
+        return []
+    opened = open_world(world, settings)
+    try:
+        found = running_of(opened, owner)
+        claims = opened.journal.claims(world, owner) if found else None
+        named = None if claims is None else {claim.generation for claim in claims}
+        return [(run, named is None or run.generation in named) for run in found]
+    except GpusError:
+        return []
+    finally:
+        opened.close()
+
+
+def _at(held: Held) -> str:
+    from providers.plugin.outputs import moment
+
+    return f" at {moment(held.ends_at)}" if held.ends_at else ""
 
 
 def _given(arguments: Mapping[str, Any]) -> int:
     return round(float(arguments.get("running_usd_per_hour") or 0.0) * 1_000_000)
-
-
-def _fact(name: str, text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, WIDTH, initial_indent=f"{name:<11} ", subsequent_indent=" " * 12, break_on_hyphens=False)

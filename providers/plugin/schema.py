@@ -138,12 +138,18 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "gpu_count": _described(_INTEGER, "GPUs per node."),
     "nodes": _described(_INTEGER, "Machines."),
     "capacity": _described(_STRING, "How it was bought: `on-demand`, `spot`, `flex-start` or `reservation`."),
-    "price_usd_per_hour": _described(_NUMBER, "All nodes, at launch. Absent when no source had a price."),
+    "price_usd_per_hour": _described(
+        _NUMBER, "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no source had a price."
+    ),
     "price_as_of": _described(_STRING, "The price's date."),
     "price_source": _described(_STRING, "Where the price comes from."),
     "attempts": _described(_listed(_STRING), "What was tried, in order, and how each attempt ended. The journal has the full record."),
-    "ssh": _described(_STRING, "The line that logs you in, or shows what a job or a service prints. Empty while there is none."),
-    "endpoints": _described(_listed(_STRING), "`host:port` of what listens, or a service's URL."),
+    "ssh": _described(
+        _STRING, "The line that logs you in, to the first machine of several, or shows what a job or a service prints. Empty while there is none."
+    ),
+    "endpoints": _described(
+        _listed(_STRING), "`host:port` of each port that is open outside; else the line that carries it here. Of a service its URL."
+    ),
     "handles": _described(_listed(_STRING), "The machines as their provider names them; many of one kind as `prefix{a,b,c}`."),
     "launched_at": _described(_STRING, "When it was made, UTC."),
     "ends_at": _described(_STRING, "When its own limit ends it, UTC; empty for never."),
@@ -189,7 +195,11 @@ def document() -> str:
                     "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
                     "inputProperties": {"world": _WORLD, "settings": _SETTINGS},
                     "requiredInputs": ["world"],
-                    "properties": {"world": _WORLD, "owner_id": _described(_STRING, "Random, made once.")},
+                    "properties": {
+                        "world": _WORLD,
+                        "owner_id": _described(_STRING, "Random, made once."),
+                        "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                    },
                     "required": ["world", "owner_id"],
                 },
                 "gpu:index:Cluster": {

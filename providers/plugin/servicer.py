@@ -15,18 +15,19 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, Problem, SpecError
-from providers.plugin import diff, outputs, wire
+from providers.errors import GpusError, Problem, SpecError
+from providers.plugin import diff, failures, outputs, ownership, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
+    from providers.engine.journal import Launch
     from providers.engine.records import Held
     from providers.engine.world import World
-    from providers.model.machine import Node, Setup
+    from providers.model.machine import Handle, Node, Setup
 
-OWNERSHIP, CLUSTER, PLAN = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan"
+OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
 _LOG_LIMIT_S = 5.0
 _KINDS = {
@@ -37,14 +38,6 @@ _KINDS = {
     ("update", False): provider_pb2.PropertyDiff.UPDATE,
     ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
-_CODES = (
-    (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
-    (AllFailed, grpc.StatusCode.RESOURCE_EXHAUSTED),
-    (Busy, grpc.StatusCode.UNAVAILABLE),
-    (OutcomeUnknown, grpc.StatusCode.UNKNOWN),
-    (GpusError, grpc.StatusCode.FAILED_PRECONDITION),
-)
-
 _urn: ContextVar[str] = ContextVar("urn", default="")
 """The resource that the present task works for."""
 
@@ -60,8 +53,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._engine = engine
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
+        self._declared: set[str] = set()
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
+        """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
 
     # The protocol's own calls.
 
@@ -121,23 +117,26 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 from providers.plugin import inputs
 
-                _warm_up()
+                inputs.warm_up()
                 values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
             elif _type(request.urn) == CLUSTER:
                 from providers.plugin import inputs
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
                 before = self._seen.get(request.urn, Seen())
                 # Before it replaces, the engine checks once more: that must not forget what is replaced.
-                self._seen[request.urn] = before._replace(ask=ask, setup=setup) if before.action == REPLACE else Seen(ask=ask, setup=setup)
+                kept = before if before.action == REPLACE else Seen()
+                owner = values.get("owner")
+                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
+                self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "")
+                self._declared.add(str(values.get("cluster")))
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
-        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=failures)
+        found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
+        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=found)
 
     async def Diff(self, request: Any, context: Context) -> Any:
         try:
@@ -146,7 +145,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 verdict = diff.ownership(old.values, new.values)
             else:
+                await self._claim(outputs.read(request.id, state))
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
+                if any(change.replaces and change.is_input for change in verdict.changes):
+                    # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
+                    await self._planned(request.urn, new.values)
         except Exception as error:
             await self._abort(context, error)
         response = provider_pb2.DiffResponse(
@@ -189,21 +192,44 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             _refuse_stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
-        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason)
+        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
         return verdict
+
+    async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
+        """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
+        from providers.plugin import inputs, plans
+
+        seen, name = self._seen.get(urn, Seen()), str(values.get("cluster"))
+        if seen.ask is None or seen.plan is not None:
+            return
+        plan = await asyncio.to_thread(plans.made, seen.ask, seen.setup, str(values["world"]), inputs.settings_of(values))
+        if not plan.candidates:
+            self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
+            raise GpusError(plans.refusal(name, plan, seen))
+        self._seen[urn] = seen._replace(plan=plan)
+
+    async def _preview_create(self, urn: str, values: dict[str, Any]) -> None:
+        """What a preview has to know of a cluster that is made: what it replaces, where the engine did not ask for the difference, and the plan."""
+        from providers.plugin import inputs, plans
+
+        seen = self._seen.get(urn, Seen())
+        if seen.action != REPLACE:
+            settings = inputs.settings_of(values)
+            found = await asyncio.to_thread(plans.standing, str(values["world"]), settings, seen.owner, str(values["cluster"]))
+            held, action = found or (None, CREATE)
+            self._seen[urn] = seen._replace(action=action, held=held, reason="asked for (--replace, or tainted)" if action == REPLACE else "")
+        await self._planned(urn, values)
 
     async def Create(self, request: Any, context: Context) -> Any:
         properties = wire.decode(request.properties)
         values = properties.values
         try:
             if _type(request.urn) == OWNERSHIP:
-                return self._create_ownership(values, preview=request.preview)
+                return await self._create_ownership(request.urn, values, preview=request.preview)
             if values.get("state") == "stopped":
                 raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
-                seen = self._seen.get(request.urn, Seen())
-                if seen.action != REPLACE:
-                    self._seen[request.urn] = seen._replace(action=CREATE, held=None)
+                await self._preview_create(request.urn, values)
                 return provider_pb2.CreateResponse(properties=wire.encode(_unplaced(values)))
             from providers.plugin import inputs
 
@@ -222,17 +248,20 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
         )
 
-    def _create_ownership(self, values: dict[str, Any], *, preview: bool) -> Any:
+    async def _create_ownership(self, urn: str, values: dict[str, Any], *, preview: bool) -> Any:
         world = values["world"]
         if preview:
             return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
         owner = _token()
-        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode({"world": world, "owner_id": owner}))
+        former: tuple[Launch, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
+        for launch in former:
+            self._log("warning", urn, ownership.of_another(launch))
+        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode(ownership.outputs(world, owner, {}, values)))
 
     async def Read(self, request: Any, context: Context) -> Any:
         state, old = wire.decode(request.properties).values, wire.decode(request.inputs)
         if _type(request.urn) == OWNERSHIP:
-            return await self._read_ownership(request, context, old.values)
+            return await self._read_ownership(request, context, old.values, state)
         if not state:
             return await self._adopt(request, context, old.values)
         try:
@@ -240,7 +269,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
-            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {_line(error)}")
+            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         if seen is None:
             return provider_pb2.ReadResponse()
@@ -254,22 +283,21 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             before=state,
         )
 
-    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
+    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any], state: dict[str, Any]) -> Any:
         try:
-            world_name, owner = _ownership_id(request.id)
+            world_name, owner = ownership.parse_id(request.id)
         except GpusError as error:
             await self._abort(context, error)
+        mine = {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world_name, owner)}
         try:
-            for node in await self._in_world(request.urn, world_name, values, lambda world: _strays(world, owner)):
-                self._log(
-                    "warning",
-                    request.urn,
-                    f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
-                    "destroy removes it, or `up` adopts it if the cluster is declared again",
-                )
+            found: tuple[Node, ...] = await self._in_world(
+                request.urn, world_name, values, lambda world: ownership.strays(world, owner, request.urn, mine, ownership.former(state))
+            )
+            for node in found:
+                self._log("warning", request.urn, ownership.unclaimed(node))
         except Exception as error:
-            self._log("warning", request.urn, f"strays could not be looked for: {_line(error)}")
-        struct = wire.encode({"world": world_name, "owner_id": owner})
+            self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
+        struct = wire.encode({**state, "world": world_name, "owner_id": owner})
         kept = request.inputs if values else wire.encode({"world": world_name})
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
 
@@ -283,6 +311,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
+        await self._claim(found)
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -291,7 +320,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         old_inputs, news = wire.decode(request.old_inputs), wire.decode(request.news)
         state, values = wire.decode(request.olds).values, news.values
         if _type(request.urn) == OWNERSHIP:
-            return provider_pb2.UpdateResponse(properties=request.olds)
+            return await self._update_ownership(request, context, old_inputs.values, values, state)
         if request.preview:
             seen = self._seen.get(request.urn, Seen())
             if seen.action == KEEP:
@@ -314,27 +343,40 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         after = await self._under_way(context, request.urn, values, work, world=held.world)
         return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
 
+    async def _update_ownership(self, request: Any, context: Context, old: dict[str, Any], values: dict[str, Any], state: dict[str, Any]) -> Any:
+        """Other settings: what a run that was cut short left in the former accounts is settled first; the accounts themselves are kept in mind."""
+        if request.preview:
+            return provider_pb2.UpdateResponse(properties=request.olds)
+        try:
+            world, owner = ownership.parse_id(request.id)
+        except GpusError as error:
+            await self._abort(context, error)
+        await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
+        return provider_pb2.UpdateResponse(properties=wire.encode(ownership.outputs(world, owner, state, old, values)))
+
     async def Delete(self, request: Any, context: Context) -> Any:
         values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
 
         async def work(world: World) -> None:
             if _type(request.urn) == OWNERSHIP:
-                await _engine().settle(world, _ownership_id(request.id)[1])
+                await _engine().settle(world, ownership.parse_id(request.id)[1], ownership.former(state))
             else:
                 await _engine().delete(world, outputs.read(request.id, state))
 
         try:
             world = request.id.partition("/")[0]
-            _ownership_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
+            ownership.parse_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
         except Exception as error:
             await self._abort(context, error)
         await self._under_way(context, request.urn, values, work, world=world)
         return empty_pb2.Empty()
 
     async def Invoke(self, request: Any, context: Context) -> Any:
-        if request.tok != PLAN:
+        if request.tok not in (PLAN, CHECK):
             await _refuse(context, f"unknown function {request.tok!r}")
         arguments = wire.decode(request.args).known()
+        if request.tok == CHECK:
+            return await self._check_all(context, arguments)
         urn = str(arguments.get("urn", ""))
         try:
             from providers.plugin import plans
@@ -344,16 +386,29 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 text = "the GPU is not known yet, so neither are places and prices"
                 result: dict[str, Any] = {"text": text, "candidates": 0, "change": "unknown", "warnings": []}
             else:
-                result = await asyncio.to_thread(plans.answer, arguments, seen)
+                result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
-            failures = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
-            return provider_pb2.InvokeResponse(failures=failures)
+            found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
+            return provider_pb2.InvokeResponse(failures=found)
         except Exception as error:
             await self._abort(context, error)
         if request.preview and urn:
             self._log("info", urn, result["text"])
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(wire.encode(result))
+        return response
+
+    async def _check_all(self, context: Context, arguments: dict[str, Any]) -> Any:
+        """The problems of all the clusters of a stack at once, before any of them is registered."""
+        try:
+            from providers.plugin import inputs
+
+            self._declared.update(arguments.get("clusters") or ())
+            problems = await asyncio.to_thread(inputs.check_all, arguments)
+        except Exception as error:
+            await self._abort(context, error)
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(wire.encode({"problems": problems}))
         return response
 
     # What the calls share.
@@ -415,16 +470,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         before: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
-        written = outputs.write(held, setup)
+        await self._claim(held)
+        written = outputs.write(held, setup, public=values.get("expose") == "public")
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):
-                if (
-                    not written[name]
-                    and before.get(name)
-                    and before.get("generation") == held.generation
-                    and not (name != "attempts" and held.machines)
-                ):
+                same = before.get("generation") == held.generation and (
+                    name == "attempts" or (not held.machines and held.status == before.get("status") == "running")
+                )
+                if same and not written[name] and before.get(name):
                     written[name] = before[name]
         struct = wire.encode(written)
         if not held.reasons:
@@ -439,13 +493,30 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         raise AssertionError
 
+    async def _claim(self, held: Held) -> None:
+        """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray."""
+        handles = (*held.handles, *held.leftovers)
+        key = (held.world, held.owner, held.generation)
+        if self._claimed.get(key) == handles:
+            return
+
+        async def work(world: World) -> None:
+            if world.has_journal:
+                await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+
+        import contextlib
+
+        # A journal that can't be written stops what buys; a look goes on without it.
+        with contextlib.suppress(GpusError):
+            same = next((world for (name, _), world in self._worlds.items() if name == held.world), None)
+            await (work(same) if same is not None else self._in_world(_urn.get(), held.world, {}, work))
+            self._claimed[key] = handles
+
     async def _abort(self, context: Context, error: Exception) -> NoReturn:
         """Ends the call with one clean line (or the few that list attempts)."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        # UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all others that it is sure nothing did.
-        code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
-        await context.abort(code, _line(error))
+        await context.abort(failures.code(error), failures.line(error))
         raise AssertionError
 
     def _log(self, severity: str, urn: str, text: str) -> None:
@@ -456,42 +527,20 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(self._engine))
         import contextlib
 
+        from providers.plugin.plans import fitted
+
         with contextlib.suppress(grpc.RpcError):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)
             # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
-            self._stub.Log(engine_pb2.LogRequest(severity=level, message=text, urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S)
-
-
-def _warm_up() -> None:
-    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
-    import threading
-
-    def warm() -> None:
-        import providers.model.spec
-        from providers.catalog.offers import load
-
-        load()
-        import providers.engine.planning
-        import providers.planner.check
-        import providers.planner.render
-        import providers.plugin.plans  # noqa: F401
-
-    threading.Thread(target=warm, daemon=True).start()
+            self._stub.Log(
+                engine_pb2.LogRequest(severity=level, message=fitted(text), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
+            )
 
 
 def _engine() -> Any:
     from providers.engine import cluster
 
     return cluster
-
-
-async def _strays(world: World, owner: str) -> tuple[Node, ...]:
-    """Machines of the owner that no cluster claims, as far as this machine's journal knows the owner at all."""
-    launches = world.journal.launches(world.name, owner)
-    if not launches and not world.journal.orders(world.name, owner):
-        return ()
-    found: tuple[Node, ...] = await _engine().strays(world, owner, {launch.generation for launch in launches if launch.ended_at is None})
-    return found
 
 
 def _type(urn: str) -> str:
@@ -522,13 +571,6 @@ def _setup(values: Mapping[str, Any]) -> Setup | None:
         return None
 
 
-def _ownership_id(resource: str) -> tuple[str, str]:
-    world, _, owner = resource.partition("/")
-    if not world or not owner or "/" in owner:
-        raise GpusError(f"{resource!r} is no ownership id: wanted WORLD/OWNER")
-    return world, owner
-
-
 def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:
     """Raises SpecError where `state: stopped` cannot be: with an edit that replaces, or at a provider that keeps no stopped machine."""
     from providers.engine import registry
@@ -542,27 +584,6 @@ def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:
 
 def _reason(problem: Problem) -> str:
     return str(problem._replace(path=""))
-
-
-def _line(error: Exception) -> str:
-    """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
-    if isinstance(error, (GpusError, ValueError)):
-        return str(error)
-    return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
-
-
-def _kept_traceback(error: Exception) -> str:
-    import traceback
-
-    from providers.adapters.base import home
-
-    try:
-        path = home() / "plugin.log"
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)) + "\n")
-    except OSError:
-        return ""
-    return f" (details in {path})"
 
 
 async def _refuse(context: Context, text: str) -> NoReturn:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from providers.adapters.rehearsal import ANY, FAULTS, LATENCIES_S, open_store
+from providers.adapters.base import REHEARSAL, home
+from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, open_store
+from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
 from providers.model.duration import seconds as duration
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
     from providers.adapters.rehearsal import Store
 
 EVERYTHING = "*"
+_MOST = 1_000_000_000
+_LONGEST_S = 86_400.0
+"""The longest step and the longest planned delay."""
+_GRPC = (
+    *("CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"),
+    *("FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
+"""What a failing call answers at a cloud that speaks gRPC: the names of its status codes."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,14 +41,20 @@ class _Parser(argparse.ArgumentParser):
 def run(argv: Sequence[str]) -> int:
     """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth one line, for everything a user can get wrong."""
     options = _parser().parse_args(list(argv))
-    store = open_store()
-    said = options.do(store, options) if options.do else ""
+    import sqlite3
+
+    try:
+        store = open_store()
+        said = options.do(store, options) if options.do else ""
+        found = state(store) if options.json or not said else {}
+    except sqlite3.Error as error:
+        raise GpusError(f"the rehearsal store cannot be used ({error}); move {home() / 'rehearsal.db'} away to begin anew") from error
     if options.json:
         import json
 
-        print(json.dumps(state(store), indent=2))
+        print(json.dumps(found, indent=2))
     else:
-        print(said or "\n".join(shown(state(store))))
+        print(said or "\n".join(shown(found)))
     return 0
 
 
@@ -134,8 +150,8 @@ def _known(path: str, text: str, known: Iterable[str], what: str) -> str:
 
 
 def _whole(path: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise _wrong(path, "a whole number from 0", text)
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) <= _MOST):
+        raise _wrong(path, f"a whole number from 0 to {_MOST:,}", text if len(text) <= 40 else f"{text[:40]}...")
     return int(text)
 
 
@@ -154,16 +170,24 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
     count = None if options.count == "unlimited" else _whole("count", options.count)
     # A queued request is served by what was there until now, before that changes.
     console.running(store)
-    store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
+    with store.transaction():
+        dropped = store.drop_covered(options.provider, place, machine_type, capacity, gpu)
+        store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
     much = "no end of machines" if count is None else "sold out" if count == 0 else f"{count} machine{'s' if count > 1 else ''}"
-    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}"
+    instead = f", instead of {dropped} narrower line{'s' if dropped > 1 else ''}" if dropped else ""
+    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}{instead}"
 
 
-def _seconds(path: str, text: str) -> float:
+def _seconds(path: str, text: str, longest_s: float) -> float:
     try:
-        return float(text.removesuffix("s")) if text.removesuffix("s").replace(".", "", 1).isdigit() else float(duration(text))
+        found = float(text.removesuffix("s")) if text.removesuffix("s").replace(".", "", 1).isdigit() else float(duration(text))
+    except OverflowError:
+        found = float("inf")
     except ValueError:
         raise _wrong(path, "a duration such as 10m or 2s", text) from None
+    if found > longest_s:
+        raise _wrong(path, f"at most {duration_text(longest_s)}", text if len(text) <= 40 else f"{text[:40]}...")
+    return found
 
 
 def _latency(store: Store, options: argparse.Namespace) -> str:
@@ -171,7 +195,7 @@ def _latency(store: Store, options: argparse.Namespace) -> str:
     step = _known("step", options.step, LATENCIES_S, f"one of {', '.join(LATENCIES_S)}")
     if not step:
         raise _wrong("step", f"one of {', '.join(LATENCIES_S)}", options.step)
-    took = _seconds("duration", options.duration)
+    took = _seconds("duration", options.duration, _LONGEST_S)
     store.set_latency(options.provider, step, took)
     return f"{options.provider} {step}: {took:g}s"
 
@@ -206,10 +230,24 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
         key, separator, value = item.partition("=")
         if not separator or not key.isidentifier() or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}:
             raise _wrong("set", "NAME=VALUE", item)
-        settings[key] = int(value) if value.isdigit() else float(value) if value.replace(".", "", 1).isdigit() else value
+        settings[key] = _setting(options.provider, key, value)
     number = store.add_fault(options.provider, options.method, options.kind, times, place=place, machine_type=machine_type, **settings)
     often = "always" if times is None else "once" if times == 1 else f"{times} times"
     return f"planned failure {number}: {options.provider} {options.method}: {options.kind}, {often}"
+
+
+def _setting(provider: str, key: str, text: str) -> object:
+    """A setting's value: a number where it is one. Raises SpecError for what no stand-in could do."""
+    number = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
+    if key == "status" and not (text in _GRPC and provider == "modal") and (number is None or not number.is_integer() or not 100 <= number <= 599):
+        raise _wrong(f"set {key}", f"one of {', '.join(_GRPC)}" if provider == "modal" else "an HTTP status from 100 to 599", text)
+    if key in {"seconds", "lag_s"} and (number is None or number > _LONGEST_S):
+        raise _wrong(f"set {key}", f"a number of seconds, at most {_LONGEST_S:.0f}", text)
+    if key in {"count", "mib"} and (number is None or number > _MOST):
+        raise _wrong(f"set {key}", f"a number, at most {_MOST:,}", text)
+    if number is None or number > _MOST:
+        return text
+    return int(number) if number.is_integer() and "." not in text else number
 
 
 def _preempt(store: Store, options: argparse.Namespace) -> str:
@@ -227,7 +265,8 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
 
 
 def _advance(store: Store, options: argparse.Namespace) -> str:
-    moved = _seconds("duration", options.duration)
+    left = max(0.0, AHEAD_MAX_S - store.offset())
+    moved = _seconds("duration", options.duration, left)
     store.advance(moved)
     return f"{duration_text(moved)} later: {_clock(store)}"
 
@@ -237,6 +276,11 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
     if existing and not options.yes:
         raise GpusError(f"reset: {len(existing)} of the machines here would vanish unseen ({', '.join(existing[:3])}); destroy first, or add --yes")
     store.reset()
+    # What was sold out in the world that is forgotten says nothing about the new one.
+    if (home() / FILE).exists():
+        journal = Journal(home() / FILE)
+        journal.unblock(REHEARSAL)
+        journal.close()
     return "the rehearsal begins again with the default scenario"
 
 

@@ -10,7 +10,7 @@ from providers.engine import cluster
 from providers.model.ask import Capacity
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
-from tests.engine.cases import ask, offer, run, wanted
+from tests.engine.cases import MARKET, ask, offer, run, wanted
 
 
 def no_capacity(zone, provider="alpha", **more):
@@ -383,3 +383,53 @@ def test_reservations_at_one_place_are_separate_pools(lab):
     lab.alpha.fail("submit", errors.NoCapacity("used up", provider="alpha", code="FULL"))
     held = create(lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two")))))
     assert held.reservation == "two"
+
+
+def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab):
+    """An answer lost at the last place, with nothing made for certain, does not end the walk: one more order with its own token does."""
+    lab.alpha.fail("submit", lost("alpha"))
+    held = run(cluster.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
+    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    assert len({order.token for order in lab.alpha.orders}) == len(lab.alive) == 1
+    lab.alpha.fail("submit", lost("alpha"), times=9)
+    with pytest.raises(errors.AllFailed) as failed:
+        run(cluster.create(lab.world(), wanted(ask(regions=("south",)), name="other"), "g1"))
+    assert [attempt.outcome for attempt in failed.value.attempts] == ["OutcomeUnknown"] * 2
+
+
+def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answer(lab):
+    """Where every candidate is one provider's, its configuration error ends the walk at once and is what the user reads."""
+    lab.alpha.fail("submit", errors.NotConfigured("options.alpha.image: wanted x, found none", provider="alpha", scopes=[Scope("alpha")]))
+    with pytest.raises(errors.NotConfigured, match=r"options\.alpha\.image"):
+        run(cluster.create(lab.world(), wanted(ask(regions=("north", "south"))), "g1"))
+    assert lab.creates == 1
+
+
+def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
+    """One line for it, then another reservation, then the next capacity kind."""
+    ways = (Capacity("reservation", "mine"), Capacity("reservation", "yours"), "spot")
+    error = errors.Unsupported(
+        "no such reservation", provider="alpha", code="NO_RESERVATION", block_s=0, scopes=[Scope("alpha", capacity="reservation")]
+    )
+    lab.offers = table([*MARKET, *(row._replace(capacity="reservation") for row in MARKET)])
+    lab.alpha.fail("submit", error, times=2)
+    held = run(cluster.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
+    assert [(attempt.capacity, attempt.outcome) for attempt in held.attempts] == [
+        ("reservation", "Unsupported"),
+        ("reservation", "Unsupported"),
+        ("spot", "acquired"),
+    ]
+
+
+def test_attempt_lines_have_their_own_words_and_fit(lab):
+    """What was made and went again is not called sold out, and every line of an attempt fits 96 columns."""
+    lab.alpha.refuse_late = errors.NoCapacity(
+        "made, and gone " + "very " * 30, provider="alpha", code="GONE_AFTER_CREATE", scopes=[Scope("alpha", "north")]
+    )
+    lab.beta.fail("submit", errors.QuotaExceeded("a long story " * 12, provider="beta", metric="M" * 60, limit="0", scopes=[Scope("beta")]))
+    lab.alpha.stock = {("south-a", "spot"): 0}
+    with pytest.raises(errors.AllFailed) as failed:
+        run(cluster.create(lab.world(), wanted(), "g1"))
+    assert any("made, and gone again" in line for line in lab.lines) and not lab.said("sold out (GONE_AFTER_CREATE)")
+    shown = [line for text in (*lab.lines, str(failed.value)) for line in text.removeprefix("info: ").split("\n")]
+    assert max(map(len, (line for line in shown if not line.startswith("progress")))) <= 96

@@ -10,6 +10,8 @@ import pytest
 from providers import errors
 from providers.engine import cluster, lease, planning, records
 from providers.engine.journal import Journal
+from providers.engine.world import open_world
+from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate
 from tests.engine.cases import MARKET, ask, run, wanted
@@ -153,3 +155,42 @@ def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
     run(cluster.create(world, wanted(ask(providers=("beta", "alpha")), name="other"), "g2"))
     (block,) = world.journal.blocks("rehearsal")
     assert block.scope.provider == "beta" and block.until == pytest.approx(lab.clock.now() + 3600, abs=10)
+
+
+def test_b44_a_delete_without_a_journal_names_what_costs_money(lab, tmp_path):
+    """Where something should be deleted and the journal is broken, the line says what may still cost money, not that nothing is bought."""
+    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    (tmp_path / "journal.db").write_bytes(b"garbage" * 1000)
+    with pytest.raises(GpusError, match=r"train: nothing was deleted: .*journal\.db.* may still cost \$10\.00/h") as broken:
+        run(cluster.delete(lab.world(), held))
+    assert held.handles[0].native_id in str(broken.value) and "bought" not in str(broken.value) and "\n" not in str(broken.value)
+    with pytest.raises(GpusError, match="ownership: nothing was deleted.*may still cost"):
+        run(cluster.settle(lab.world(), "own"))
+    with pytest.raises(GpusError, match="nothing is bought without it"):
+        run(cluster.create(lab.world(), wanted(), "g2"))
+
+
+@pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x"])
+def test_a_home_that_cannot_be_written_is_one_line(monkeypatch, home):
+    """A rehearsal without a usable state folder ends with one line that names GPUS_HOME."""
+    monkeypatch.setenv("GPUS_HOME", home)
+    world = open_world("rehearsal")
+    for touch in (lambda: world.clock, lambda: world.adapter("gcp")):
+        with pytest.raises(GpusError, match="GPUS_HOME") as told:
+            touch()
+        assert "\n" not in str(told.value)
+    world.close()
+
+
+def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch):
+    """A rehearsal.db that is none is told with its path and what to do."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    (tmp_path / "rehearsal.db").write_bytes(b"garbage" * 1000)
+    world = open_world("rehearsal")
+    for touch in (lambda: world.clock, lambda: world.adapter("gcp")):
+        with pytest.raises(GpusError, match=r"rehearsal\.db: wanted the rehearsal's state, found .*; move it away") as told:
+            touch()
+        assert "\n" not in str(told.value)
+    world.close()

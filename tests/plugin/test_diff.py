@@ -82,12 +82,26 @@ def test_only_a_larger_disk_replaces(size, replaces):
     assert verdict({"disk_gib": size}).replaces is replaces
 
 
-@pytest.mark.parametrize(("key", "value", "able"), [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key")])
+@pytest.mark.parametrize(
+    ("key", "value", "able"),
+    [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"), ("labels", {"a": "b"}, "labels")],
+)
 def test_in_place_where_the_adapter_can(key, value, able):
-    """ttl and ssh key are edited in place where the provider can, else the machine is replaced."""
-    assert not verdict({key: value}, in_place=(able,)).replaces
-    assert verdict({key: value}).replaces
-    assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).replaces
+    """ttl, ssh key and labels are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
+    able_to = verdict({key: value}, in_place=(able,))
+    assert able_to.changes and not able_to.replaces and not able_to.later
+    unable = verdict({key: value})
+    assert unable.changes and not unable.replaces
+    assert unable.later == f"gcp cannot edit {key} on a running machine: applied when it is next replaced"
+    assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).later
+    assert not verdict({key: value, "run": "2"}).later
+
+
+def test_the_reason_names_the_fields():
+    """Which edited fields replace it is said, by reason."""
+    assert verdict({"gpu": "L4:1", "spot": "only", "run": "2"}, satisfied=False).reason == (
+        "run: a new run is asked for; gpu, spot: what runs no longer satisfies the declaration"
+    )
 
 
 def test_stopping_and_starting_replace_nothing():
@@ -154,7 +168,12 @@ def test_a_services_options_are_deployed_in_place_where_the_provider_can():
     """Another setting of a service is an update where it can be deployed anew in place; of a job or a machine it is another one."""
     at_modal = {"status": "running", "provider": "modal"}
     old = {**OLD, "options": {"modal": {"max_containers": 3}}}
-    for kind, in_place, replaces in (("service", ("service",), False), ("service", (), True), ("job", ("service",), True), (None, ("service",), True)):
+    for kind, in_place, replaces in (
+        ("service", ("service",), False),
+        ("service", (), True),
+        ("job", ("service",), True),
+        (None, ("service",), True),
+    ):
         before = {**old, "kind": kind} if kind else old
         new = {**before, "options": {"modal": {"max_containers": 4}}}
         assert replaces == diff.cluster(before, new, at_modal, lambda: True, in_place).replaces
@@ -168,4 +187,3 @@ def test_a_done_job_is_made_anew_by_run_alone():
         for edit in ({"ttl": "10h"}, {"gpu": "H200:8"}):
             assert not diff.cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
         assert diff.cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
-    assert diff.cluster(old, {**old, "ttl": "10h"}, {"status": "running", "provider": "modal"}, lambda: True, ()).replaces

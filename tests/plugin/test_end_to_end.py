@@ -76,7 +76,8 @@ def test_b42_edits(project):
     assert made.seen()["mutations"] == before
     made.edit("gpu: [T4:1, L4:1]", "gpu: T4:1")
     shown = " ".join(made.preview().split())
-    assert "replace" in shown and "the old one goes first, and its capacity may not come back" in shown
+    assert "replace" in shown and "it and its disk are deleted first, and may not come back" in shown
+    assert "gpu: what runs no longer satisfies the declaration" in shown
     said = made.up()
     assert said.index("deleted original") < said.index(": acquired")
     assert [machine["name"] for machine in made.machines()] != [name]
@@ -147,8 +148,8 @@ def test_bad_input_is_told_whole(project):
     made.edit("gpu: H100:8", "gpu: H1000:8\n      nodez: 2")
     made.edit("max_price_per_hour: 60", "max_price_per_hour: -60")
     said = made.preview(fails=True)
-    for path in ("property gpu", "property nodez", "property max_price_per_hour"):
-        assert path in said
+    for path in ("train.gpu", "train.nodez", "train.max_price_per_hour"):
+        assert f"gpus:clusters.{path}: wanted" in said
     for old, new, wanted in (
         ("gpus:world: rehearsal", "gpus:world: dream", "gpus:world: wanted rehearsal or live, found 'dream'"),
         ("gpus:world: dream", "gpus:wurld: rehearsal", "found gpus:wurld; near: gpus:world"),
@@ -269,11 +270,69 @@ def test_another_world_is_another_machine(project):
     assert len(made.machines()) == 1
     made.edit("gpus:world: rehearsal", "gpus:world: live")
     made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
-    shown = made.preview()
-    assert "replace" in shown and "the stack's ownership is made anew" in " ".join(shown.split())
+    shown = made.preview(fails=True)
+    assert "replace" in shown and "not configured: gcp: wanted application default credentials" in shown
     said = made.up(fails=True)
     assert "configured" in said
     assert made.machines() == []
+    made.destroy()
+
+
+def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project):
+    """Before anything is registered, without a traceback: each problem of each cluster, keys that Python reserves and homes of nobody among them."""
+    made = project("serve-l4")
+    clusters = (
+        "{a: {gpu: H1000:8, self: 1}, b: {gpu: L4:1, nodes: true}, c: L4:1, '': L4:1, d: {gpu: L4:1, ssh_key: ~nouser/x.pub, world: live}, "
+        "e: {gpu: L4:1, network: managed, expose: public, ports: [x, 0], providers: 5, regions: [us-central1]}}"
+    )
+    made.file.write_text(f"config:\n  gpus:world: rehearsal\n  gpus:clusters: {clusters}\n")
+    said = made.preview(fails=True)
+    for path in ("a.gpu", "a.self", "b.nodes", "''", "d", "d.ssh_key", "e.ports[0]", "e.ports[1]", "e.providers"):
+        assert f"gpus:clusters.{path}: wanted" in said
+    assert "KeyboardInterrupt" not in said
+    assert "Ownership" not in said
+
+
+def test_live_needs_credentials_before_anything_is_declared(project):
+    """A managed network is Google's own resources: without credentials none of them is declared. A secret setting is refused as a secret cluster is."""
+    made = project("train-h100x8x2")
+    made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
+    said = made.preview(fails=True)
+    assert "gpus:clusters.train: gcp: wanted application default credentials" in said
+    assert "gcp:compute" not in said
+    made.run("config", "set", "--secret", "gcp:project", "mine", "-s", made.stack)
+    assert "gcp:project: wanted plain text, found a secret" in made.preview(fails=True)
+
+
+def test_a_forced_replacement_says_what_goes(project):
+    """Under --replace nothing is compared, and the preview still knows the machine that goes; an edit that nothing can serve leaves it alone."""
+    made = project("serve-l4")
+    made.up()
+    machine = made.machines()[0]["name"]
+    shown = " ".join(made.preview("--replace", made.cluster()["urn"]).split())
+    assert "REPLACES gcp us-east4-a L4:1 on-demand ($0.7045/h): it and its disk are deleted first" in shown
+    made.edit("gpu: L4:1", "gpu: H100:8")
+    said = made.up(fails=True)
+    assert "serve: nothing acceptable for H100:8" in said and "stays as it is" in said
+    assert [found["name"] for found in made.machines()] == [machine]
+    made.edit("gpu: H100:8", "gpu: L4:1\n      ttl: 1h")
+    said = " ".join(made.up().split())
+    assert "gcp cannot edit ttl on a running machine" in said
+    assert [found["name"] for found in made.machines()] == [machine]
+    made.destroy()
+
+
+def test_what_ended_costs_nothing_on_the_screen(project):
+    """After the ttl: when it ended and how to get a new one; no price and no ssh line of a machine that is gone."""
+    made = project()
+    made.up()
+    made.rehearse("advance", "21h")
+    assert "change none: it ended at " in " ".join(made.preview().split())
+    made.up()
+    outputs = json.loads(made.run("stack", "output", "--json", "-s", made.stack))["train"]
+    assert (outputs["status"], outputs["ssh"], outputs.get("price_usd_per_hour")) == ("ended", "", None)
+    assert made.cluster()["outputs"]["price_usd_per_hour"] > 0
     made.destroy()
 
 

@@ -101,3 +101,17 @@ def test_what_cannot_be_read_is_a_spec_error():
     """No bare pydantic error leaves."""
     with pytest.raises(SpecError):
         inputs.spec_of({**GOOD, "nodes": "two"})
+
+
+def test_wrong_places_are_told_with_everything_else():
+    """A region that nobody has is named although another field is broken too."""
+    found = check(nodes="two", regions=["us-centrall1"], providers=["gpc"])
+    assert set(paths(found)) == {"nodes", "regions[0]", "providers[0]"}
+
+
+def test_a_ttl_that_every_allowed_provider_refuses_is_told_at_check():
+    """The longest lives are named; where one provider has no limit there is no problem."""
+    found = check(gpu="L4:1", ttl="30h", providers=["modal"])
+    assert paths(found) == ["ttl"]
+    assert (found.problems[0].wanted, found.problems[0].found) == ("a life of 1d6h", "at most: modal 1d")
+    assert paths(check(gpu="L4:1", ttl="30h", providers=["modal", "gcp"])) == []

@@ -90,14 +90,36 @@ def test_unknown_prices_are_left_out():
 
 def test_the_ssh_line_needs_an_address():
     """No address, or not running: no line."""
-    assert outputs.write(held())["ssh"] == "ssh gpus@192.0.2.1"
+    assert outputs.write(held()._replace(world="live"))["ssh"] == "ssh gpus@192.0.2.1"
     assert outputs.write(held()._replace(machines=()))["ssh"] == ""
+    assert outputs.write(held()._replace(status="ended"))["ssh"] == ""
     assert outputs.write(held()._replace(status="queued"))["ssh"] == ""
 
 
+def test_the_ssh_line_is_one_that_works():
+    """Without a key of yours Google's own command is shown, through its proxy where there is no address outside; what it is good for stands behind."""
+    key = Setup(ssh_public_key="ssh-ed25519 AAAA")
+    live = held()._replace(world="live")
+    google = "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456"
+    assert outputs.write(live, key)["ssh"] == "ssh gpus@192.0.2.1"
+    assert outputs.write(live, Setup())["ssh"] == google
+    assert outputs.write(live, key._replace(network=(("network", "n"),)))["ssh"] == f"{google} --tunnel-through-iap"
+    inside = live._replace(machines=tuple(node._replace(external_ip="") for node in live.machines))
+    assert outputs.write(inside, key)["ssh"] == f"{google} --tunnel-through-iap"
+    assert outputs.write(held(2), key)["ssh"] == "ssh gpus@192.0.2.1 # the first of 2, see handles; a rehearsal: nothing listens there"
+    other = live._replace(provider="aws")
+    assert outputs.write(other, Setup())["ssh"] == "ssh gpus@192.0.2.1"
+
+
 def test_ports_become_endpoints():
-    """Each node's address with each port."""
-    assert outputs.write(held(2), Setup(ports=(80,)))["endpoints"] == ["192.0.2.1:80", "192.0.2.2:80"]
+    """Public: each node's address with each port. Private: the line that carries each port of the first one here. Mapped: the port outside."""
+    ports = Setup(ports=(80,), ssh_public_key="ssh-ed25519 AAAA")
+    assert outputs.write(held(2), ports, public=True)["endpoints"] == ["192.0.2.1:80", "192.0.2.2:80"]
+    assert outputs.write(held(2), ports)["endpoints"] == ["ssh gpus@192.0.2.1 -L 80:localhost:80"]
+    (through,) = outputs.write(held(), ports._replace(ssh_public_key=""))["endpoints"]
+    assert through == "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456 -- -L 80:localhost:80"
+    mapped = held()._replace(machines=tuple(node._replace(ports=((80, 5080),)) for node in held().machines))
+    assert outputs.write(mapped, ports)["endpoints"] == ["192.0.2.1:5080"]
 
 
 @pytest.mark.parametrize("bad", ["", "rehearsal", "rehearsal/o/c", "rehearsal/o//g", "a/b/c/d/e", "projects/p/zones/z/instances/n"])

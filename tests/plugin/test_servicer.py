@@ -280,8 +280,10 @@ def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
     stand_in(
         monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines))
     )
-    read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
-    assert wire.decode(read.properties).values["ssh"] == "ssh gpus@192.0.2.200"
+    opened = {**INPUTS, "network": "managed", "expose": "public", "ports": [80]}
+    read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(opened))
+    (endpoint,) = wire.decode(read.properties).values["endpoints"]
+    assert endpoint == "192.0.2.200:80"
     assert diffed(servicer, INPUTS, read.properties).changes == provider_pb2.DiffResponse.DIFF_NONE
 
 
@@ -331,25 +333,89 @@ def test_ownership_lives(servicer, monkeypatch):
     assert (read.id, read.properties) == (one.id, one.properties)
     settled = stand_in(monkeypatch, "settle", ())
     call(servicer, "Delete", urn=OWNER_URN, id=one.id, properties=one.properties, old_inputs=inputs)
-    assert settled == [("rehearsal", owner)]
+    assert settled == [("rehearsal", owner, ({},))]
+
+
+OWNER_ID = "rehearsal/0123456789ab"
+
+
+def look(servicer, **properties):
+    inputs = struct({"world": "rehearsal"})
+    return call(servicer, "Read", urn=OWNER_URN, id=OWNER_ID, properties=struct({"owner_id": "0123456789ab", **properties}), inputs=inputs)
 
 
 def test_ownership_read_warns_of_strays(servicer, monkeypatch):
-    """A machine that bears the mark and that no cluster claims is a warning, not an error; without a journal of the owner nobody can tell."""
+    """What no state has named since the last look is a stray by its handle; where nobody has looked before, nobody can tell."""
     calls = stand_in(monkeypatch, "strays", held().machines)
-    inputs = struct({"world": "rehearsal"})
-    call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
-    assert (calls, servicer.lines) == ([], [])
     from providers.engine.world import open_world
 
+    look(servicer)
     world = open_world("rehearsal")
     world.journal.launched(held())
-    world.close()
-    response = call(servicer, "Read", urn=OWNER_URN, id="rehearsal/0123456789ab", properties=struct({"owner_id": "0123456789ab"}), inputs=inputs)
-    assert response.id == "rehearsal/0123456789ab"
-    assert calls == [("rehearsal", "0123456789ab", {"ba9876543210"})]
+    look(servicer)
+    assert (calls, servicer.lines) == ([], [])
+    # The next run: the state names the cluster, before or after the look at the ownership.
+    stand_in(monkeypatch, "read", held())
+    call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
+    assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [held().generation]
+    look(servicer)
+    assert calls.pop() == ("rehearsal", "0123456789ab", set(held().handles), ())
+    # Another process, another run: the state is lost, so nothing names the cluster any more.
+    servicer._claimed.clear()
+    look(servicer)
+    assert calls.pop()[2] == set(held().handles)
+    response = look(servicer)
+    assert response.id == OWNER_ID
+    assert calls == [("rehearsal", "0123456789ab", set(), ())]
     assert servicer.lines[0][0] == "warning"
     assert held().handles[0].native_id in servicer.lines[0][2]
+    world.close()
+
+
+def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch):
+    """Other settings are added to the outputs, after what was cut short in the old account was settled; a delete looks in all of them."""
+    left, settled = stand_in(monkeypatch, "leave", None), stand_in(monkeypatch, "settle", ())
+    old, new = ({"world": "rehearsal", "settings": {"gcp": {"project": name}}} for name in ("old-project", "new-project"))
+    made = call(servicer, "Create", urn=OWNER_URN, properties=struct(old))
+    after = call(servicer, "Update", urn=OWNER_URN, id=made.id, olds=made.properties, old_inputs=struct(old), news=struct(new))
+    accounts = wire.decode(after.properties).values["accounts"]
+    assert accounts == [old["settings"], new["settings"]] and len(left) == 1
+    call(servicer, "Delete", urn=OWNER_URN, id=made.id, properties=after.properties, old_inputs=struct(new))
+    assert settled[0][2] == (old["settings"], new["settings"])
+
+
+def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
+    """When the state of a stack was lost, its next ownership says once what the journal knows to run under the earlier one."""
+    from providers.engine.world import open_world
+
+    inputs = struct({"world": "rehearsal"})
+    former = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
+    world = open_world("rehearsal")
+    world.journal.launched(held()._replace(owner=former.id.partition("/")[2]))
+    world.close()
+    call(servicer, "Create", urn=OWNER_URN.replace("::", "::other-", 1), properties=inputs)
+    assert servicer.lines == []
+    call(servicer, "Create", urn=OWNER_URN, properties=inputs)
+    assert [line[0] for line in servicer.lines] == ["warning"] and held().handles[0].native_id in servicer.lines[0][2]
+
+
+def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatch):
+    """An import of what another resource of a state names is refused; once no state has named it since a look, it is free."""
+    from providers.engine.world import open_world
+
+    native = held().handles[0].native_id
+    stand_in(monkeypatch, "adopt_stray", lambda provider, _id: held() if provider == "gcp" else None)
+    world = open_world("rehearsal")
+    world.journal.owned("rehearsal", held().owner, "gpus", "s", new=True)
+    world.journal.launched(held())
+    world.journal.claim("rehearsal", held().owner, "train", held().generation, held().handles)
+    with pytest.raises(Aborted, match="no stack holds, found that it is cluster train"):
+        call(servicer, "Read", id=native)
+    with pytest.raises(Aborted, match="nothing is imported"):
+        call(servicer, "Read", id=ID)
+    world.journal.look("rehearsal", held().owner)
+    assert call(servicer, "Read", id=native).id == ID
+    world.close()
 
 
 def plan(servicer, *, preview=True, **arguments):
@@ -383,8 +449,121 @@ def test_the_plan_of_what_runs_says_what_changes(servicer):
     diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8"})
     call(servicer, "Create", properties=struct(INPUTS), preview=True)
     said = result(plan(servicer, urn=URN))
-    assert "$10.21/h" in said["change"]
-    assert "the old one goes first, and its capacity may not come back" in " ".join(said["text"].split())
+    net = said["price_usd_per_hour"] - 10.210001
+    assert said["change"] == (
+        "REPLACES gcp us-central1-a a3-highgpu-8g H100:8 spot ($10.21/h): it and its disk are deleted first, and may not come back; "
+        f"net {'-' if net < 0 else '+'}${abs(net):,.2f}/h"
+    )
+    assert "because     gpu: what runs no longer satisfies the declaration" in said["text"]
+
+
+def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer):
+    """Under --replace and for what is tainted the engine asks for no difference: the journal tells what runs, and where it knows nothing, nothing does."""
+    from providers.engine.world import open_world
+
+    def change():
+        call(servicer, "Check", news=struct(INPUTS))
+        call(servicer, "Create", properties=struct(INPUTS), preview=True)
+        return result(plan(servicer, urn=URN))["change"]
+
+    assert "nothing runs now" in change()
+    world = open_world("rehearsal")
+    world.journal.launched(held())
+    world.journal.look("rehearsal", held().owner)
+    assert "gcp us-central1-a H100:8 spot ($10.21/h) is there from an earlier run: it is taken over if it still fits" in change()
+    world.journal.claim("rehearsal", held().owner, "train", held().generation, held().handles)
+    world.close()
+    assert "REPLACES gcp us-central1-a H100:8 spot ($10.21/h): it and its disk are deleted first" in change()
+
+
+def test_the_plan_of_what_ended_says_so(servicer):
+    """Nothing runs and nothing stays: when it ended, how to get a new one, and what is still billed."""
+    diffed(servicer, {**INPUTS, "ttl": "20h"}, state(status="ended"), {**INPUTS, "ttl": "20h"})
+    said = result(plan(servicer, urn=URN))
+    assert said["change"] == "none: it ended at 2027-01-16T04:00:00Z by its ttl; change `run` to get a new one"
+    keeps = {**INPUTS, "ttl": "20h", "on_ttl": "keep"}
+    diffed(servicer, keeps, state(status="ended"), keeps)
+    assert "its disk is kept, and billed" in result(plan(servicer, urn=URN))["change"]
+    diffed(servicer, {**INPUTS, "run": "2"}, state(status="ended"))
+    said = result(plan(servicer, urn=URN))
+    assert said["change"].startswith("REPLACES gcp us-central1-a a3-highgpu-8g H100:8 spot, which ended at 2027-01-16T04:00:00Z by its ttl; +$")
+
+
+def test_an_edit_that_waits_is_said(servicer):
+    """A ttl that the provider cannot put on a running machine replaces nothing, and the preview says that it waits."""
+    response = diffed(servicer, {**INPUTS, "ttl": "30h"})
+    assert response.changes == provider_pb2.DiffResponse.DIFF_SOME and not response.replaces
+    said = result(plan(servicer, urn=URN))
+    assert "gcp cannot edit ttl on a running machine: applied when it is next replaced" in " ".join(said["text"].split())
+
+
+def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servicer):
+    """An edit that would replace what runs, and for which there is no candidate, is refused before anything is deleted."""
+    with pytest.raises(Aborted) as caught:
+        diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8", "max_price_per_hour": 0.5})
+    said = caught.value.details
+    assert said.startswith("train: nothing acceptable for A100-80GB:8; spot, then on-demand; at most $0.5000/h (gpu: what runs no longer satisfies")
+    assert "gcp us-central1-a a3-highgpu-8g H100:8 spot stays as it is" in said
+    assert "the cheapest is $" in said and "above the cap of $0.5000/h" in said
+
+
+def test_what_was_taken_back_may_go_without_a_candidate(servicer):
+    """A refresh compares too: what the cloud itself took back is no edit, and must not fail it."""
+    assert list(
+        diffed(servicer, {**INPUTS, "max_price_per_hour": 0.5}, state(status="preempted"), {**INPUTS, "max_price_per_hour": 0.5}).replaces
+    ) == ["status"]
+
+
+def test_a_preview_of_nothing_acceptable_fails(servicer):
+    """`up` would fail, so preview does: the whole table, then a line with what would help."""
+    values = {**INPUTS, "spot": "never", "max_price_per_hour": 5}
+    call(servicer, "Check", news=struct(values))
+    with pytest.raises(Aborted, match=r"train: nothing acceptable for H100:8; on-demand; at most \$5.00/h\nthe cheapest is \$") as caught:
+        call(servicer, "Create", properties=struct(values), preview=True)
+    assert "spot" in caught.value.details.splitlines()[2]
+    assert [line[0] for line in servicer.lines] == ["info"] and "price-cap" in servicer.lines[0][2]
+
+
+def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path):
+    """A preview in the live world with no provider configured fails, and the credentials come first."""
+    for name in ("HOME", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    values = {**INPUTS, "world": "live", "providers": ["gcp"]}
+    call(servicer, "Check", news=struct(values))
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Create", properties=struct(values), preview=True)
+    assert caught.value.details.splitlines()[1].startswith("not configured: gcp: ")
+    assert "gcp: gcp:" not in caught.value.details
+
+
+def test_a_renamed_cluster_shows_what_still_runs(servicer):
+    """What the owner runs under a name that the program does not have is shown beside the new one's price."""
+    from providers.engine.world import open_world
+
+    world = open_world("rehearsal")
+    world.journal.launched(held())
+    world.close()
+    values = {**INPUTS, "cluster": "tune"}
+    call(servicer, "Check", news=struct(values))
+    call(servicer, "Create", properties=struct(values), preview=True)
+    said = result(plan(servicer, urn=URN, cluster="tune"))
+    assert "this stack runs train (gcp us-central1-a H100:8 spot, $10.21/h)" in " ".join(said["text"].split())
+    servicer._declared.add("train")
+    assert "this stack runs" not in result(plan(servicer, urn=URN, cluster="tune"))["text"]
+
+
+def test_all_clusters_are_checked_at_once(servicer):
+    """One question for a stack: every problem of every cluster, with its path; keys that Python reserves are no exception."""
+    clusters = {"good": {"gpu": "L4:1"}, "": {"gpu": "L4:1"}, "bad": {"gpu": "H1000:8", "self": 1, "nodes": 0, "providers": 5}}
+    request = SimpleNamespace(tok="gpu:index:check", args=struct({"world": "rehearsal", "settings": {}, "clusters": clusters}), preview=True)
+    problems = result(asyncio.run(servicer.Invoke(request, Context())))["problems"]
+    assert {name: sorted(line.partition(":")[0] for line in lines) for name, lines in problems.items()} == {
+        "good": [],
+        "": ["''"],
+        "bad": ["bad.gpu", "bad.nodes", "bad.providers", "bad.self"],
+    }
 
 
 def test_the_plan_of_a_reclaim_tells_the_overlap(servicer):

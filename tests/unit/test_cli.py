@@ -239,3 +239,30 @@ def test_whoever_stops_reading_gets_no_complaint():
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("arguments", [("offers", "H100:8"), ("offers", "L4"), ("hardware",), ("check",), ("check", "gcp", "--world", "live")])
+def test_answers_fit_96_columns(capsys, monkeypatch, arguments):
+    """Tables give way, notes are broken at spaces; only a word that is longer than that (an address) is left whole."""
+    for name in ("HOME", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, os.getcwd())
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(capsys, *arguments)[1].splitlines()
+    assert lines and [line for line in lines if len(line) > 96 and "://" not in line] == []
+    assert not any("gcp: gcp:" in line or "aws: wanted" in line for line in lines)
+
+
+def test_offers_name_the_rule_of_what_is_never_bought(capsys):
+    """What the cloud does not sell so, what cannot be ordered, and what has no price stand in the table with the rule."""
+    out = run(capsys, "offers", "H100:8")[1]
+    assert "[1] not bought, by the rule " in out
+    rules = {line.partition("by the rule ")[2].partition(":")[0] for line in out.splitlines() if "by the rule" in line}
+    assert {"price-known", "sold"} <= rules
+
+
+def test_a_cap_that_is_too_low_says_what_would_do(capsys):
+    """The cheapest price, and whether spot would fit."""
+    err = run(capsys, "plan", "H100:8", "--max-price", "12", "--provider", "gcp")[2]
+    assert "gpus: the cheapest is $88.49/h, above the cap of $12.00/h: gcp us-central1-a a3-highgpu-8g H100:8 on-demand" in err
+    assert "gpus: spot: prefer would do: from $9.71/h, gcp europe-west2-b" in err

@@ -22,6 +22,7 @@ from providers.errors import (
     OutcomeUnknown,
     QuotaExceeded,
     RateLimited,
+    SpecError,
     Transient,
     Unclassified,
     Unsupported,
@@ -309,9 +310,47 @@ def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
 
 def test_a_missing_image_is_configuration_not_a_place(rig):
     """The machine type is there, the image is not: trying elsewhere would not help, and the message says what may be wrong."""
-    with pytest.raises(NotConfigured, match="image, network") as caught:
+    with pytest.raises(NotConfigured, match=r"options.gcp.image_family: wanted image family no-such-family of project my-project") as caught:
         rig.gcp.submit(order(candidate(A), options=(("image_family", "no-such-family"), ("image_project", "my-project"))))
     assert (Scope("gcp"),) == caught.value.scopes
+
+
+def test_a_missing_image_is_told_for_a_region_and_for_n1_too(rig):
+    """Whatever the call, a boot image that is nowhere ends Google at once, and the option that names it is what to fix."""
+    for asked in (candidate("", region="us-central1"), candidate(A, machine_type="n1-standard-8")):
+        with pytest.raises(NotConfigured, match=r"options.gcp.image: wanted image nothing-v1 of project my-project"):
+            rig.gcp.submit(order(asked, options=(("image", "nothing-v1"), ("image_project", "my-project"))))
+
+
+def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig):
+    """Polled in another project, or long forgotten, with no machine there: what became of it is not known, and no place is blocked."""
+    ticket = rig.gcp.submit(order(candidate(A)))
+    other = Gcp("rehearsal", Client("other-project", rig.gcp._client._credentials, f"{rig.server.url}/compute/v1/"), sleep=rig.sleep)
+    with pytest.raises(OutcomeUnknown, match="other-project") as caught:
+        other.poll(ticket)
+    assert (caught.value.code, caught.value.scopes) == ("OPERATION_UNKNOWN", ())
+    assert rig.had(ticket).state == "done"
+
+
+@pytest.mark.parametrize("project", ["My Project", "x", "UPPER-case", "a/b", "ends-with-"])
+def test_a_project_that_can_be_none_is_told_at_once(tmp_path, monkeypatch, project):
+    """A word that is no project id is refused where it is read, before any call."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    with pytest.raises(NotConfigured, match="wanted a project id"):
+        MANIFEST.connect("rehearsal", {"project": project})
+
+
+def test_a_value_that_google_does_not_take_is_a_refusal(rig):
+    """400 invalidParameter on a creating call made nothing, whatever it says."""
+    rig.store.add_fault("gcp", "instances.bulkInsert", "http", 1, status=400, reason="invalidParameter")
+    with pytest.raises((Unsupported, NotConfigured)):
+        rig.gcp.submit(order(candidate(A)))
+
+
+def test_an_id_that_is_no_machine_of_google_is_the_users(rig):
+    """A handle of another form is told as wanted and found."""
+    with pytest.raises(SpecError, match="wanted projects/P/zones/Z/instances/N, found 'foo/bar'"):
+        rig.gcp.observe([Handle("gcp", "foo/bar")])
 
 
 def test_a_missing_reservation_blocks_that_capacity_only(rig):

@@ -218,3 +218,46 @@ def test_frozen():
     with pytest.raises(Exception):
         read_cluster("t", "H100:8").nodes = 3
     assert Fallback(gpu="H200:8").gpu == "H200:8"
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "wanted", "found"),
+    [
+        ({"providers": "gcp"}, "providers", "a list such as [gcp]", "'gcp'"),
+        ({"regions": 5}, "regions", "a list such as [us-central1]", "5"),
+        ({"nodes": "two"}, "nodes", "a whole number", "'two'"),
+        ({"nodes": "2"}, "nodes", "a whole number", "'2'"),
+        ({"nodes": True}, "nodes", "a whole number", "true"),
+        ({"nodes": 0}, "nodes", "at least 1", "0"),
+        ({"max_price_per_hour": "60"}, "max_price_per_hour", "a number", "'60'"),
+        ({"max_price_per_hour": -1}, "max_price_per_hour", "more than 0", "-1"),
+        ({"labels": {"a": 1}}, "labels.a", "a text", "1"),
+        ({"labels": {f"k{n}": "v" for n in range(61)}}, "labels", "at most 60", "61"),
+        ({"ttl": [1]}, "ttl", 'a duration such as "20h", "15m" or "1h30m"', "[1]"),
+        ({"gpu": 5}, "gpu", 'a GPU such as "H100:8"', "5"),
+        ({"fallback": [5]}, "fallback[0]", 'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}', "5"),
+        ({"fallback": [{"gpu": "L4:1", "spto": "only"}]}, "fallback[0].spto", "a known property (near: spot)", "'spto'"),
+        (
+            {"fallback": [{"gpu": "L4:1", "max_price_per_hour": 5}]},
+            "fallback[0].max_price_per_hour",
+            "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl here (max_price_per_hour is the whole cluster's)",
+            "'max_price_per_hour'",
+        ),
+        ({"gpu": [{"gpu": "L4:1", "nodez": 5}]}, "gpu[0].nodez", "a known property (near: nodes)", "'nodez'"),
+    ],
+)
+def test_what_was_wanted_is_said_in_plain_words(raw, path, wanted, found):
+    """No validator's own words, and only of the field that is wrong."""
+    told = problems({"gpu": "H100:8", **raw})
+    assert list(told) == [path]
+    assert (told[path].wanted, told[path].found) == (wanted, found)
+
+
+def test_every_bad_port_is_told():
+    """Each wrong element of a list is named, whatever is wrong with it."""
+    assert set(problems({"gpu": "H100:8", "ports": ["x", 22, 0, 70000, True]})) == {"ports[0]", "ports[2]", "ports[3]", "ports[4]"}
+
+
+def test_a_key_that_python_reserves_is_an_unknown_one():
+    """`self` is no field, and nothing breaks."""
+    assert problems({"gpu": "H100:8", "self": 1})["self"].wanted == "a known property"

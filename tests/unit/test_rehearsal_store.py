@@ -217,6 +217,15 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
         (["fault", "gcp", "instances.get", "http", "--set", "status"], "NAME=VALUE"),
         (["fault", "gcp"], "PROVIDER METHOD KIND"),
         (["preempt", "nobody"], "running: none"),
+        (["stock", "gcp", "*", "*", "*", "9" * 30], "from 0 to 1,000,000,000"),
+        (["quota", "gcp", "*", "NVIDIA_L4_GPUS", "9" * 30], "from 0 to 1,000,000,000"),
+        (["latency", "gcp", "create", "9" * 400], "at most 1d"),
+        (["advance", "99999999999d"], "at most 3650d"),
+        (["advance", f"{'9' * 400}h"], "at most 3650d"),
+        (["fault", "gcp", "instances.get", "http", "--times", "9" * 30], "from 0 to"),
+        (["fault", "gcp", "instances.get", "http", "--set", "status=abc"], "an HTTP status from 100 to 599"),
+        (["fault", "gcp", "instances.get", "delay", "--set", "seconds=99999999999"], "at most 86400"),
+        (["fault", "modal", "SandboxCreate", "http", "--set", "status=abc"], "UNAVAILABLE"),
     ],
 )
 def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
@@ -228,6 +237,38 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
     with pytest.raises(GpusError) as caught:
         run(argv)
     assert told in str(caught.value) and "\n" not in str(caught.value)
+    run(["--json"])
+
+
+def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsys):
+    """`*` means everything: what the default scenario sold out is there again."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    assert "instead of 3 narrower lines" in _rehearse(capsys, "stock", "gcp", "*", "*", "*", "unlimited")
+    assert open_store().stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot").machines is None
+    _rehearse(capsys, "stock", "gcp", "us-central1-a", "L4", "spot", "2")
+    _rehearse(capsys, "stock", "gcp", "us-central1-a", "*", "on-demand", "1")
+    assert open_store().stock("gcp", "us-central1", "us-central1-a", "g2-standard-4", ("L4",), "spot").machines == 2
+
+
+def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
+    """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay: the first plan comes back."""
+    from providers.engine.journal import Journal
+    from providers.model.place import Scope
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    journal = Journal(tmp_path / "journal.db")
+    for world in ("rehearsal", "live"):
+        journal.block(world, Scope("gcp", "europe-west2"), 600.0, "sold out", 0.0)
+    _rehearse(capsys, "reset")
+    assert [len(journal.blocks(world)) for world in ("rehearsal", "live")] == [0, 1]
+
+
+def test_a_store_of_another_version_is_one_clear_line(tmp_path):
+    """A file that another version wrote is not guessed at."""
+    Store(tmp_path / "r.db").connection().execute("PRAGMA user_version = 0")
+    with pytest.raises(OSError) as caught:
+        Store(tmp_path / "r.db")
+    assert "of version 0, and this is version 1; move it away" in caught.value.strerror
 
 
 def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):

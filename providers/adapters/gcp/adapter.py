@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
+from providers.adapters.gcp import refusals
 from providers.adapters.gcp.client import Client, is_loopback
-from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation, quota_exceeded
+from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
 from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported
-from providers.model.ask import FLEX_START, RESERVATION, SPOT
+from providers.model.ask import FLEX_START, RESERVATION
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
 
@@ -46,8 +47,22 @@ def connect(world: str, config: Mapping[str, str]) -> Gcp:
     """The adapter; see `providers.adapters.gcp.connect`."""
     endpoint = config.get("endpoint") or None
     if world == REHEARSAL:
-        return _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint)
+        return _rehearsal(_checked(config.get("project") or REHEARSAL_PROJECT), endpoint)
     return _live(config.get("project") or "", endpoint)
+
+
+def _checked(project: str) -> str:
+    """The project, if it can be one's id or number. Google answers anything else with errors that speak of something else."""
+    from providers.adapters.gcp.options import is_project
+
+    if not is_project(project):
+        raise NotConfigured(
+            f"gcp: wanted a project id (6 to 30 lowercase letters, digits and -, starting with a letter), found {project!r}; "
+            "set `gcp:project` (`gcloud projects list` names yours)",
+            provider=PROVIDER,
+            code="PROJECT_ID",
+        )
+    return project
 
 
 def _rehearsal(project: str, endpoint: str | None) -> Gcp:
@@ -88,7 +103,7 @@ def _live(project: str, endpoint: str | None) -> Gcp:
             "gcp: wanted a project, found none; set GOOGLE_CLOUD_PROJECT, or `project` in gcp's settings (`gcloud projects list` names yours)",
             provider=PROVIDER,
         )
-    return Gcp(LIVE, Client(project, credentials, endpoint))
+    return Gcp(LIVE, Client(_checked(project), credentials, endpoint))
 
 
 class Gcp:
@@ -115,6 +130,11 @@ class Gcp:
     @property
     def world(self) -> str:
         return self._world
+
+    @property
+    def account(self) -> Mapping[str, str]:
+        """The project that everything here is made in and looked up in."""
+        return {"project": self._client.project}
 
     def offers(self) -> Sequence[Offer] | None:
         """None: Google has no price list that is open without an account; the dated catalog is the best there is."""
@@ -145,9 +165,9 @@ class Gcp:
         try:
             operation = self._client.call(lambda service: self._request(service, call, order.token), context._replace(creating=True))
         except Unsupported as error:
-            raise self._explained(error, order) from None
+            raise refusals.explained(self._client, error, order) from None
         except QuotaExceeded as error:
-            raise self._named(error, order, context) from None
+            raise refusals.named(self._client, error, order, context) from None
         place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
         return Ticket(asked, "waiting", place, detail="; ".join(call.notes))
 
@@ -161,7 +181,16 @@ class Gcp:
             return ticket._replace(state="queued" if queued else "waiting")
         if operation is not None and operation.get("error"):
             raise self._refused(operation, order, context)
-        return self._delivered(ticket, self._made(order, context, thorough=True), context)
+        made = self._made(order, context, thorough=True)
+        if operation is None and known.get("operation") and not made:
+            # Forgotten, or never of this project: that nothing was made is not said by anybody.
+            raise OutcomeUnknown(
+                f"{context.what}: Google knows no operation {known['operation']} in project {self._client.project}, nor a machine of it",
+                provider=PROVIDER,
+                code="OPERATION_UNKNOWN",
+                token=order.token,
+            )
+        return self._delivered(ticket, made, context)
 
     def resume(self, order: Order) -> Ticket | None:
         """Looks for the operation by its `clientOperationId`, then for the machines by name and generation; twice, a moment apart.
@@ -297,7 +326,7 @@ class Gcp:
         if not left and isinstance(error, (RateLimited, Transient)):
             return OutcomeUnknown(f"{error}; the operation is over", provider=PROVIDER, code=error.code, token=order.token)
         if not left:
-            return self._named(error, order, context) if isinstance(error, QuotaExceeded) else error
+            return refusals.named(self._client, error, order, context) if isinstance(error, QuotaExceeded) else error
         return HalfMade(
             f"{error}; {len(left)} of {len(order.node_names)} machines are still there",
             handles=[read.handle(instance) for instance in left],
@@ -340,49 +369,6 @@ class Gcp:
             by_name = {str(instance["name"]): read.handle(instance) for instance in made}
             return ticket._replace(state="done", placed=placed, handles=tuple(by_name[name] for name in order.node_names))
         return ticket._replace(state="queued" if "PENDING" in states else "waiting")
-
-    def _explained(self, error: Unsupported, order: Order) -> CloudError:
-        """A 400 or 404 on a creating call: the zone lacks the machine type, or something else that the request names is missing everywhere."""
-        first = order.candidates[0]
-        if first.capacity == RESERVATION:
-            scopes = [scope._replace(capacity=RESERVATION) for scope in error.scopes]
-            return Unsupported(
-                f"{error}; is the reservation for that machine type and its local SSD?", provider=PROVIDER, code=error.code, scopes=scopes
-            )
-        if first.offer.accelerator or not first.zone:
-            return error
-        context = Context(f"gcp {first.region}", self._client.project)
-        project = self._client.project
-        try:
-            for candidate in order.candidates:
-                zone, machine_type = candidate.zone, candidate.machine_type
-                if self._client.get(lambda s, z=zone, t=machine_type: s.machineTypes().get(project=project, zone=z, machineType=t), context) is None:  # type: ignore[misc]
-                    return error
-        except CloudError:
-            return error
-        text = (
-            f"{error}; the machine type is there, so something else that the request names is missing or wrong: image, network, disk, service account"
-        )
-        return NotConfigured(text, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
-
-    def _named(self, error: QuotaExceeded, order: Order, context: Context) -> CloudError:
-        """A refusal for quota that does not say which limit, by reading the quotas: the one over all regions, then the region's own for this GPU."""
-        if error.metric:
-            return error
-        first, project = order.candidates[0], self._client.project
-        wanted = first.gpu_count * len(order.node_names)
-        preemptible = "PREEMPTIBLE_" if first.capacity in (SPOT, FLEX_START) else ""
-        regional = f"{preemptible}NVIDIA_{first.gpu_type.replace('-', '_')}_GPUS"
-        try:
-            everywhere = self._client.call(lambda service: service.projects().get(project=project), context)
-            there = self._client.call(lambda service: service.regions().get(project=project, region=first.region), context)
-        except CloudError:
-            return error
-        for metric, region, holder in (("GPUS_ALL_REGIONS", "", everywhere), (regional, first.region, there)):
-            for row in holder.get("quotas", ()):
-                if row.get("metric") == metric and float(row.get("usage", 0)) + wanted > float(row.get("limit", 0)):
-                    return quota_exceeded(error.code, metric, float(row.get("limit", 0)), region, context)
-        return error
 
     # Seeing
 

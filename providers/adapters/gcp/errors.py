@@ -114,6 +114,7 @@ CODES: dict[str, Row] = {
     "VPC_NOT_FOUND": Row(NotConfigured, ALL, "make the network, or set options.gcp.network", PEERS, "2026-10-19"),
     "SUBNET_NOT_FOUND_FOR_VPC": Row(Unsupported, REGION, "make a subnetwork in that region, or set options.gcp.subnetwork", PEERS, "2026-10-19"),
     "invalid": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400: a machine type or count that the zone has not", "2026-11-27"),
+    "invalidParameter": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400: a value in the path, the query or the body", "2026-11-27"),
     "badRequest": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400", "2026-11-27"),
     "notFound": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 404: an accelerator type that the zone has not", "2026-11-27"),
     "INVALID_FIELD_VALUE": Row(Unsupported, ZONE, _ELSEWHERE, _API, "2026-11-27"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import machines
+from providers.errors import Problem, SpecError
 from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import ENDED, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
 
@@ -70,10 +71,10 @@ def handle(instance: Mapping[str, Any]) -> Handle:
 
 
 def parse(handle: Handle) -> tuple[str, str, str]:
-    """(project, zone, name) of a handle. Raises ValueError for what is none."""
+    """(project, zone, name) of a handle. Raises SpecError for what is none."""
     parts = handle.native_id.split("/")
     if len(parts) != 6 or (parts[0], parts[2], parts[4]) != ("projects", "zones", "instances") or not all(parts):
-        raise ValueError(f"wanted projects/P/zones/Z/instances/N, found {handle.native_id!r}")
+        raise SpecError([Problem("", "projects/P/zones/Z/instances/N", repr(handle.native_id))])
     return parts[1], parts[3], parts[5]
 
 

@@ -24,6 +24,7 @@ LOCAL_SSDS = (0, 1, 2, 4, 8, 16, 32)
 
 _RESOURCE = re.compile(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
 _PROJECT = re.compile(r"^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
+_NUMBER_MIN = 6
 _IMAGE = re.compile(r"^(projects/[a-z0-9.:-]+/global/images/(family/)?)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
 _ACCOUNT = re.compile(r"^[a-z0-9][a-z0-9._-]*@[a-z0-9.-]+\.[a-z]+$")
 _CONTAINER = re.compile(
@@ -74,6 +75,11 @@ _TEXTS: dict[str, tuple[re.Pattern[str], str]] = {
     "network": (_RESOURCE, "the name of an existing VPC network"),
     "subnetwork": (_RESOURCE, "the name of an existing subnetwork"),
 }
+
+
+def is_project(text: str) -> bool:
+    """Whether it can be the id of a project, or its number."""
+    return bool(_PROJECT.match(text)) or (text.isascii() and text.isdigit() and len(text) >= _NUMBER_MIN)
 
 
 def problems(section: Mapping[str, object]) -> list[Problem]:

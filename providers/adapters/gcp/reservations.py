@@ -64,7 +64,10 @@ def look(client: Client, candidate: Candidate) -> Reserved:
             code="NO_RESERVATION",
             # Not remembered: it may be made any time.
             block_s=0.0,
-            scopes=[Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION)],
+            # One that is nowhere is looked for once; one that is elsewhere may still be in a place that comes later.
+            scopes=[Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION)]
+            if zones
+            else [Scope(PROVIDER, capacity=RESERVATION)],
         )
     body = here[0]
     bound = always or (family.bound and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context)))

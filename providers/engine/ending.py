@@ -1,0 +1,191 @@
+"""The end of what an owner has: one generation, or all of it; confirmed, in every account it may be in. Buys nothing.
+
+Owns what a message must say about what could not be confirmed gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine import journal as journals
+from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
+from providers.engine.leasing import CLEAN_PATIENCE_S, leased
+from providers.engine.lines import trimmed
+from providers.engine.records import UNSETTLED, Held
+from providers.engine.settle import Left, abandon, bill, release, repeated
+from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
+from providers.model.machine import GONE, Handle, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.accounts import Accounts
+    from providers.engine.records import Account
+    from providers.engine.world import World
+
+
+async def end(world: World, held: Held) -> None:
+    """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
+    which = (world.name, held.owner, held.cluster, held.generation)
+    entries = world.journal.orders(*which)
+    handles = list(dict.fromkeys([*held.handles, *held.leftovers, *(handle for entry in entries for handle in entry.handles)]))
+    lefts: list[Left] = []
+    groups: dict[int, tuple[Adapter, list[Handle], list[journals.Entry]]] = {}
+
+    async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.Entry]] | None:
+        try:
+            adapter = await adapter_of(world, provider, account)
+        except CloudError as error:
+            lefts.append(Left(tuple(owed), trimmed(error)))
+            return None
+        return groups.setdefault(id(adapter), (adapter, [], []))
+
+    if held.provider:
+        await group(held.provider, account_of(world, held), [handle for handle in handles if handle.provider == held.provider])
+    for entry in entries:
+        found = await group(entry.provider, entry.account, entry.handles)
+        if found is not None and entry.state in journals.PENDING:
+            found[2].append(entry)
+    for handle in handles:
+        try:
+            ((adapter, _),) = await by_adapter(world, held, [handle])
+        except CloudError as error:
+            lefts.append(Left((handle,), trimmed(error)))
+            continue
+        groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
+    for adapter, there, pending in groups.values():
+        lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
+        own = await _own(world, adapter, held, there)
+        lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own))
+    raise_left(held.cluster, lefts, held.micro_usd)
+    world.journal.release(*which, world.clock.now())
+
+
+async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> list[Handle]:
+    """Those of the machines that no other generation has taken over."""
+    if not handles:
+        return []
+    try:
+        nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
+    except CloudError as error:
+        raise HalfMade(
+            f"{held.cluster}: could not be deleted: {trimmed(error)}; {bill(handles, held.micro_usd)}", provider=adapter.name, handles=handles
+        ) from error
+    return [node.handle for node in nodes if node.mark is None or not held.generation or node.mark.generation == held.generation]
+
+
+async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
+    """Settles and deletes all that the owner has, in every account it has used; returns the machines found. Raises HalfMade."""
+    lefts: list[Left] = []
+    found: dict[Handle, Node] = {}
+    orders = world.journal.orders(world.name, owner)
+    for entry in orders:
+        if entry.state in journals.PENDING:
+            try:
+                adapter = await adapter_of(world, entry.provider, entry.account)
+            except CloudError as error:
+                lefts.append(Left(entry.handles, f"{said(entry.provider, entry.account)}: {trimmed(error)}"))
+                continue
+            world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
+            lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
+    asked: set[int] = set()
+    present: Accounts = tuple((provider, None) for provider in world.manifests)
+    closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
+    for provider, account in dict.fromkeys((*present, *used(world, owner), *of_settings(world, former))):
+        owed = {handle for entry in orders if (entry.provider, entry.account) == (provider, account) for handle in entry.handles}
+        try:
+            adapter = await adapter_of(world, provider, account)
+            if id(adapter) in asked and not owed:
+                continue
+            asked.add(id(adapter))
+            nodes = await repeated(world, provider, adapter.find, owner)
+        except NotConfigured as error:
+            if owed:
+                lefts.append(Left(tuple(owed), f"{said(provider, account)}: {trimmed(error)}"))
+            continue
+        except CloudError as error:
+            if account is not None and (provider, account) in closed:
+                # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
+                world.report("warning", f"{said(provider, account)} could not be searched; nothing is known to be left there: {trimmed(error)}")
+                continue
+            lefts.append(Left(tuple(owed), f"{said(provider, account)}: {trimmed(error)}"))
+            continue
+        there = {node.handle: node for node in nodes if node.status != GONE}
+        for node in there.values():
+            world.report("info", f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id}, which bears this stack's mark")
+        found.update(there)
+        if there or owed:
+            lefts.append(await release(world, adapter, owner, "", "", {*there, *owed}))
+    raise_left("ownership", lefts, None)
+    world.journal.release(world.name, owner, "", "", world.clock.now())
+    return tuple(found.values())
+
+
+async def end_elsewhere(world: World, owner: str) -> None:
+    """Settles the orders of runs that were cut short in an account that the settings no longer name, deleting what they made.
+
+    An order that a cluster in some state still waits for is that cluster's to go on with, in its own account. Raises GpusError where one cannot
+    be settled: then the settings must not move on.
+    """
+    launched = {launch.generation for launch in world.journal.launches(world.name, owner) if launch.ended_at is None}
+    for entry in world.journal.orders(world.name, owner, states=journals.PENDING):
+        mark = entry.order.mark
+        if mark.generation in launched or entry.account is None:
+            continue
+        where = said(entry.provider, entry.account)
+        try:
+            present = await adapter_of(world, entry.provider)
+        except CloudError:
+            present = None
+        try:
+            adapter = await adapter_of(world, entry.provider, entry.account)
+            if adapter is present:
+                continue
+            async with leased(world, owner, (mark.cluster,), CLEAN_PATIENCE_S):
+                world.report("info", f"{mark.cluster}: an order at {where} was never settled; finding out what became of it, and ending it")
+                left = await abandon(world, adapter, entry.order, entry.ticket)
+        except CloudError as error:
+            left = Left(entry.handles, trimmed(error))
+        if not left.clean:
+            raise GpusError(
+                f"{mark.cluster}: an order at {where} is not settled: {left.why}; {bill(left.handles or entry.handles, entry.micro_usd)}; "
+                "set the account back and run it again, or destroy"
+            )
+        world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed")
+
+
+def raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> None:
+    """Raises HalfMade naming all that is not confirmed gone; nothing when everything is."""
+    open_ones = [left for left in lefts if not left.clean]
+    if open_ones:
+        handles = tuple(dict.fromkeys(handle for left in open_ones for handle in left.handles))
+        why = "; ".join(dict.fromkeys(left.why for left in open_ones))
+        provider = handles[0].provider if handles else ""
+        raise HalfMade(
+            f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; run it again", provider=provider, handles=handles
+        )
+
+
+async def release_all(world: World, held: Held, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Left:
+    """Releases these, and all else of this generation but `keep`, in every account concerned."""
+    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    if held.provider:
+        home = await home_of(world, held)
+        groups[id(home)] = (home, [])
+    for adapter, own in await by_adapter(world, held, handles):
+        groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
+    lefts = [await release(world, adapter, held.owner, held.cluster, held.generation, own, keep) for adapter, own in groups.values()]
+    return Left(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+
+
+def stuck(held: Held, left: Left) -> Held:
+    """The record of something that must go and could not be deleted yet."""
+    reason = f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}; nothing else is bought until it is gone"
+    return held._replace(status=UNSETTLED, leftovers=tuple(handle for handle in left.handles if handle not in held.handles), reasons=(reason,))
+
+
+def without_journal(what: str, handles: Collection[Handle], micro_usd: int | None, error: journals.JournalBroken) -> GpusError:
+    """What to say when something should be deleted and the journal is broken: what costs money meanwhile, and how to go on."""
+    todo = "make the folder writable, or move a broken file away, and run it again"
+    return GpusError(f"{what}: nothing was deleted: {error.found}; {bill(handles, micro_usd)}; {todo}")

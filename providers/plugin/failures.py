@@ -1,0 +1,43 @@
+"""How a failed call reads: its status code, and one clean line. Owns that no traceback reaches a user."""
+
+from __future__ import annotations
+
+import grpc
+
+from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, SpecError
+
+_CODES = (
+    (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
+    (AllFailed, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Busy, grpc.StatusCode.UNAVAILABLE),
+    (OutcomeUnknown, grpc.StatusCode.UNKNOWN),
+    (GpusError, grpc.StatusCode.FAILED_PRECONDITION),
+)
+
+
+def code(error: Exception) -> grpc.StatusCode:
+    """UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all others that it is sure nothing did."""
+    return next((found for kind, found in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
+
+
+def line(error: Exception) -> str:
+    """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
+    if isinstance(error, (GpusError, ValueError)):
+        return str(error)
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}; the state folder is where GPUS_HOME says"
+    return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
+
+
+def _kept_traceback(error: Exception) -> str:
+    import traceback
+
+    from providers.adapters.base import home
+
+    try:
+        path = home() / "plugin.log"
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(traceback.format_exception(error)) + "\n")
+    except OSError:
+        return ""
+    return f" (details in {path})"

@@ -1,0 +1,97 @@
+"""A stack's Ownership: its id and outputs, who claims which machine, and the lines about those that nobody claims.
+
+Owns what counts as claimed: what a state has named since the owner's last look. Must not import grpc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.engine.journal import Launch
+    from providers.engine.world import World
+    from providers.model.machine import Handle, Node
+
+
+def parse_id(resource: str) -> tuple[str, str]:
+    """(world, owner). Raises GpusError for anything else."""
+    world, _, owner = resource.partition("/")
+    if not world or not owner or "/" in owner:
+        raise GpusError(f"{resource!r} is no ownership id: wanted WORLD/OWNER")
+    return world, owner
+
+
+async def strays(
+    world: World, owner: str, urn: str, mine: Mapping[str, tuple[Handle, ...]], had: Sequence[Mapping[str, Mapping[str, str]]]
+) -> tuple[Node, ...]:
+    """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all."""
+    if not world.has_journal:
+        return ()
+    claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
+    stack, project = _stack_of(urn)
+    await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
+    await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
+    if claims is None:
+        return ()
+    known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())
+    from providers.engine import cluster
+
+    return await cluster.strays(world, owner, known, had)
+
+
+async def minted(world: World, owner: str, urn: str) -> tuple[Launch, ...]:
+    """Writes down whose a new owner is. Returns what earlier owners of the same project and stack still have, by the journal."""
+    stack, project = _stack_of(urn)
+    try:
+        found = await asyncio.to_thread(world.journal.former, world.name, owner, project, stack) if world.has_journal else ()
+        await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack, new=True)
+    except GpusError:
+        # What buys will say what is wrong with it.
+        return ()
+    return found
+
+
+def _stack_of(urn: str) -> tuple[str, str]:
+    """(stack, project) of a URN."""
+    stack, _, rest = urn.removeprefix("urn:pulumi:").partition("::")
+    return stack, rest.partition("::")[0]
+
+
+def outputs(world: str, owner: str, state: Mapping[str, Any], *inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """An Ownership's outputs. `accounts` are all the settings it has ever had: what was bought with them is looked for with them."""
+    from providers.plugin.inputs import settings_of
+
+    accounts = list(former(state))
+    for values in inputs:
+        if (settings := settings_of(values)) not in accounts:
+            accounts.append(settings)
+    return {"world": world, "owner_id": owner, "accounts": accounts}
+
+
+def former(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:
+    """The settings that an Ownership has had, by its state."""
+    from providers.plugin.inputs import settings_of
+
+    return tuple(settings_of({"settings": each}) for each in state.get("accounts") or () if isinstance(each, dict))
+
+
+def unclaimed(node: Node) -> str:
+    """The line about a stray."""
+    return (
+        f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
+        "destroy removes it, or `up` adopts it if the cluster is declared again"
+    )
+
+
+def of_another(launch: Launch) -> str:
+    """The line about what an earlier owner of the same stack still has."""
+    return (
+        f"{launch.cluster}: an earlier ownership of this project and stack ({launch.owner}) has {', '.join(launch.native_ids)} at {launch.provider}, "
+        "as far as the journal knows, and this stack's state does not name it; it may still cost money: "
+        f"`pulumi import gpu:index:Cluster {launch.cluster} NATIVE_ID` takes it over, or delete it there"
+    )
