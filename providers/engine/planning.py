@@ -109,7 +109,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
         elif result is not None:
             rows[name] = result
-    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and ask.options else {}
+    changed = ask is not None and (ask.options or ask.kind != "machine")
+    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and changed else {}
     rows = {**base_rows, **rows}
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
@@ -121,10 +122,11 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
     """The bundled offers of each provider whose options change what they cost, at that cost."""
     found: dict[str, Sequence[Offer]] = {}
     for name in names:
-        priced, section = world.manifests[name].priced, ask.options.get(name)
-        if priced is not None and section and not world.manifests[name].options(section):
+        manifest, section = world.manifests[name], ask.options.get(name) or {}
+        changes = section or ask.kind != "machine"
+        if manifest.priced is not None and changes and ask.kind in manifest.capabilities.kinds and not manifest.options(section):
             column = base.column("provider")
-            found[name] = [priced(base.offer(row), section) for row in range(len(base)) if column[row] == name]
+            found[name] = [manifest.priced(base.offer(row), section, ask.kind) for row in range(len(base)) if column[row] == name]
     return found
 
 

@@ -188,6 +188,7 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
             item.reservation,
             item.micro_usd,
             ask.entries[item.entry].exact,
+            ask.kind,
         )
         for rank, (item, offer) in enumerate(ranked, 1)
     )

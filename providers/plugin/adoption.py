@@ -92,6 +92,8 @@ def inputs_of(held: Held) -> dict[str, Any]:
     }
     if held.nodes > 1:
         values["nodes"] = held.nodes
+    if held.kind != "machine":
+        values["kind"] = held.kind
     if held.capacity != "on-demand":
         values["capacity"] = [f"reservation({held.reservation})" if held.reservation else held.capacity]
     return values

@@ -182,7 +182,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return still(ask, held) is not None
 
         in_place: frozenset[str] = frozenset()
-        if held.provider and any(old.get(key) != new.get(key) for key in diff.IN_PLACE):
+        if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
             from providers.engine import registry
 
             able = registry.capabilities().get(held.provider)

@@ -352,3 +352,66 @@ def test_what_ended_costs_nothing_on_the_screen(project):
     assert (outputs["status"], outputs["ssh"], outputs.get("price_usd_per_hour")) == ("ended", "", None)
     assert made.cluster()["outputs"]["price_usd_per_hour"] > 0
     made.destroy()
+
+
+def test_a_job_runs_once_and_a_bump_of_run_makes_another(project):
+    """A job is planned with its worst case, ends, and changes nothing on the next `up`; another `run` starts a new one; destroy leaves nothing."""
+    made = project("job-l4")
+    shown = " ".join(made.preview().split())
+    assert "at worst 3 attempts of 1h, $2.42" in shown
+    made.up()
+    first = made.cluster()["outputs"]
+    assert ("running", "modal") == (first["status"], first["provider"]) and first["ssh"].startswith("modal app logs ap-")
+    made.rehearse("advance", "2m")
+    assert "the job is done" in made.up()
+    done = made.cluster()["outputs"]
+    assert ("ended", first["handles"]) == (done["status"], done["handles"])
+    made.preview("--expect-no-changes")
+    made.edit('run: "1"', 'run: "2"')
+    assert "a new run is asked for" in " ".join(made.preview().split())
+    made.up()
+    assert made.cluster()["outputs"]["handles"] != first["handles"] and 1 == len(made.machines())
+    made.destroy()
+    assert [] == made.machines()
+
+
+def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project):
+    """Preview prices the floor and the busy hour; the URL is an output; other bounds are deployed in place; destroy waits for the containers."""
+    made = project("serve-modal")
+    shown = " ".join(made.preview().split())
+    assert "idle floor: 1 always runs, $0.8061/h 24 h a day" in shown and "busy hour: $0.8061/h a container, at most 3" in shown
+    said = made.up()
+    first = made.cluster()["outputs"]
+    assert first["endpoints"][0].startswith("https://rehearsal--gpus-serve-") and first["endpoints"][0] in said
+    made.preview("--expect-no-changes")
+    made.edit("max_containers: 3", "max_containers: 4")
+    assert "+$0.8061/h" in " ".join(made.preview().split())
+    made.up()
+    after = made.cluster()["outputs"]
+    assert (first["handles"], first["endpoints"]) == (after["handles"], after["endpoints"])
+    assert after["price_usd_per_hour"] > first["price_usd_per_hour"]
+    made.rehearse("latency", "modal", "delete", "5s")
+    made.destroy()
+    assert [] == made.machines()
+
+
+def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project):
+    """An A100-70GB and eight A10s are check failures of the preview: nothing is sent."""
+    made = project("job-l4")
+    made.edit('fallback: ["A10:1"]', "fallback: [A100-70GB, A10:8]")
+    shown = " ".join(made.preview(fails=True).split())
+    assert "fallback[0]" in shown and "A100-80GB" in shown and "fallback[1]" in shown and "counts on offer: modal 1, 2, 3, 4" in shown
+    assert 0 == made.seen()["mutations"]
+
+
+@pytest.mark.parametrize("stack", ["job-l4", "serve-modal"])
+def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
+    """`up` and its plugin killed with -9 while the app waits for a container: the next `up` takes it over, and destroy leaves no app."""
+    made = project(stack)
+    made.rehearse("latency", "modal", "create", "4s")
+    made.rehearse("latency", "modal", "job", "10m")
+    made.killed_up("#1", also_plugin=True)
+    made.up()
+    assert "running" == made.cluster()["outputs"]["status"] and 1 == len(made.machines())
+    made.destroy()
+    assert [] == made.machines()

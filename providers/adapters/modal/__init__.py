@@ -1,4 +1,4 @@
-"""Modal: GPU sandboxes as machines. Owns the manifest; importing this imports neither the client nor gRPC."""
+"""Modal: GPU sandboxes as machines, functions as jobs and services. Owns the manifest; importing this imports neither the client nor gRPC."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 CAPABILITIES = Capabilities(
     provider="modal",
-    kinds=frozenset({"machine"}),
+    kinds=frozenset({"machine", "job", "service"}),
     capacities=frozenset({"on-demand"}),
     max_nodes=1,
-    in_place=frozenset({"labels"}),
+    in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
     # Sandboxes are reached by `modal shell`.
     ssh=False,
@@ -62,18 +62,26 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-def notes(candidate: Candidate, _setup: Setup) -> Sequence[str]:
-    """Upgrades and waits that the plan should tell of."""
-    from providers.adapters.modal import gpu
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What of `options.modal` a cluster of this kind still needs, or cannot have."""
+    from providers.adapters.modal import options
 
-    return gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
+    return options.fits(kind, section, setup)
 
 
-def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
-    """The offer with the CPU and memory that the options reserve."""
-    from providers.adapters.modal import request
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+    """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
+    from providers.adapters.modal import deployment, gpu
 
-    return request.priced(offer, section)
+    own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
+    return (*own, *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
+
+
+def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
+    """The offer with the CPU and memory that the options reserve, at the rates of its kind; a service with all the containers that it may have."""
+    from providers.adapters.modal import deployment, request
+
+    return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
 MANIFEST = Manifest(
@@ -85,4 +93,5 @@ MANIFEST = Manifest(
     settings=("environment", "app"),
     notes=notes,
     priced=priced,
+    fits=fits,
 )
