@@ -100,6 +100,11 @@ def make_environment(*, development: bool) -> None:
     stamp.write_text(json.dumps({"of": wanted, "development": tools}))
 
 
+def compile_sources() -> None:
+    """Bytecode of the package, as an installer makes it of what it installs: where PYTHONDONTWRITEBYTECODE is set, each start would compile anew."""
+    run([str(BIN / "python"), "-m", "compileall", "-q", str(REPOSITORY / "providers")])
+
+
 def outside_path() -> str:
     """PATH without this environment's own folder."""
     return os.pathsep.join(part for part in os.environ.get("PATH", "").split(os.pathsep) if part and Path(part).resolve() != BIN.resolve())
@@ -281,6 +286,7 @@ def main() -> int:
     try:
         check_machine()
         make_environment(development=arguments.development)
+        compile_sources()
         get_tools()
         activation()
         make_stacks()

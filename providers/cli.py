@@ -7,6 +7,7 @@ ends in a traceback. Must not import pydantic, asyncio or a cloud's SDK on the w
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -16,7 +17,7 @@ from providers.adapters.base import REHEARSAL, WORLDS
 from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -38,7 +39,15 @@ class Stack(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code. Messages go to stderr, answers to stdout."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    # An answer is short work that makes no garbage: looking for some costs a tenth of it.
+    gc.disable()
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        gc.enable()
+
+
+def _main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
@@ -67,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The arguments, read; and the words after `--`, which are another program's, for the commands that run one."""
     cut = arguments.index("--") if arguments[:1] in (["run"], ["ssh"]) and "--" in arguments else len(arguments)
-    return _parser().parse_args(arguments[:cut]), arguments[cut + 1 :]
+    return _parser(arguments[0] if arguments else "").parse_args(arguments[:cut]), arguments[cut + 1 :]
 
 
 def _complain(text: str, code: int) -> int:
@@ -79,10 +88,16 @@ def _complain(text: str, code: int) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(word: str = "") -> argparse.ArgumentParser:
+    """The parser of every command, or of the one that `word` names: the others would cost a plan some milliseconds."""
     parser = argparse.ArgumentParser(prog="gpus", description="Who sells the GPUs you want, where, for how much, and which would be taken.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for fill in [_COMMANDS[word]] if word in _COMMANDS else dict.fromkeys(_COMMANDS.values()):
+        fill(commands)
+    return parser
 
+
+def _offers_parser(commands: Any) -> None:
     offers = commands.add_parser("offers", help="who sells it, where, for how much, as of when", description="Who sells a GPU. Buys nothing.")
     offers.add_argument("gpu", help='"H100:8", or "H100" for any count in a machine')
     offers.add_argument("--spot", action="store_true", help="spot capacity only")
@@ -93,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     offers.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     offers.set_defaults(run=_offers)
 
+
+def _plan_parser(commands: Any) -> None:
     plan = commands.add_parser("plan", help="every place that could serve it, ranked", description="What an up would try, in order. Buys nothing.")
     _spec(plan)
     plan.add_argument("-s", "--stack", help="plan what this stack's file declares")
@@ -103,12 +120,16 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="for a pull request")
     plan.set_defaults(run=_plan)
 
+
+def _hardware_parser(commands: Any) -> None:
     hardware = commands.add_parser("hardware", help="what a GPU is", description="Hardware facts, each set with its source and date.")
     hardware.add_argument("names", nargs="*", metavar="NAME", help="H100 MI300X ...; all that are known, if none is named")
     hardware.add_argument("--dtype", default="bf16", help="for the speed column (default: bf16)")
     hardware.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     hardware.set_defaults(run=_hardware)
 
+
+def _check_parser(commands: Any) -> None:
     check = commands.add_parser(
         "check", help="what is there and what is missing to use a provider", description="Credentials, APIs, rights and quota."
     )
@@ -118,9 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     check.set_defaults(run=_check)
 
-    _adhoc_parsers(commands)
+
+def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
-    return parser
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -161,6 +182,7 @@ def _adhoc_parsers(commands: Any) -> None:
 def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     from providers.adhoc import commands
 
+    gc.enable()  # these may take hours
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     return {"cp": commands.cp, "ps": commands.ps, "release": commands.release}[options.command](options)
@@ -537,6 +559,16 @@ def _print_json(value: object) -> None:
     import json
 
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+_COMMANDS: Mapping[str, Callable[[Any], None]] = {
+    "offers": _offers_parser,
+    "plan": _plan_parser,
+    "hardware": _hardware_parser,
+    "check": _check_parser,
+    **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
+    "rehearse": _rehearse_parser,
+}
 
 
 if __name__ == "__main__":

@@ -271,6 +271,7 @@ def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
             lambda part: part[1] if part[0] in _COSTS else None,
         ),
         "ssh": cluster.ssh,
+        "endpoints": cluster.endpoints,
     }
 
 

@@ -124,5 +124,9 @@ class Manifest(NamedTuple):
     """
     together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
     """How many of the leading candidates may share one creating call under the provider's section of options: at least 1. Pure. None: any."""
-    priced: Callable[[Offer, Mapping[str, object]], Offer] | None = None
-    """The offer at what the spec's section of options makes it cost. Pure and cheap; of a section that `options` found nothing wrong with."""
+    priced: Callable[[Offer, Mapping[str, object], str], Offer] | None = None
+    """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure and cheap; of a section that `options` found
+    nothing wrong with.
+    """
+    fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
+    """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""

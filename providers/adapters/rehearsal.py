@@ -24,7 +24,7 @@ AHEAD_MAX_S = 3_650 * 86_400.0
 ANY = ""
 """In a scenario line: everything."""
 
-LATENCIES_S = {"create": 1.0, "stockout": 0.4, "delete": 0.5, "stop": 0.5, "start": 1.0, "edit": 0.2, "preempt": 1.0}
+LATENCIES_S = {"create": 1.0, "stockout": 0.4, "delete": 0.5, "stop": 0.5, "start": 1.0, "edit": 0.2, "preempt": 1.0, "job": 20.0}
 """How long each step of a rehearsal cloud takes unless the scenario says otherwise, in world seconds: brisk, yet visible."""
 
 DEFAULT_STOCK = (

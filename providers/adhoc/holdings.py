@@ -173,6 +173,8 @@ def reachable(world: World, spec: Cluster) -> Ask:
             problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
         else:
             problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
+    if spec.kind != "machine":
+        problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
     if problems:
         raise SpecError(problems)
     return ask

@@ -33,7 +33,7 @@ from providers.errors import (
 )
 from providers.model import duration
 from providers.model.ask import RESERVATION
-from providers.model.machine import PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
+from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+DONE = (ENDED, FAILED)
+"""How a job ends. It is done then, well or not: nothing is bought for it again."""
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
@@ -570,6 +572,11 @@ def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
     raise HalfMade(f"wanted {wanted}, found {found}", provider=first.provider, handles=[*ticket.handles])
 
 
+def healthy(kind: str) -> tuple[str, ...]:
+    """The statuses in which nothing is wrong with one of this kind."""
+    return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
+
+
 def _differs(placed: Candidate, nodes: Sequence[Node]) -> str:
     """What is not as ordered, or nothing. What a cloud does not tell about a machine is not held against it."""
     if len(nodes) != placed.nodes:
@@ -578,7 +585,7 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> str:
     if len(zones) > 1:
         return f"machines in {', '.join(sorted(zones))}"
     for node in nodes:
-        if node.status not in HEALTHY:
+        if node.status not in healthy(placed.kind):
             return f"{node.name} {node.status}"
         pairs = (
             (placed.machine_type, node.machine_type),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, home_of
-from providers.engine.acquire import HEALTHY, delivered
+from providers.engine.acquire import delivered, healthy
 from providers.engine.holding import applied
 from providers.engine.reconcile import Place, price_of
 from providers.engine.settle import bill, repeated
@@ -70,7 +70,7 @@ async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | N
 
     Price, entry and limits are those of the order that made it; without that order, today's price of the place.
     """
-    well = [node for node in nodes if node.status in HEALTHY and node.status != QUEUED]
+    well = [node for node in nodes if node.status in healthy(held.kind) and node.status != QUEUED]
     known: set[Handle] = set()
     for entry in reversed(world.journal.orders(world.name, held.owner, held.cluster, held.generation)):
         mine = [node for node in well if node.handle in entry.handles or node.name in entry.order.node_names]
@@ -111,7 +111,7 @@ def _moved(held: Held, nodes: Sequence[Node], entry: journals.Entry | None) -> H
     if entry is None:
         return moved
     ttl_s = entry.order.setup.ttl_s
-    moved = moved._replace(applied=applied(entry.order.setup), ends_at=launched + ttl_s if ttl_s else 0.0, account=entry.account)
+    moved = moved._replace(applied=applied(entry.order.setup, held.kind), ends_at=launched + ttl_s if ttl_s else 0.0, account=entry.account)
     placed = _placed(entry, nodes)
     if placed is None:
         return moved

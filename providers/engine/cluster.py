@@ -14,7 +14,7 @@ from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settin
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import kept_stopped, seen
+from providers.engine.holding import finished, kept_stopped, seen
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
@@ -183,6 +183,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
         machines=(node,),
         launched_at=node.created_at,
         account=world.account(provider),
+        kind=node.kind,
     )
     return seen(held, nodes, world.clock.now()) or held
 
@@ -209,7 +210,7 @@ async def _read(world: World, held: Held) -> Held | None:
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra = await _beside(world, held, gone=after is None)
-    if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not kept_stopped(held))):
+    if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))):
         # A step that was cut short placed it anew: the mark is the same.
         moved = await successor(world, held, extra)
         if moved is not None:
@@ -226,10 +227,14 @@ async def _read(world: World, held: Held) -> Held | None:
         world.report("warning", f"{held.cluster}: {held.provider} took it back; the next `up` replaces it")
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
-        world.report("info", f"{held.cluster}: ended by its own limit")
+        said = next((f" ({node.detail})" for node in nodes if node.detail), "")
+        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else 'ended by its own limit'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
-    elif after.status == DEGRADED:
+    elif after.status == FAILED and finished(after) and not finished(held):
+        why = next((node.detail for node in nodes if node.detail), "no reason given")
+        world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
+    elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
         world.report("warning", f"{held.cluster}: {after.reasons[0]}")
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from providers.engine.acquire import ACQUIRED, HEALTHY, WAITING_ON, Outcome
+from providers.engine.acquire import ACQUIRED, DONE, HEALTHY, WAITING_ON, Outcome
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
 
@@ -28,7 +28,8 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
     ttl_s = ttl(wanted, placed.entry)
     made = outcome.state == ACQUIRED
     launched = min((node.created_at for node in outcome.nodes if node.created_at), default=now)
-    status = status_of(outcome.nodes) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
+    done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
+    status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
     return Held(
         world=world,
         owner=wanted.owner,
@@ -56,7 +57,8 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
         entry=placed.entry,
         reasons=outcome.reasons,
         leftovers=outcome.leftovers,
-        applied=applied(outcome.order.setup),
+        applied=applied(outcome.order.setup, placed.kind),
+        kind=placed.kind,
         account=outcome.account,
     )
 
@@ -75,8 +77,11 @@ def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
 
     Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order. Where they were
-    stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later.
+    stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
+    long its cloud remembers it.
     """
+    if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
+        return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
     if kept_stopped(held):
         nodes = [node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED) else node for node in nodes]
     well = [node for node in nodes if node.status in HEALTHY]
@@ -84,6 +89,9 @@ def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
     if nodes and len(well) == len(nodes):
         if QUEUED in statuses:
             return held._replace(status=QUEUED, machines=tuple(nodes), reasons=("queued: waits in the cloud's queue; the next `up` waits on",))
+        if drifted := [node.drift for node in nodes if node.drift]:
+            reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
+            return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
         whole = len(nodes) == held.nodes
         return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes)
     if well:
@@ -109,14 +117,23 @@ def ttl(wanted: Wanted, entry: int) -> int | None:
     return wanted.setup.ttl_s if own is None else own
 
 
-def applied(setup: Setup) -> tuple[tuple[str, str], ...]:
-    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set."""
-    values = {
+def finished(held: Held) -> bool:
+    """True for a job that has ended, well or not."""
+    return held.kind == "job" and held.status in DONE
+
+
+def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
+    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set.
+
+    `setup.options` holds the section of the provider it runs at alone.
+    """
+    values: dict[str, object] = {
         "labels": dict(setup.labels),
         "ssh_key": [setup.ssh_user, setup.ssh_public_key] if setup.ssh_public_key else "",
         "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
         "state": setup.state if setup.state != RUNNING else "",
     }
-    return tuple(
-        (name, hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12] if value else "") for name, value in sorted(values.items())
-    )
+    if kind == "service":
+        values["service"] = [[list(pair) for pair in setup.options], setup.expose]
+    texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
+    return tuple((name, hashlib.sha256(text.encode()).hexdigest()[:12] if text else "") for name, text in sorted(texts.items()))

@@ -101,7 +101,7 @@ class Launch(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A generation that some state named lately, with the machines that the state knows."""
+    """A generation that some state named lately, with the machines that the state knows. `cluster` is empty while it is only being imported."""
 
     cluster: str
     generation: str

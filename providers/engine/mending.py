@@ -13,7 +13,8 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
 from providers.engine.ending import release_all, stuck
-from providers.engine.holding import applied, had, kept_stopped, seen, ttl
+from providers.engine.holding import applied, finished, had, kept_stopped, seen, ttl
+from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon, bill, repeated
 from providers.engine.switching import switch
@@ -83,7 +84,7 @@ async def _exchanged(
     if found is None or (entry := satisfied(wanted.ask, found)) is None:
         return None
     found = found._replace(entry=entry, fingerprint=wanted.fingerprint)
-    useless = after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not kept_stopped(held))
+    useless = after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))
     if not useless and not (preferred is not None and after is not None and not after.reasons and preferred(held, found)):
         return None
     world.report("info", f"{held.cluster}: a run that was cut short had placed it in {found.zone or found.region}; that is kept, the rest released")
@@ -99,7 +100,11 @@ async def _exchanged(
 
 async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None, brake: Brake) -> Held:
     """What `mend` does once it is known what is there. `after` is the held placement as it was seen, without its leftovers."""
-    ended = after is not None and after.status == ENDED
+    if after is not None and (drifted := next((node.drift for node in after.machines if node.drift), "")):
+        world.report("warning", f"{held.cluster}: {drifted}; deploying it anew")
+        # What was last written is not there any more: it is written again.
+        after = after._replace(reasons=(), applied=tuple(pair for pair in after.applied if pair[0] != "service"))
+    ended = after is not None and (after.status == ENDED or finished(after))
     stops = wanted.setup.state == STOPPED
     rests = after is not None and after.status in (STOPPED, STOPPING) and (stops or kept_stopped(held))
     useful = after is not None and not after.reasons and (rests or after.status not in {PREEMPTED, *_OVER})
@@ -189,8 +194,10 @@ async def better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held
 async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     """Writes what changed of labels, ssh key and time limit on the machines where the adapter can; says what only a replacement applies."""
     limit_s = ttl(wanted, held.entry)
-    setup = wanted.setup._replace(ttl_s=limit_s)
-    before, after = dict(held.applied), dict(applied(setup))
+    section = dict(wanted.setup.options).get(held.provider)
+    own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+    setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    before, after = dict(held.applied), dict(applied(setup, held.kind))
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:
         return held
@@ -206,6 +213,8 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
             after[name] = before.get(name, "")
         elif name == "state":
             continue
+        elif name == "service":
+            change.update(service=setup, fingerprint=wanted.fingerprint)
         elif name == "labels":
             change["labels"] = dict(setup.labels)
         elif name == "ssh_key":
@@ -216,6 +225,12 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
         adapter = await home_of(world, held)
         for handle in held.handles:
             await repeated(world, adapter.name, adapter.update, handle, change)
+        if "service" in change:
+            nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
+            # How many containers it may have, and so what it may cost, is among what was declared anew.
+            where = Place(held.provider, held.region, held.gpu_type, held.gpu_count, 1, held.capacity)
+            price = await price_of(world, wanted.ask, where, nodes[0], None)
+            held = held._replace(machines=tuple(nodes), micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
         if "ttl" in change:
             held = held._replace(ends_at=held.launched_at + limit_s if limit_s else 0.0)
     held = held._replace(applied=tuple(sorted({**after, "state": before.get("state", "")}.items())))

@@ -6,10 +6,11 @@ SQLite only where a journal exists.
 
 from __future__ import annotations
 
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
-from providers.catalog.table import COLUMNS, OfferTable, table
+from providers.catalog.table import OfferTable, table
 from providers.errors import GpusError, NotConfigured
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
         elif result is not None:
             rows[name] = result
-    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and ask.options else {}
+    changed = ask is not None and (ask.options or ask.kind != "machine")
+    base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and changed else {}
     rows = {**base_rows, **rows}
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
@@ -120,10 +122,11 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
     """The bundled offers of each provider whose options change what they cost, at that cost."""
     found: dict[str, Sequence[Offer]] = {}
     for name in names:
-        priced, section = world.manifests[name].priced, ask.options.get(name)
-        if priced is not None and section and not world.manifests[name].options(section):
+        manifest, section = world.manifests[name], ask.options.get(name) or {}
+        changes = section or ask.kind != "machine"
+        if manifest.priced is not None and changes and ask.kind in manifest.capabilities.kinds and not manifest.options(section):
             column = base.column("provider")
-            found[name] = [priced(base.offer(row), section) for row in range(len(base)) if column[row] == name]
+            found[name] = [manifest.priced(base.offer(row), section, ask.kind) for row in range(len(base)) if column[row] == name]
     return found
 
 
@@ -134,11 +137,20 @@ def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
-    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure."""
-    provider = COLUMNS.index("provider")
-    kept = [row for row in zip(*base.columns, strict=True) if row[provider] not in rows]
-    fresh: list[Sequence[object]] = [offer for name in sorted(rows) for offer in rows[name]]
-    return table([*kept, *fresh], base.warnings)
+    """The table in which each provider of `rows` has these offers instead of its bundled ones. Pure; by column, of thousands of rows."""
+    fresh = table([offer for name in sorted(rows) for offer in rows[name]])
+    stays = [name not in rows for name in base.column("provider")]
+    if all(stays):
+        by_gpu: dict[str, Sequence[int]] = dict(base.by_gpu)
+        kept: Sequence[Sequence[object]] = base.columns
+    else:
+        place = list(accumulate(stays, initial=0))
+        by_gpu = {gpu: left for gpu, found in base.by_gpu.items() if (left := [place[row] for row in found if stays[row]])}
+        kept = [list(compress(column, stays)) for column in base.columns]
+    size = len(kept[0])
+    for gpu, found in fresh.by_gpu.items():
+        by_gpu[gpu] = [*by_gpu.get(gpu, ()), *(size + row for row in found)]
+    return OfferTable(tuple([*old, *new] for old, new in zip(kept, fresh.columns, strict=True)), by_gpu, base.warnings)
 
 
 def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:

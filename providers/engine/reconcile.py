@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, said
-from providers.engine.acquire import HEALTHY, UNCONFIRMED, WAITING_ON, Outcome, resumed
+from providers.engine.acquire import DONE, UNCONFIRMED, WAITING_ON, Outcome, healthy, resumed
 from providers.engine.holding import applied, status_of, ttl
 from providers.engine.lines import trimmed
 from providers.engine.records import Held
@@ -157,8 +157,9 @@ async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -
 def _choose(world: World, wanted: Wanted, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
     """The machines to take over, and the entry that they serve: whole, alike, in one place, of the same fingerprint; the most wanted first."""
     sets: dict[tuple[object, ...], list[Node]] = {}
+    well = healthy(wanted.ask.kind)
     for node in nodes:
-        if node.status in HEALTHY and node.status != QUEUED and node.mark is not None and node.mark.fingerprint == wanted.fingerprint:
+        if node.status in well and node.status != QUEUED and node.mark is not None and node.mark.fingerprint == wanted.fingerprint:
             key = (node.handle.provider, node.region, node.zone, node.machine_type, node.gpu_type, node.gpu_count, node.capacity)
             sets.setdefault(key, []).append(node)
     options: list[tuple[int, float, tuple[Node, ...]]] = []
@@ -227,7 +228,7 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
         cluster=wanted.cluster,
         generation=generation,
         fingerprint=wanted.fingerprint,
-        status=status_of(chosen),
+        status=next((node.status for node in chosen if node.status in DONE), status_of(chosen)),
         provider=where.provider,
         region=first.region,
         zone=first.zone,
@@ -245,7 +246,8 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
         launched_at=launched,
         ends_at=launched + ttl_s if ttl_s else 0.0,
         entry=entry,
-        applied=applied(made.order.setup) if made is not None else (),
+        applied=applied(made.order.setup, wanted.ask.kind) if made is not None else (),
+        kind=wanted.ask.kind,
         account=await world.call(where.provider, world.account, where.provider),
     )
     world.journal.launched(held)

@@ -75,6 +75,8 @@ class Held(NamedTuple):
     leftovers: tuple[Handle, ...] = ()
     applied: tuple[tuple[str, str], ...] = ()
     account: Account | None = None
+    kind: str = "machine"
+    """What it is: machine, job or service."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`, `state` (stop and start)."""
+    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`, `state` (stop and start);
+    `service` means that whatever a service is declared with is deployed anew in place.
+    """
 
     provider: str
     kinds: frozenset[str] = frozenset({"machine"})

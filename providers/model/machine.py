@@ -53,6 +53,12 @@ class Node(NamedTuple):
     ssh_user: str = ""
     login: str = ""
     """The command that logs you in, where it is another than ssh to the address."""
+    url: str = ""
+    """Where a service answers, as its cloud says it."""
+    drift: str = ""
+    """What of a service is not as it was deployed; the next update deploys it anew."""
+    kind: str = "machine"
+    """What it is: machine, job or service."""
 
 
 class Setup(NamedTuple):
@@ -73,6 +79,8 @@ class Setup(NamedTuple):
     ports: tuple[int, ...] = ()
     state: str = "running"
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
+    expose: str = "private"
+    """`private`, or `public`: who can reach what listens."""
 
 
 class Order(NamedTuple):

@@ -59,6 +59,8 @@ class Candidate(NamedTuple):
     micro_usd: int | None = None
     exact: bool = False
     """Asked with a `!`: no upgrade may be delivered instead."""
+    kind: str = "machine"
+    """What is made there: machine, job or service."""
 
     @property
     def provider(self) -> str:

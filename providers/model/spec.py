@@ -137,7 +137,7 @@ class Cluster(_Strict):
 
     name: str
     gpu: str | Gpu | tuple[str | Gpu | Fallback, ...]
-    kind: Literal["machine"] = "machine"
+    kind: Literal["machine", "job", "service"] = "machine"
     nodes: int = Field(default=1, ge=1, le=1_000, strict=True)
     fallback: tuple[str | Fallback, ...] = ()
     spot: Spot | None = None
@@ -195,6 +195,7 @@ class Cluster(_Strict):
             options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
             ports=tuple(self.ports),
             state=self.state,
+            expose=self.expose,
         )
 
     def fingerprint(self) -> str:
@@ -411,9 +412,10 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     problems.extend(_entries(cluster)[1])
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(_EMPTY_FALLBACK)
-    if cluster.expose == "public" and not cluster.ports:
+    problems.extend(_kind(cluster))
+    if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
-    if cluster.expose == "public" and cluster.network != "managed":
+    if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
         problems.append(Problem("expose", "network: managed, which declares the firewall", f"network: {cluster.network}", "set network: managed"))
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
         found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
@@ -439,6 +441,33 @@ def _semantic(cluster: Cluster) -> list[Problem]:
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(Problem(f"prices.overrides[{index}].capacity", "one of " + ", ".join(asks.CAPACITIES), repr(override.capacity)))
     return problems
+
+
+_MACHINE_ONLY = {
+    "ssh_key": "nobody logs into it",
+    "disk_gib": "it has no disk of its own",
+    "ports": "a job listens on none, and a service's port stands in the provider's options",
+    "state": "only a machine is stopped and kept",
+    "network": "it joins no network of yours",
+    "on_ttl": "nothing of it is kept",
+}
+
+
+def _kind(cluster: Cluster) -> list[Problem]:
+    """What only a machine can have."""
+    if cluster.kind == "machine":
+        return []
+    defaults = {name: type(cluster).model_fields[name].default for name in _MACHINE_ONLY}
+    found = [
+        Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[:_FOUND_MAX], "leave it out")
+        for name, why in _MACHINE_ONLY.items()
+        if getattr(cluster, name) != defaults[name]
+    ]
+    if cluster.kind == "service" and cluster.ttl is not None:
+        found.append(Problem("ttl", "none for a service: it listens until it is destroyed", repr(cluster.ttl), "leave it out"))
+    if cluster.kind == "job" and cluster.expose == "public":
+        found.append(Problem("expose", "private for a job: nothing of it listens", "public", "leave it out"))
+    return found
 
 
 def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s: int = 0) -> int | None:

@@ -100,8 +100,9 @@ class Plan:
     def refusals(self) -> list[tuple[int, int, int]]:
         """(rule, entry, row) of every refused offer, by rule and row: the cheap form of `rejections`."""
         kept, refused = self.kept, self.refused
-        nothing = (rules.GPU, 0)
-        return sorted((*refused.get(row, nothing), row) for row in range(len(self.offers)) if row not in kept)
+        # The rule `gpu` is the first one and refuses by far the most, so that only the others need sorting.
+        others = [(rules.GPU, 0, row) for row in range(len(self.offers)) if row not in refused and row not in kept]
+        return others + sorted((rule, entry, row) for row, (rule, entry) in refused.items())
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -187,6 +188,7 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
             item.reservation,
             item.micro_usd,
             ask.entries[item.entry].exact,
+            ask.kind,
         )
         for rank, (item, offer) in enumerate(ranked, 1)
     )

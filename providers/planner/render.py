@@ -5,7 +5,7 @@ The text fits the width it is given (96 columns: what Pulumi's log shows whole).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.catalog import names
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
@@ -91,13 +91,13 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 def _rejections(plan: Plan) -> list[dict[str, str]]:
     """Every refusal, `offer` as its id. Rows of GPUs that nobody asked for share one text, so that thousands of them cost little."""
-    ids = [Offer._make(values).id for values in zip(*plan.offers.columns, strict=True)]
-    gpus = plan.offers.column("gpu_type")
+    ids = plan.offers.ids()
+    gpus = cast("Sequence[str]", plan.offers.column("gpu_type"))
     gpu_rule, asked = rules.NAMES[rules.GPU], rules.asked(plan.ask)
     out: list[dict[str, str]] = []
     for rule, entry, row in plan.refusals():
         if rule == rules.GPU:
-            out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": str(gpus[row])})
+            out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": gpus[row]})
         else:
             wanted, found = plan.explain(rule, entry, row)
             out.append({"offer": ids[row], "rule": rules.NAMES[rule], "wanted": wanted, "found": found})

@@ -62,7 +62,7 @@ def _free(world: World, held: Held) -> Held:
         if launch.ended_at is not None or launch.provider != held.provider or not ids & {*launch.native_ids}:
             continue
         claims = world.journal.claims(world.name, launch.owner) or ()
-        if any(claim.generation == launch.generation for claim in claims):
+        if any(claim.generation == launch.generation and claim.cluster for claim in claims):
             raise GpusError(
                 f"{', '.join(sorted(ids))}: wanted a machine that no stack holds, found that it is cluster {launch.cluster} of one "
                 f"(owner {launch.owner}); nothing is imported. If that state is lost, run `pulumi refresh --yes` in the stack, then import it"
@@ -92,6 +92,8 @@ def inputs_of(held: Held) -> dict[str, Any]:
     }
     if held.nodes > 1:
         values["nodes"] = held.nodes
+    if held.kind != "machine":
+        values["kind"] = held.kind
     if held.capacity != "on-demand":
         values["capacity"] = [f"reservation({held.reservation})" if held.reservation else held.capacity]
     return values

@@ -83,7 +83,9 @@ def cluster(
         if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):
             reasons[key] = IDENTITY[key]
     placed = bool(outputs.get("provider"))
-    open_questions = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))]
+    # A job that has ended is done: what only concerns a running one makes no new one.
+    done = new.get("kind") == "job" and outputs.get("status") in ("ended", "failed")
+    open_questions = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key)) and not done]
     if placed and open_questions and not satisfied():
         reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
     if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(old.get("disk_gib"), new.get("disk_gib")):
@@ -94,7 +96,8 @@ def cluster(
         reasons["network_links"] = "another network needs a new machine"
     if "options" in changed and placed:
         provider = str(outputs["provider"])
-        if _section(old, provider) != _section(new, provider):
+        served = "service" in in_place and new.get("kind") == "service"
+        if _section(old, provider) != _section(new, provider) and not served:
             reasons["options"] = f"another setting of {provider} needs a new machine"
     waits = [key for key in changed if key in IN_PLACE and placed and IN_PLACE[key] not in in_place]
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]

@@ -15,6 +15,7 @@ from providers.plugin.wire import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.adapters.base import Manifest
     from providers.engine.records import Wanted
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -230,7 +231,19 @@ def _options(spec: Cluster) -> list[Problem]:
             problems.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
             continue
         problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+    problems.extend(_fitting(spec, manifests) if not problems else ())
     return problems
+
+
+def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    out: list[Problem] = []
+    for provider, manifest in manifests.items():
+        allowed = spec.providers is None or provider in spec.providers
+        if manifest.fits is not None and allowed and spec.kind in manifest.capabilities.kinds:
+            found = manifest.fits(spec.kind, spec.options.get(provider) or {}, spec.setup())
+            out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
+    return out
 
 
 def warm_up() -> None:

@@ -78,6 +78,10 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
         record["leftovers"] = [list(pair) for pair in held.leftovers]
     if held.applied:
         record["applied"] = dict(held.applied)
+    if held.account is not None:
+        record["account"] = dict(held.account)
+    if held.kind != "machine":
+        record["kind"] = held.kind
     out["record"] = record
     for field in ("attempts", "endpoints"):
         # Only what the journal keeps as well is ever shortened.
@@ -88,7 +92,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
 
 def read(resource: str, outputs: Mapping[str, Any]) -> Held:
     """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
-    from providers.engine.records import Held
+    from providers.engine.records import Held, account_in
 
     world, owner, cluster, generation = parse_id(resource)
     record = outputs.get("record") or {}
@@ -111,6 +115,8 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         reasons=tuple(record.get("reasons") or ()),
         leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
         applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
+        account=account_in(record.get("account")),
+        kind=str(record.get("kind", "machine")),
         **plain,
     )
 
@@ -146,7 +152,7 @@ def _ssh(held: Held, setup: Setup | None) -> str:
 
 def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
     """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address."""
-    if held.status != "running":
+    if held.status != "running" and held.kind != "job":
         return "", ""
     if login := next((node.login for node in held.machines if node.login), ""):
         return login, ""
@@ -165,6 +171,8 @@ def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
 
 def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
     """`host:port` where that is open or mapped to the outside; else the line that carries a port of the first machine here."""
+    if urls := [node.url for node in held.machines if node.url]:
+        return urls[:_LISTED_MAX]
     if setup is None:
         return []
     hosts = [(node.external_ip or node.internal_ip, dict(node.ports)) for node in held.machines if node.external_ip or node.internal_ip]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.model.machine import ENDED, PREEMPTED, STOPPED
+from providers.model.machine import ENDED, FAILED, PREEMPTED, STOPPED
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
         text = f"{what(held)} ({per_hour(held.micro_usd)}) is there from an earlier run: it is taken over if it still fits, else deleted first"
     elif seen.action == RECLAIM and held.status not in (ENDED, STOPPED):
         text = reclaim_line(plan, held)
+    elif held.kind == "service" and (text := _served_line(plan, held)):
+        pass
     else:
         text = kept_line(held, seen.setup)
     if seen.action != REPLACE and (switched := switch_line(seen)):
@@ -155,8 +157,21 @@ def what(held: Held) -> str:
     return " ".join(part for part in (held.provider, held.zone or held.region, machine, f"{held.gpu_type}:{held.gpu_count}", held.capacity) if part)
 
 
+def _served_line(plan: Plan, held: Held) -> str:
+    """What a service costs otherwise than so far, where it is deployed anew: how many containers it may have is declared. Else nothing."""
+    from providers.planner.render import change_line
+
+    own = (candidate for candidate in plan.candidates if (candidate.provider, candidate.gpu_type) == (held.provider, held.gpu_type))
+    new = next((candidate.micro_usd for candidate in own), None)
+    if new is None or held.micro_usd is None or new == held.micro_usd:
+        return ""
+    return f"{change_line(held.micro_usd, new, what(held))}; it is deployed anew in place"
+
+
 def kept_line(held: Held, setup: Setup | None) -> str:
     """What stays, and what that costs."""
+    if held.kind == "job" and held.status in (ENDED, FAILED):
+        return f"none: the job {'has succeeded' if held.status == ENDED else 'has failed'}, nothing runs; change `run` for another one"
     if held.status == ENDED:
         disk = "; its disk is kept, and billed, until then or destroy" if setup is not None and setup.on_ttl == "keep" else ""
         return f"none: it ended{_at(held)} by its ttl; change `run` to get a new one{disk}"
@@ -171,6 +186,10 @@ def replace_line(plan: Plan, held: Held) -> str:
     """What a replacement takes away, and what it changes per hour."""
     best = plan.best
     new = None if best is None else best.micro_usd
+    if held.kind == "job" and held.status in (ENDED, FAILED):
+        return f"another job after {what(held)}, which is done; +{per_hour(new)} while it runs"
+    if held.kind != "machine" and held.status != PREEMPTED:
+        return f"REPLACES the {held.kind} {what(held)} ({per_hour(held.micro_usd)}): it is stopped first; then {per_hour(new)}"
     if held.status == ENDED:
         return f"REPLACES {what(held)}, which ended{_at(held)} by its ttl; +{per_hour(new)}"
     if held.status == PREEMPTED:

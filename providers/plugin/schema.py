@@ -88,7 +88,7 @@ SPEC_INPUTS: dict[str, Any] = {
         {"oneOf": [_STRING, _ref("Gpu"), _listed(_ANY)]},
         "What is wanted, per node: `H100:8`, `H100!:8`, a list in order of preference, or by memory.",
     ),
-    "kind": _described(_STRING, "`machine`: one you log into."),
+    "kind": _described(_STRING, "`machine`: one you log into; `job`: a command that ends; `service`: a command that listens."),
     "nodes": _described(_INTEGER, "Machines in the cluster: all or none, in one zone."),
     "fallback": _described(_listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."),
     "spot": _SPOT,
@@ -144,8 +144,12 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "price_as_of": _described(_STRING, "The price's date."),
     "price_source": _described(_STRING, "Where the price comes from."),
     "attempts": _described(_listed(_STRING), "What was tried, in order, and how each attempt ended. The journal has the full record."),
-    "ssh": _described(_STRING, "The line that logs you in, to the first machine of several. Empty while there is no address."),
-    "endpoints": _described(_listed(_STRING), "`host:port` of each port that is open outside; else the line that carries it here."),
+    "ssh": _described(
+        _STRING, "The line that logs you in, to the first machine of several, or shows what a job or a service prints. Empty while there is none."
+    ),
+    "endpoints": _described(
+        _listed(_STRING), "`host:port` of each port that is open outside; else the line that carries it here. Of a service its URL."
+    ),
     "handles": _described(_listed(_STRING), "The machines as their provider names them; many of one kind as `prefix{a,b,c}`."),
     "launched_at": _described(_STRING, "When it was made, UTC."),
     "ends_at": _described(_STRING, "When its own limit ends it, UTC; empty for never."),

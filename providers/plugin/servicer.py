@@ -182,7 +182,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return still(ask, held) is not None
 
         in_place: frozenset[str] = frozenset()
-        if held.provider and any(old.get(key) != new.get(key) for key in diff.IN_PLACE):
+        if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
             from providers.engine import registry
 
             able = registry.capabilities().get(held.provider)
@@ -311,7 +311,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
-        await self._claim(found)
+        # Under no name yet: an import reads twice, and what it shows first must not stand in its own way.
+        await self._claim(found._replace(cluster=""))
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -497,7 +498,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray."""
         handles = (*held.handles, *held.leftovers)
         key = (held.world, held.owner, held.generation)
-        if self._claimed.get(key) == handles:
+        if held.cluster and self._claimed.get(key) == handles:
             return
 
         async def work(world: World) -> None:
@@ -510,7 +511,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         with contextlib.suppress(GpusError):
             same = next((world for (name, _), world in self._worlds.items() if name == held.world), None)
             await (work(same) if same is not None else self._in_world(_urn.get(), held.world, {}, work))
-            self._claimed[key] = handles
+            if held.cluster:
+                self._claimed[key] = handles
 
     async def _abort(self, context: Context, error: Exception) -> NoReturn:
         """Ends the call with one clean line (or the few that list attempts)."""

@@ -1,4 +1,7 @@
-"""A plan: cold as a process of its own against gpuhunt over the same rows, and warm as a call."""
+"""A plan: cold as a process of its own against gpuhunt over the same rows, and warm as a call.
+
+gpuhunt is dstack's catalog of GPU offers (MIT, on PyPI): what a Python program would use today to ask who sells a GPU. It is given our own rows.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.timing import Figures, Line, both, side_by_side
+from tests.benchmarks.timing import Figures, Line, both, further, side_by_side
 
 COLD_LIMIT = 1.5
 WARM_LIMIT_MS = 2.0
 WARM_RUNS = 300
+LARGEST = "warm plan of one GPU of at least 24 GiB"
+"""Over a thousand candidates, all ranked: shown, and held against nothing."""
 
 
 def lines() -> list[Line]:
@@ -75,9 +80,20 @@ def _cold(folder: Path) -> list[Line]:
     assert answered["rows"] == rows
     from providers.catalog.offers import load
 
+    every, unlike = len(load()), len(load()) - rows
+    same = f"the bundled catalog, less {unlike:,} of its {every:,} rows that gpuhunt cannot hold (no price, part of a GPU); ours reads them all"
     return [
-        Line(what, plan.p50 / other.p50, COLD_LIMIT, " x", f"ours {both(plan)} ({len(load()):,} rows); gpuhunt {both(other)} ({rows:,} rows)"),
-        Line("  the same by p95", plan.p95 / other.p95, None, " x", f"bare Python here {both(bare)}, in gpuhunt's environment {both(its_bare)}"),
+        Line(
+            "gpuhunt",
+            None,
+            None,
+            "",
+            "dstack's catalog of GPU offers, from PyPI: what a Python program would ask today; in an environment of its own",
+        ),
+        Line("same rows", None, None, "", f"{same}, and the rehearsal market's"),
+        Line(what, plan.p50 / other.p50, COLD_LIMIT, " x", f"ours {both(plan)}; gpuhunt {both(other)}"),
+        *further(plan, other),
+        Line("  bare Python, here and in gpuhunt's environment", None, None, "", f"{both(bare)}; {both(its_bare)}"),
     ]
 
 
@@ -96,18 +112,21 @@ def _warm() -> list[Line]:
             tuple(Entry(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")), max_price_micro_usd=60_000_000
         ),
         "warm plan T4:1, the GPU with the most offers": Ask((Entry("T4", 1, capacity=ways),)),
+        "warm plan of 8 GPUs of at least 80 GiB": Ask((Entry("", 8, min_memory_gib=80.0, capacity=ways),)),
+        LARGEST: Ask((Entry("", 1, min_memory_gib=24.0, capacity=ways),)),
     }
     out = []
     for what, ask in asks.items():
         taken = []
         for _ in range(WARM_RUNS):
-            start = time.perf_counter()
+            # The processor's time: it makes no call and waits for nothing, so that this is the wall time of a quiet machine.
+            start = time.thread_time()
             plan = make(ask, offers, able)
             refused = sum(plan.rejected_by_rule.values())
-            taken.append(time.perf_counter() - start)
+            taken.append(time.thread_time() - start)
         figures = Figures(tuple(taken))
         detail = f"p95 {figures.p95 * 1e3:.2f} ms; {len(plan.candidates):,} candidates, {refused:,} refused"
-        out.append(Line(what, figures.p50 * 1e3, WARM_LIMIT_MS, " ms", detail))
+        out.append(Line(what, figures.p50 * 1e3, None if what == LARGEST else WARM_LIMIT_MS, " ms", detail))
     return out
 
 

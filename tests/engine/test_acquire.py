@@ -408,7 +408,9 @@ def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answe
 def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
     """One line for it, then another reservation, then the next capacity kind."""
     ways = (Capacity("reservation", "mine"), Capacity("reservation", "yours"), "spot")
-    error = errors.Unsupported("no such reservation", provider="alpha", code="NO_RESERVATION", block_s=0, scopes=[Scope("alpha", capacity="reservation")])
+    error = errors.Unsupported(
+        "no such reservation", provider="alpha", code="NO_RESERVATION", block_s=0, scopes=[Scope("alpha", capacity="reservation")]
+    )
     lab.offers = table([*MARKET, *(row._replace(capacity="reservation") for row in MARKET)])
     lab.alpha.fail("submit", error, times=2)
     held = run(cluster.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
@@ -421,7 +423,9 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
 
 def test_attempt_lines_have_their_own_words_and_fit(lab):
     """What was made and went again is not called sold out, and every line of an attempt fits 96 columns."""
-    lab.alpha.refuse_late = errors.NoCapacity("made, and gone " + "very " * 30, provider="alpha", code="GONE_AFTER_CREATE", scopes=[Scope("alpha", "north")])
+    lab.alpha.refuse_late = errors.NoCapacity(
+        "made, and gone " + "very " * 30, provider="alpha", code="GONE_AFTER_CREATE", scopes=[Scope("alpha", "north")]
+    )
     lab.beta.fail("submit", errors.QuotaExceeded("a long story " * 12, provider="beta", metric="M" * 60, limit="0", scopes=[Scope("beta")]))
     lab.alpha.stock = {("south-a", "spot"): 0}
     with pytest.raises(errors.AllFailed) as failed:

@@ -162,3 +162,28 @@ def test_an_ownership_is_replaced_for_another_world_only():
     assert diff.ownership(old, {"world": "live", "settings": {}}).replaces
     assert not diff.ownership(old, {"world": "rehearsal", "settings": {"gcp": {"project": "p"}}}).replaces
     assert diff.ownership(old, old) == diff.Verdict()
+
+
+def test_a_services_options_are_deployed_in_place_where_the_provider_can():
+    """Another setting of a service is an update where it can be deployed anew in place; of a job or a machine it is another one."""
+    at_modal = {"status": "running", "provider": "modal"}
+    old = {**OLD, "options": {"modal": {"max_containers": 3}}}
+    for kind, in_place, replaces in (
+        ("service", ("service",), False),
+        ("service", (), True),
+        ("job", ("service",), True),
+        (None, ("service",), True),
+    ):
+        before = {**old, "kind": kind} if kind else old
+        new = {**before, "options": {"modal": {"max_containers": 4}}}
+        assert replaces == diff.cluster(before, new, at_modal, lambda: True, in_place).replaces
+
+
+def test_a_done_job_is_made_anew_by_run_alone():
+    """A finished job is not replaced by an edit of where or how long it may run; a bump of `run` makes another."""
+    old = {**OLD, "kind": "job", "run": "1"}
+    for status in ("ended", "failed"):
+        over = {"status": status, "provider": "modal"}
+        for edit in ({"ttl": "10h"}, {"gpu": "H200:8"}):
+            assert not diff.cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
+        assert diff.cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces

@@ -62,6 +62,21 @@ def test_up_killed_then_up(project):
     assert made.machines() == []
 
 
+@pytest.mark.parametrize("then", ["up", "destroy"])
+def test_b26_up_killed_then_another_project(project, then):
+    """A machine that a killed run made in one project is found and deleted though the stack names another project by now."""
+    made = project()
+    made.rehearse("latency", "gcp", "create", "3s")
+    made.killed_up("#4", also_plugin=True)
+    made.edit("gpus:world: rehearsal", "gpus:world: rehearsal\n  gcp:project: other-project")
+    if then == "up":
+        made.up()
+        assert len(made.machines()) == 1
+        assert "projects/other-project/" in made.cluster()["outputs"]["handles"][0]
+    made.destroy()
+    assert made.machines() == []
+
+
 def test_b42_edits(project):
     """An edit that is still satisfied touches no machine; one that is not replaces it, the old one first."""
     made = project("serve-l4")
@@ -211,13 +226,16 @@ def test_a_program_of_ones_own(project):
 
 
 def test_import_of_a_lost_machine(project):
-    """`pulumi import` of a native id takes a machine into the state again."""
+    """`pulumi import` of a native id takes a machine into the state again, once a refresh has shown that no state names it; never before."""
     made = project("serve-l4")
     made.up()
     state = made.cluster()
-    made.run("state", "delete", state["urn"], "-s", made.stack, "--yes")
     native = state["outputs"]["handles"][0]
-    said = made.run("import", "gpu:index:Cluster", "serve", native, "-s", made.stack, "--yes", "--protect=false", "--generate-code=false")
+    words = ("import", "gpu:index:Cluster", "serve", native, "-s", made.stack, "--yes", "--protect=false", "--generate-code=false")
+    assert "wanted a machine that no stack holds" in made.run(*words[:2], "other", *words[3:], fails=True)
+    made.run("state", "delete", state["urn"], "-s", made.stack, "--yes")
+    assert "yet no cluster claims it" in made.run("refresh", "-s", made.stack, "--yes")
+    said = made.run(*words)
     assert "1 imported" in said or "imported" in said
     assert made.cluster()["id"] == state["id"]
     made.up()
@@ -334,3 +352,66 @@ def test_what_ended_costs_nothing_on_the_screen(project):
     assert (outputs["status"], outputs["ssh"], outputs.get("price_usd_per_hour")) == ("ended", "", None)
     assert made.cluster()["outputs"]["price_usd_per_hour"] > 0
     made.destroy()
+
+
+def test_a_job_runs_once_and_a_bump_of_run_makes_another(project):
+    """A job is planned with its worst case, ends, and changes nothing on the next `up`; another `run` starts a new one; destroy leaves nothing."""
+    made = project("job-l4")
+    shown = " ".join(made.preview().split())
+    assert "at worst 3 attempts of 1h, $2.42" in shown
+    made.up()
+    first = made.cluster()["outputs"]
+    assert ("running", "modal") == (first["status"], first["provider"]) and first["ssh"].startswith("modal app logs ap-")
+    made.rehearse("advance", "2m")
+    assert "the job is done" in made.up()
+    done = made.cluster()["outputs"]
+    assert ("ended", first["handles"]) == (done["status"], done["handles"])
+    made.preview("--expect-no-changes")
+    made.edit('run: "1"', 'run: "2"')
+    assert "a new run is asked for" in " ".join(made.preview().split())
+    made.up()
+    assert made.cluster()["outputs"]["handles"] != first["handles"] and 1 == len(made.machines())
+    made.destroy()
+    assert [] == made.machines()
+
+
+def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project):
+    """Preview prices the floor and the busy hour; the URL is an output; other bounds are deployed in place; destroy waits for the containers."""
+    made = project("serve-modal")
+    shown = " ".join(made.preview().split())
+    assert "idle floor: 1 always runs, $0.8061/h 24 h a day" in shown and "busy hour: $0.8061/h a container, at most 3" in shown
+    said = made.up()
+    first = made.cluster()["outputs"]
+    assert first["endpoints"][0].startswith("https://rehearsal--gpus-serve-") and first["endpoints"][0] in said
+    made.preview("--expect-no-changes")
+    made.edit("max_containers: 3", "max_containers: 4")
+    assert "+$0.8061/h" in " ".join(made.preview().split())
+    made.up()
+    after = made.cluster()["outputs"]
+    assert (first["handles"], first["endpoints"]) == (after["handles"], after["endpoints"])
+    assert after["price_usd_per_hour"] > first["price_usd_per_hour"]
+    made.rehearse("latency", "modal", "delete", "5s")
+    made.destroy()
+    assert [] == made.machines()
+
+
+def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project):
+    """An A100-70GB and eight A10s are check failures of the preview: nothing is sent."""
+    made = project("job-l4")
+    made.edit('fallback: ["A10:1"]', "fallback: [A100-70GB, A10:8]")
+    shown = " ".join(made.preview(fails=True).split())
+    assert "fallback[0]" in shown and "A100-80GB" in shown and "fallback[1]" in shown and "counts on offer: modal 1, 2, 3, 4" in shown
+    assert 0 == made.seen()["mutations"]
+
+
+@pytest.mark.parametrize("stack", ["job-l4", "serve-modal"])
+def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
+    """`up` and its plugin killed with -9 while the app waits for a container: the next `up` takes it over, and destroy leaves no app."""
+    made = project(stack)
+    made.rehearse("latency", "modal", "create", "4s")
+    made.rehearse("latency", "modal", "job", "10m")
+    made.killed_up("#1", also_plugin=True)
+    made.up()
+    assert "running" == made.cluster()["outputs"]["status"] and 1 == len(made.machines())
+    made.destroy()
+    assert [] == made.machines()

@@ -8,6 +8,7 @@ from providers import cli
 from providers.adapters.clore.standin import console
 from providers.adapters.clore.standin.state import State
 from providers.adapters.rehearsal import open_store
+from providers.errors import CloudError
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +77,40 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
 
     cold = connect("rehearsal", {}).offers()
     assert not (tmp_path / "home" / "rehearsal.db").exists()
-    open_store()
+    store = open_store()
     assert cold == connect("rehearsal", {}).offers()
-    assert 1 == len(open_store().requests("marketplace"))
+    assert () == store.requests("marketplace")
+    store.set_stock("clore", "NOWHERE", "", "spot", 5)
+    assert cold == connect("rehearsal", {}).offers()
+    assert 1 == len(store.requests("marketplace"))
+
+
+@pytest.mark.parametrize("what", ["a changed server", "an order", "a planned failure", "stock"])
+def test_once_something_happened_the_market_is_asked(what):
+    """A change of the market, an order, or the scenario's own lines: from then on the stand-in answers, over the wire."""
+    from providers.adapters.clore import connect
+    from providers.adapters.clore.standin import untouched
+
+    store = open_store()
+    state = State(store)
+    assert untouched(store)
+    if what == "a changed server":
+        state.change(71001, rented=True)
+    elif what == "an order":
+        state.make(71001, spot=False, coin="USD-Blockchain", per_day=11.9, image="", ports={}, mrl=1.0)
+    elif what == "a planned failure":
+        store.add_fault("clore", "marketplace", "unavailable", 1)
+    else:
+        store.set_stock("clore", "NL", "server-71001", "on-demand", 0)
+        store.set_stock("clore", "NL", "server-71001", "spot", 0)
+    assert not untouched(store)
+    adapter = connect("rehearsal", {})
+    if what == "a planned failure":
+        with pytest.raises(CloudError):
+            adapter.offers()
+    else:
+        assert {"rented"} == {offer.restriction for offer in adapter.offers() if offer.machine_type == "server-71001"}
+    assert 1 == len(store.requests("marketplace"))
 
 
 def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path):

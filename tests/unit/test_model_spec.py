@@ -105,7 +105,7 @@ def test_every_problem_is_told_at_once_with_its_path():
         ({"gpu": "H100:8", "ttl": "1m"}, "ttl"),
         ({"gpu": "H100:8", "on_ttl": "keep"}, "on_ttl"),
         ({"gpu": "H100:8", "providers": []}, "providers"),
-        ({"gpu": "H100:8", "kind": "job"}, "kind"),
+        ({"gpu": "H100:8", "kind": "vm"}, "kind"),
         ({"gpu": "H100:8", "name": "other"}, "name"),
         ([], ""),
     ],

@@ -74,7 +74,7 @@ class Purchase(NamedTuple):
 class CloreAdapter:
     """One key in one world. `clock` is the world's; `source` is what offers name as the source of their prices.
 
-    `unopened` lists the market without a call where nothing can have happened to it yet, or answers None: see `worlds`. `sole` is True where no
+    `unopened` lists the market without a call where nothing has happened to it yet, or answers None: see `worlds`. `sole` is True where no
     other machine can have ordered (a rehearsal, whose market is as local as the memory): what is not remembered is then not there.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -90,9 +89,12 @@ class _Rehearsal:
             return server.url
 
     def unopened(self) -> list[object] | None:
-        """The market as the stand-in would list it, while no store is there: a cold plan starts no server and opens no database."""
+        """The market as the stand-in would list it, while nothing has happened in it: a plan then starts no server and imports no HTTP client."""
         if self.path.exists():
-            return None
+            from providers.adapters.clore.standin import untouched
+
+            if not untouched(self.store()):
+                return None
         from providers.adapters.clore.standin.inventory import servers
 
         return list(servers())
@@ -109,4 +111,6 @@ def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
 
 def _short(key: str) -> str:
     """A name for the key's gate that does not tell the key."""
+    import hashlib
+
     return hashlib.sha256(f"gpus pace {key}".encode()).hexdigest()[:12]

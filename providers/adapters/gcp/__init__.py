@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import REHEARSAL, Manifest
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ def connect(world: str, config: Mapping[str, str]) -> Adapter:
     In a rehearsal the stand-in is started inside this process, once. Live, reads Google's application default credentials (files, environment,
     or one call to a metadata server). Raises NotConfigured when credentials or the project are missing.
     """
+    if world == REHEARSAL:
+        from providers.adapters.gcp.lean import postpone
+
+        postpone()
     from providers.adapters.gcp.adapter import connect as opened
 
     return opened(world, config)

@@ -1,4 +1,4 @@
-"""Modal: GPU sandboxes as machines. Owns the manifest; importing this imports neither the client nor gRPC."""
+"""Modal: GPU sandboxes as machines, functions as jobs and services. Owns the manifest; importing this imports neither the client nor gRPC."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 CAPABILITIES = Capabilities(
     provider="modal",
-    kinds=frozenset({"machine"}),
+    kinds=frozenset({"machine", "job", "service"}),
     capacities=frozenset({"on-demand"}),
     max_nodes=1,
-    in_place=frozenset({"labels"}),
+    in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
     # Sandboxes are reached by `modal shell`.
     ssh=False,
@@ -32,8 +32,8 @@ CAPABILITIES = Capabilities(
 def connect(world: str, config: Mapping[str, str]) -> Modal:
     """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
 
-    In a rehearsal it starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed or, live, when credentials
-    are missing.
+    In a rehearsal the first call starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed
+    or, live, when credentials are missing.
     """
     import time
     from importlib.util import find_spec
@@ -46,15 +46,13 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
     app = config.get("app") or "gpus"
     if world == LIVE:
         return Modal(world, Client(credentials(), environment=config.get("environment", ""), app=app), time.time)
-    from providers.adapters.modal import client as connection
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
-    connection.import_client(rehearsal=True)
     store = open_store()
-    server = standin.shared(store)
     token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
-    return Modal(world, Client(token, url=server.url, environment=config.get("environment") or "main", app=app), store.now)
+    client = Client(token, url=lambda: standin.shared(store).url, environment=config.get("environment") or "main", app=app)
+    return Modal(world, client, store.now, lambda: standin.untouched(store))
 
 
 def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
@@ -64,18 +62,26 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
-def notes(candidate: Candidate, _setup: Setup) -> Sequence[str]:
-    """Upgrades and waits that the plan should tell of."""
-    from providers.adapters.modal import gpu
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What of `options.modal` a cluster of this kind still needs, or cannot have."""
+    from providers.adapters.modal import options
 
-    return gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
+    return options.fits(kind, section, setup)
 
 
-def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
-    """The offer with the CPU and memory that the options reserve."""
-    from providers.adapters.modal import request
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+    """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
+    from providers.adapters.modal import deployment, gpu
 
-    return request.priced(offer, section)
+    own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
+    return (*own, *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
+
+
+def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
+    """The offer with the CPU and memory that the options reserve, at the rates of its kind; a service with all the containers that it may have."""
+    from providers.adapters.modal import deployment, request
+
+    return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
 MANIFEST = Manifest(
@@ -87,4 +93,5 @@ MANIFEST = Manifest(
     settings=("environment", "app"),
     notes=notes,
     priced=priced,
+    fits=fits,
 )

@@ -1,4 +1,5 @@
-"""Modal as the engine sees it. Owns the life of a sandbox: ordered, queued, started in time or given up, seen, ended and confirmed.
+"""Modal as the engine sees it. Owns the life of a sandbox: ordered, queued, started in time or given up, seen, ended and confirmed. Jobs and
+services, which are functions there, live in `functions`.
 
 Modal queues instead of refusing. Capacity is a container that really started before the order's wait is over; otherwise the sandbox is ended, that is
 confirmed, and the refusal is NoCapacity. Must not import the engine; the client is reached through `client` alone.
@@ -9,8 +10,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.modal import gpu, request
+from providers.adapters.modal import deployment, gpu, request
+from providers.adapters.modal.apps import Apps
 from providers.adapters.modal.errors import RESULTS, not_started
+from providers.adapters.modal.functions import Functions, is_app
 from providers.adapters.modal.gpu import PROVIDER
 from providers.errors import CloudError, HalfMade, NoCapacity, OutcomeUnknown, Transient, Unsupported
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, QUEUED, RUNNING, STOPPING, CheckLine, Handle, Node, Ticket
@@ -29,12 +32,17 @@ SANDBOX, APP, DEADLINE, GIVING_UP = "sandbox", "app", "deadline", "giving-up"
 
 
 class Modal:
-    """The adapter, in one world. `now` is that world's clock."""
+    """The adapter, in one world. `now` is that world's clock.
 
-    def __init__(self, world: str, client: Client, now: Callable[[], float]) -> None:
+    `untouched` tells of a rehearsal in which nothing was ever ordered: to look for machines there would import the client for nothing.
+    """
+
+    def __init__(self, world: str, client: Client, now: Callable[[], float], untouched: Callable[[], bool] = lambda: False) -> None:
         self.world = world
         self.client = client
         self.now = now
+        self._untouched = untouched
+        self.functions = Functions(Apps(client), now)
         self._lock = threading.Lock()
         self._lost: dict[str, float] = {}
         self._made: dict[str, dict[str, str]] = {}
@@ -65,12 +73,13 @@ class Modal:
 
     def group(self, candidates: Sequence[Candidate]) -> int:
         # Modal's ordered GPU list is for functions; a sandbox takes exactly one (the client refuses a list: sandbox/_common.py of 1.6.4).
-        del candidates
-        return 1
+        return 1 if candidates[0].kind == "machine" else deployment.group(candidates)
 
     # Ordering
 
     def submit(self, order: Order) -> Ticket:
+        if order.candidates[0].kind != "machine":
+            return self.functions.submit(order)
         wanted = request.compile_order(order)
         image = self.client.image_id(wanted.options)
         app = self.client.app_id(create=True)
@@ -108,6 +117,8 @@ class Modal:
         return Ticket(order, "waiting", native, detail=f"{sandbox} queues for {wanted.gpu}")
 
     def poll(self, ticket: Ticket) -> Ticket:
+        if ticket.order.candidates[0].kind != "machine":
+            return self.functions.poll(ticket)
         native = dict(ticket.native)
         sandbox, order = native[SANDBOX], ticket.order
         wanted = request.compile_order(order)
@@ -147,6 +158,8 @@ class Modal:
         raise Unsupported(f"{said}; look at options.modal.image and command", provider=PROVIDER, code=word, block_s=0.0)
 
     def resume(self, order: Order) -> Ticket | None:
+        if order.candidates[0].kind != "machine":
+            return self.functions.resume(order)
         wanted = request.compile_order(order)
         app = self.client.app_id()
         sandbox = self._of_token(app, wanted, order.token) if app else ""
@@ -170,17 +183,22 @@ class Modal:
     # Seeing
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
-        return [self._node(handle) for handle in handles]
+        return [self.functions.observe(handle) if is_app(handle) else self._node(handle) for handle in handles]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        app = self.client.app_id()
-        if not app:
+        if self._untouched():
             return []
         wanted = {request.OWNER: owner}
         if cluster:
             wanted[request.CLUSTER] = cluster
         if generation:
             wanted[request.GENERATION] = generation
+        return [*self._sandboxes(wanted), *self.functions.find(wanted)]
+
+    def _sandboxes(self, wanted: Mapping[str, str]) -> Sequence[Node]:
+        app = self.client.app_id()
+        if not app:
+            return []
         listed = {str(item.id): item for item in self.client.list(app, wanted)}
         with self._lock:
             own = [sandbox for sandbox, tags in self._made.items() if wanted.items() <= tags.items() and sandbox not in listed]
@@ -234,17 +252,26 @@ class Modal:
     # Changing
 
     def delete(self, handle: Handle) -> None:
+        if is_app(handle):
+            self.functions.delete(handle)
+            return
         self.client.terminate(handle.native_id)
         with self._lock:
             self._ended.add(handle.native_id)
 
     def relabel(self, handle: Handle, generation: str) -> None:
+        if is_app(handle):
+            self.functions.relabel(handle, generation)
+            return
         tags = self._tags(handle)
         self.client.set_tags(handle.native_id, {**tags, request.GENERATION: generation})
         with self._lock:
             self._made.pop(handle.native_id, None)
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        if is_app(handle):
+            self.functions.update(handle, change)
+            return
         labels = change.get("labels")
         if isinstance(labels, dict):
             own = {key: value for key, value in self._tags(handle).items() if key.startswith(request.OWN_PREFIX)}

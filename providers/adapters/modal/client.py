@@ -16,7 +16,7 @@ from providers.errors import NotConfigured, Transient, Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from providers.adapters.modal.options import Options
@@ -75,12 +75,12 @@ def credentials() -> Credentials:
 
 
 class Client:
-    """One connection. `url` is the stand-in's, or empty for Modal's own. Safe from several threads.
+    """One connection. `url` is the stand-in's, or what answers it (asked for by the first call), or empty for Modal's own. Safe from several threads.
 
     Every method makes the calls that its name says and raises errors of the tree, but NOT_FOUND, which reads as None.
     """
 
-    def __init__(self, token: Credentials, *, url: str = "", environment: str = "", app: str = "gpus") -> None:
+    def __init__(self, token: Credentials, *, url: str | Callable[[], str] = "", environment: str = "", app: str = "gpus") -> None:
         self.token = token
         self.environment = environment or token.environment
         self.app_name = app
@@ -99,7 +99,7 @@ class Client:
                 _modal()
                 from modal.config import config
 
-                url = self._url or str(config["server_url"])
+                url = self._url() if callable(self._url) else self._url or str(config["server_url"])
                 _reach(url)
                 client = _modal().Client(url, api.CLIENT_TYPE_CLIENT, (self.token.token_id, self.token.token_secret))
                 try:
@@ -123,6 +123,40 @@ class Client:
         except Exception as error:
             if errors.is_missing(error):
                 return None
+            raise _reading(error) from error
+
+    # What others on this connection use
+
+    def connected(self) -> Any:
+        """The real client, opened."""
+        return self._connected()
+
+    def proto(self) -> Any:
+        """The messages of Modal's protocol."""
+        return _proto()
+
+    def call(self, method: str, request: Any) -> Any:
+        """The reply of a call that may be repeated."""
+        return self._call(method, request)
+
+    def look(self, method: str, request: Any) -> Any | None:
+        """As `call`; None on Modal's own word that it does not exist."""
+        return self._look(method, request)
+
+    def once(self, method: str, request: Any, limit_s: float, token: str) -> Any:
+        """The reply of a creating call: sent once, never again, with the order's token as its idempotency key."""
+        client = self._connected()
+        try:
+            return _run(client, method, request, limit_s, token)
+        except Exception as error:
+            raise errors.classify(error, creating=True, token=token) from error
+
+    def within(self, function: Any, what: str) -> Any:
+        """The result of a blocking call of the real client's objects that may be repeated, within `CALL_S`."""
+        self._connected()
+        try:
+            return _within(function, CALL_S, what)
+        except Exception as error:
             raise _reading(error) from error
 
     # Account, app and image
@@ -150,6 +184,7 @@ class Client:
         from concurrent.futures import Future
 
         client = self._connected()
+        options = options.image_part
         with self._lock:
             future = self._images.get(options)
             if future is None or (future.done() and future.exception() is not None):
@@ -181,12 +216,7 @@ class Client:
         try:
             modal = _modal()
             app = modal.App.lookup(self.app_name, client=client, environment_name=self.environment or None, create_if_missing=True)
-            if options.image:
-                image = modal.Image.from_registry(options.image, add_python=options.add_python or None)
-            else:
-                image = modal.Image.debian_slim(python_version=options.python)
-            if options.pip:
-                image = image.pip_install(*options.pip)
+            image = image_of(options)
             image.build(app)
             future.set_result(str(image.object_id))
         except BaseException as error:
@@ -197,17 +227,12 @@ class Client:
     def create(self, app_id: str, image_id: str, request: Request, token: str) -> str:
         """The new sandbox's id, queued for a container. Sent once, never again; the order's token is its idempotency key."""
         api = _proto()
-        client = self._connected()
         message = api.SandboxCreateRequest(
             app_id=app_id,
             definition=definition(image_id, request),
             tags=[api.SandboxTag(tag_name=key, tag_value=value) for key, value in request.tags.items()],
         )
-        try:
-            reply = _run(client, "SandboxCreate", message, CREATE_S, token)
-        except Exception as error:
-            raise errors.classify(error, creating=True, token=token) from error
-        return str(reply.sandbox_id)
+        return str(self.once("SandboxCreate", message, CREATE_S, token).sandbox_id)
 
     def by_name(self, name: str) -> str:
         """The id of the running or queued sandbox of that name in our app; "" when there is none."""
@@ -266,6 +291,16 @@ class Client:
     def terminate(self, sandbox_id: str) -> None:
         """Asks for the end of a sandbox. One that is gone is success."""
         self._look("SandboxTerminate", _proto().SandboxTerminateRequest(sandbox_id=sandbox_id))
+
+
+def image_of(options: Options) -> Any:
+    """The image, as the real client's object; nothing is sent."""
+    modal = _modal()
+    if options.image:
+        image = modal.Image.from_registry(options.image, add_python=options.add_python or None)
+    else:
+        image = modal.Image.debian_slim(python_version=options.python)
+    return image.pip_install(*options.pip) if options.pip else image
 
 
 def definition(image_id: str, request: Request) -> Any:

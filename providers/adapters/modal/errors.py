@@ -144,3 +144,17 @@ RESULTS = {
     "KERNEL_OOM_KILL": "failed",
 }
 """GenericResult.GenericStatus of a finished sandbox → a machine's status. Source: modal_proto/api_pb2.pyi of 1.6.4, read 2026-11-27."""
+
+JOB_RESULTS = {
+    "SUCCESS": "ended",
+    "FAILURE": "failed",
+    "TERMINATED": "failed",
+    "TIMEOUT": "failed",
+    "IDLE_TIMEOUT": "failed",
+    "INIT_FAILURE": "failed",
+    "INTERNAL_FAILURE": "failed",
+    "MEMORY_MANAGER_EVICTION": "failed",
+    "MEMORY_THRASHING_EVICTION": "failed",
+    "KERNEL_OOM_KILL": "failed",
+}
+"""The same of a job's call, after Modal's own new attempts: it is done, well or not. Source: as above."""

@@ -1,4 +1,5 @@
-"""What EC2 has where: regions, zones, and which zone has which instance type. Reads the committed `zones.json` (see `generate`) once.
+"""What EC2 has where: regions, zones, and which zone has which instance type. Reads the committed `zones.json` (see `generate`) once;
+it holds EC2's own list of 2026-10 (MOT of `providers/catalog/sources/README.md`).
 
 Owns the account's zone names and default network, which are made up but the same in every process. Imports the adapter's table of types.
 """

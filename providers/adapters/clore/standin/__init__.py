@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from providers.adapters.clore.gate import Pace
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
 
 KEY = "rehearsal"
 """The only key that the stand-in takes."""
@@ -15,3 +20,12 @@ LIMIT = Pace(0.005, 0.1)
 
 MADE_UP_ON = "2026-11-27"
 SOURCE = f"rehearsal market, made up {MADE_UP_ON}"
+
+
+def untouched(store: Store) -> bool:
+    """True while the market is as it was made up: no order, no change, no stock and no fault of the scenario. A few reads of the store."""
+    db = store.connection()
+    made = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name IN ('clore_order', 'clore_change')")}
+    reads = [f"SELECT 1 FROM {table}" for table in made]  # noqa: S608 (one of two names)
+    reads += ["SELECT 1 FROM stock WHERE provider = 'clore'", "SELECT 1 FROM fault WHERE provider = 'clore'"]
+    return not any(db.execute(f"{read} LIMIT 1").fetchone() for read in reads)

@@ -91,6 +91,15 @@ def shared(store: Store) -> Server:
         return _shared[key]
 
 
+def untouched(store: Store) -> bool:
+    """True while nothing was ever ordered and no failure is planned. A few reads of the store."""
+    db = store.connection()
+    if db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone():
+        return False
+    made = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE name IN ('modal_app', 'modal_sandbox')")}
+    return not any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in made)  # noqa: S608 - the two names above
+
+
 def _socket_path(folder: Path) -> Path:
     """A path for a new socket, in `folder` unless that is too deep; sockets of processes that are gone are removed."""
     import os

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.request import ANYWHERE, machine_type
+from providers.adapters.modal.standin.deployed import Deployed
 from providers.adapters.modal.standin.state import INTERNAL_FAILURE, State
 from providers.adapters.rehearsal import Machine
 
@@ -31,9 +33,10 @@ def gpus() -> frozenset[str]:
 
 def methods() -> frozenset[str]:
     """Every call that the stand-in answers. Imports the client's protocol."""
+    from providers.adapters.modal.standin.functions import FunctionService
     from providers.adapters.modal.standin.service import Service
 
-    return frozenset(name for name in vars(Service) if name[0].isupper())
+    return frozenset(name for name in (*vars(Service), *vars(FunctionService)) if name[0].isupper())
 
 
 def preemptible() -> frozenset[str]:
@@ -42,8 +45,25 @@ def preemptible() -> frozenset[str]:
 
 
 def running(store: Store) -> tuple[Machine, ...]:
-    """Every sandbox that has not ended, whoever made it; one that queues is `QUEUED`."""
+    """Every sandbox that has not ended and every container of an app, whoever made it; one that queues is `QUEUED`."""
+    deployed = Deployed(State(store))
+    tags = {app.id: app for app in (*deployed.apps("main"),)}
+    containers = [row for app in tags for row in (*deployed.containers(app), *deployed.waiting(app)) if row.ended is None]
     return tuple(
+        Machine(
+            PROVIDER,
+            tags[row.app].name,
+            "QUEUED" if row.started is None else "RUNNING",
+            row.region,
+            machine_type(row.gpu_count or int(json.loads(row.choices)[0][2])),
+            row.delivered or str(json.loads(row.choices)[0][0]),
+            row.gpu_count or int(json.loads(row.choices)[0][2]),
+            "on-demand",
+            json.loads(tags[row.app].tags),
+            row.created,
+        )
+        for row in containers
+    ) + tuple(
         Machine(
             PROVIDER,
             row.name or row.id,
@@ -61,9 +81,11 @@ def running(store: Store) -> tuple[Machine, ...]:
 
 
 def preempt(store: Store, name: str) -> int:
-    """Takes back the containers of this name that run; how many that were."""
+    """Takes back the containers of this name that run, of a sandbox or of an app; how many that were."""
     state = State(store)
+    deployed = Deployed(state)
+    taken = sum(deployed.take_back(app.id) for app in deployed.apps("main") if app.name == name)
     chosen = [row for row in state.unfinished() if (row.name or row.id) == name and row.started is not None]
     for row in chosen:
         state.end(row.id, INTERNAL_FAILURE)
-    return len(chosen)
+    return len(chosen) + taken

@@ -18,18 +18,29 @@ from modal_proto import api_pb2 as api
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.request import ANYWHERE, machine_type
+from providers.adapters.modal.standin.deployed import summary
+from providers.adapters.modal.standin.functions import FunctionService, gpu_of
 from providers.adapters.modal.standin.state import TERMINATED, Sandbox, State, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from providers.adapters.modal.standin.deployed import Container
     from providers.adapters.rehearsal import Fault, Store
 
 BUILDER_VERSION = "2025.06"
 PAGE = 50
 """Sandboxes in one page of a list."""
 MAX_TIMEOUT_S = 86_400
-CHANGING = frozenset({"SandboxCreate", "SandboxTerminate", "SandboxTagsSet", "ImageGetOrCreate", "MountGetOrCreate"})
+CHANGING = frozenset(
+    {
+        *("SandboxCreate", "SandboxTerminate", "SandboxTagsSet", "ImageGetOrCreate", "MountGetOrCreate"),
+        *("AppCreate", "AppPublish", "AppSetTags", "AppStop", "AppClientDisconnect", "AppHeartbeat", "FunctionPrecreate", "FunctionCreate"),
+        *("FunctionMap", "FunctionCallCancel", "FunctionUpdateSchedulingParams"),
+    }
+)
+KEYED = frozenset({"SandboxCreate", "AppCreate", "FunctionMap"})
+"""Calls that make something once for one idempotency key."""
 ANSWERED = 200
 """What the log notes for a good answer; a refusal is noted as the number of its gRPC status."""
 
@@ -50,6 +61,7 @@ class Service:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.state = State(store)
+        self.functions = FunctionService(self.state)
 
     async def TokenInfoGet(self, _request: Any) -> Any:
         return api.TokenInfoGetResponse(workspace_id="ac-rehearsal", workspace_name="rehearsal")
@@ -87,7 +99,7 @@ class Service:
             raise GRPCError(Status.NOT_FOUND, f"App {request.app_id!r} not found")
         if not self.state.has_image(wanted.image_id):
             raise GRPCError(Status.NOT_FOUND, f"Image {wanted.image_id!r} not found")
-        name, exact = self._gpu(wanted.resources.gpu_config)
+        name, exact = gpu_of(wanted.resources.gpu_config)
         if not 1 <= wanted.timeout_secs <= MAX_TIMEOUT_S:
             raise GRPCError(Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds")
         if wanted.name and self.state.by_name(request.app_id, wanted.name) is not None:
@@ -117,19 +129,6 @@ class Service:
         self.state.add(sandbox)
         return _created(sandbox)
 
-    def _gpu(self, config: Any) -> tuple[str, bool]:
-        """(catalog name, exact). The server is the one that refuses names and counts: the client checks neither."""
-        text = config.gpu_type
-        if not text and not config.count:
-            return "", False
-        name, _ = gpu.read(text)
-        sold = gpu.SOLD.get(name)
-        if sold is None or text not in {sold.text, sold.exact_text, "A100"}:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"Unknown GPU type {text!r}")
-        if not 1 <= config.count <= sold.max_count:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"At most {sold.max_count} {name} GPUs per container, got {config.count}")
-        return name, text == sold.exact_text
-
     def _sandbox(self, sandbox_id: str) -> Sandbox:
         row = self.state.sandbox(sandbox_id)
         if row is None:
@@ -144,6 +143,8 @@ class Service:
 
     async def TaskGetInfo(self, request: Any) -> Any:
         row = self.state.by_task(request.task_id)
+        if row is None and (container := self.functions.deployed.container(request.task_id)) is not None:
+            return api.TaskGetInfoResponse(app_id=container.app, info=_container(container))
         if row is None:
             raise GRPCError(Status.NOT_FOUND, f"Task {request.task_id!r} not found")
         return api.TaskGetInfoResponse(app_id=row.app, info=_task(row))
@@ -151,6 +152,7 @@ class Service:
     async def TaskList(self, request: Any) -> Any:
         rows = self.state.running_tasks(request.app_id)
         tasks = [api.TaskStats(task_id=row.task, app_id=row.app, started_at=row.started or 0.0, enqueued_at=row.created) for row in rows]
+        tasks += [api.TaskStats(**summary(row)) for row in self.functions.deployed.containers(request.app_id)]
         return api.TaskListResponse(tasks=tasks)
 
     async def SandboxWait(self, request: Any) -> Any:
@@ -197,7 +199,7 @@ def handlers(store: Store) -> Any:
         return serve
 
     names = [name for name in vars(api_grpc.ModalClientBase) if not name.startswith("_")]
-    methods = {name: answer(name, getattr(service, name, None)) for name in names}
+    methods = {name: answer(name, getattr(service, name, None) or getattr(service.functions, name, None)) for name in names}
     return type("StandIn", (api_grpc.ModalClientBase,), methods)()
 
 
@@ -238,11 +240,11 @@ def _about(request: Any) -> tuple[list[str], list[str]]:
 def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:
     """What a creating call is told beside its request: its key, and how it will fail later."""
     settings: dict[str, Any] = {}
-    if method == "SandboxCreate":
+    if method in KEYED:
         settings["key"] = str((stream.metadata or {}).get("x-idempotency-key", ""))
-        if fault is not None and fault.kind == "slow":
-            settings["extra_s"] = float(str(fault.settings.get("seconds", 60)))
-    if method in {"SandboxCreate", "ImageGetOrCreate"} and fault is not None and fault.kind == "op-error":
+    if method in {"SandboxCreate", "FunctionMap"} and fault is not None and fault.kind == "slow":
+        settings["extra_s"] = float(str(fault.settings.get("seconds", 60)))
+    if method in {"SandboxCreate", "FunctionMap", "ImageGetOrCreate"} and fault is not None and fault.kind == "op-error":
         settings["doom"] = str(fault.settings.get("code", "INIT_FAILURE"))
     return settings
 
@@ -290,6 +292,18 @@ def _task(row: Sandbox) -> Any:
         gpu_type=text,
         gpu_config=api.GPUConfig(gpu_type=text, count=row.gpu_count),
         sandbox_id=row.id,
+    )
+
+
+def _container(row: Container) -> Any:
+    text = gpu.SOLD[row.delivered].text if row.delivered in gpu.SOLD else row.delivered
+    return api.TaskInfo(
+        id=row.id,
+        started_at=row.started or 0.0,
+        finished_at=row.ended or 0.0,
+        enqueued_at=row.created,
+        gpu_type=text,
+        gpu_config=api.GPUConfig(gpu_type=text, count=row.gpu_count),
     )
 
 

@@ -178,11 +178,18 @@ class State:
 
     def _free_since(self, db: sqlite3.Connection, row: Sandbox, choice: str) -> float | None:
         """Since when the scenario has room for this one; None while it has none."""
-        line = self.store.stock(PROVIDER, row.region, "", machine_type(row.gpu_count), [choice], "on-demand")
+        return self.free_since(db, row.region, machine_type(row.gpu_count), choice)
+
+    def free_since(self, db: sqlite3.Connection, region: str, machine: str, choice: str) -> float | None:
+        """Since when the scenario has room for one more container with this GPU, whatever runs in it; None while it has none."""
+        line = self.store.stock(PROVIDER, region, "", machine, [choice], "on-demand")
         if line.machines is None:
             return line.since
-        running = _many(db, "ended IS NULL AND started IS NOT NULL AND region = ?", (row.region,))
-        taken = [other for other in running if line.machine_type in {"", machine_type(other.gpu_count)} and line.gpu in {"", other.delivered}]
+        running = [(row.gpu_count, row.delivered) for row in _many(db, "ended IS NULL AND started IS NOT NULL AND region = ?", (region,))]
+        query = "SELECT gpu_count, delivered FROM modal_container WHERE ended IS NULL AND started IS NOT NULL AND region = ?"
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'modal_container'").fetchone():
+            running += db.execute(query, (region,)).fetchall()
+        taken = [count for count, gpu_name in running if line.machine_type in {"", machine_type(count)} and line.gpu in {"", gpu_name}]
         return line.since if len(taken) < line.machines else None
 
 

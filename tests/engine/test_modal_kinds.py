@@ -1,0 +1,195 @@
+"""Jobs and services through the engine, over the rehearsal's Modal, with a clock that does not wait."""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.rehearsal import open_store
+from providers.engine import cluster
+from providers.engine.records import Held, Wanted
+from providers.engine.world import open_world
+from providers.errors import AllFailed
+from providers.model.spec import read_cluster
+from providers.testing.bench import StoreClock
+
+JOB = {"kind": "job", "gpu": "L4", "providers": ["modal"], "wait": "2m", "options": {"modal": {"command": "python train.py"}}}
+SERVICE = {
+    **JOB,
+    "kind": "service",
+    "options": {"modal": {"command": "python serve.py", "port": 8000, "min_containers": 1, "max_containers": 2}},
+}
+
+
+class Rig:
+    def __init__(self):
+        self.store = open_store()
+        self.said = []
+        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+
+    def wanted(self, spec, **fields):
+        made = read_cluster("train", {**spec, **fields})
+        return Wanted("owner1", "train", made.ask(), made.setup(), made.fingerprint())
+
+    def run(self, work):
+        return asyncio.run(work)
+
+    def create(self, wanted, generation="g1"):
+        return self.run(cluster.create(self.world, wanted, generation))
+
+    def read(self, held):
+        return self.run(cluster.read(self.world, held))
+
+    def live(self):
+        return self.store.connection().execute("SELECT name FROM modal_deployed WHERE state = 'DEPLOYED'").fetchall()
+
+    def sent(self, method):
+        return len(self.store.requests(method))
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    made = Rig()
+    yield made
+    made.world.close()
+
+
+def test_a_finished_job_is_done_and_never_bought_again(rig):
+    """It ends, is read as ended for ever, an update leaves it, another run of the program with the same spec adopts it; delete leaves nothing."""
+    held = rig.create(rig.wanted(JOB))
+    assert ("running", "job", "L4", ()) == (held.status, held.kind, held.gpu_type, held.reasons)
+    rig.store.advance(60)
+    held = rig.read(held)
+    assert "ended" == held.status and "exit code 0" in held.machines[0].detail
+    assert any("the job is done" in line and "exit code 0" in line for line in rig.said)
+    assert held == Held.from_dict(held.to_dict())
+    rig.store.advance(30 * 86_400)
+    held = rig.read(held)
+    assert "ended" == held.status == rig.run(cluster.update(rig.world, held, rig.wanted(JOB))).status
+    again = rig.create(rig.wanted(JOB), "g2")
+    assert ("ended", held.handles) == (again.status, again.handles) and 1 == rig.sent("FunctionMap")
+    rig.run(cluster.delete(rig.world, again))
+    assert [] == rig.live()
+
+
+def test_a_failed_job_stays_failed(rig):
+    """A command that fails is told once, with its exit code, and bought no second time; not even when Modal forgets the app."""
+    rig.store.add_fault("modal", "FunctionMap", "op-error", code="7")
+    held = rig.create(rig.wanted(JOB))
+    rig.store.advance(60)
+    held = rig.read(held)
+    assert ("failed", ()) == (held.status, held.reasons)
+    assert any("the job failed" in line and "exit code 7" in line for line in rig.said)
+    assert "failed" == rig.run(cluster.update(rig.world, held, rig.wanted(JOB))).status
+    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
+    rig.store.advance(60)
+    assert "failed" == rig.read(held).status and 1 == rig.sent("FunctionMap")
+
+
+def test_a_job_that_is_over_at_the_first_look_was_had(rig):
+    """A job shorter than the first poll counts as had: nothing is deleted and nothing bought twice."""
+    rig.store.set_latency("modal", "job", 0.1)
+    rig.store.set_latency("modal", "create", 0.1)
+    held = rig.create(rig.wanted(JOB))
+    assert ("ended", 1) == (held.status, rig.sent("FunctionMap")) and ["acquired"] == [attempt.outcome for attempt in held.attempts]
+
+
+def test_a_running_job_that_is_gone_is_told(rig):
+    """An app that somebody stopped while its job ran is gone: the next `up` makes a new one."""
+    held = rig.create(rig.wanted(JOB))
+    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
+    rig.store.advance(60)
+    assert rig.read(held) is None
+
+
+def test_another_run_is_another_job(rig):
+    """A bump of `run` is another fingerprint: what the earlier run left is deleted first, then a new job is started."""
+    first = rig.create(rig.wanted(JOB, run="1"))
+    second = rig.create(rig.wanted(JOB, run="2"), "g2")
+    assert first.handles != second.handles and 1 == len(rig.live()) and 2 == rig.sent("FunctionMap")
+
+
+@pytest.mark.parametrize("fault", ["reply-lost", "error-after"])
+def test_a_lost_start_is_one_job(rig, fault):
+    """Modal started it and the answer was lost: the engine finds that one."""
+    rig.store.add_fault("modal", "FunctionMap", fault)
+    held = rig.create(rig.wanted(JOB))
+    assert ("running", 1, 1) == (held.status, rig.sent("FunctionMap"), len(rig.live()))
+
+
+def test_a_start_that_never_arrived_is_sent_again(rig):
+    """No answer and nothing made: once that is certain it is asked for again, in the same app, and there is one job."""
+    rig.store.add_fault("modal", "FunctionMap", "unavailable")
+    held = rig.create(rig.wanted(JOB))
+    assert ("running", 1) == (held.status, len(rig.live()))
+    assert 1 == rig.store.connection().execute("SELECT count(*) FROM modal_call").fetchone()[0]
+
+
+@pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
+def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
+    """Modal starts nothing: one line, one attempt for the whole list, and no app is left."""
+    rig.store.set_stock("modal", "", "", "", 0)
+    with pytest.raises(AllFailed, match="modal any L4:1"):
+        rig.create(rig.wanted(spec, fallback=["A10"]))
+    assert [] == rig.live() and 1 == rig.sent("AppPublish")
+
+
+@pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
+def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
+    """The stop is accepted at once; destroy is done when the container is off the list, within its bounded wait."""
+    rig.store.set_latency("modal", "delete", 90)
+    held = rig.create(rig.wanted(spec))
+    begun = rig.store.now()
+    rig.run(cluster.delete(rig.world, held))
+    assert 90 <= rig.store.now() - begun < 600 and [] == rig.live()
+
+
+def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
+    """A container that stays listed for days: destroy ends with what may still cost money, and can be run again."""
+    from providers.errors import HalfMade
+
+    rig.store.set_latency("modal", "delete", 3 * 86_400)
+    held = rig.create(rig.wanted(SERVICE))
+    with pytest.raises(HalfMade, match="may still cost"):
+        rig.run(cluster.delete(rig.world, held))
+    rig.store.advance(3 * 86_400)
+    rig.run(cluster.delete(rig.world, held))
+
+
+def test_a_service_is_updated_in_place_at_its_new_price(rig):
+    """More containers: the same app is deployed anew once, and the price is that of the new bounds; nothing else changes."""
+    held = rig.create(rig.wanted(SERVICE))
+    assert held.machines[0].url.startswith("https://") and 1_612_188 == held.micro_usd
+    more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
+    after = rig.run(cluster.update(rig.world, held, rig.wanted(SERVICE, options=more)))
+    assert (held.handles, 2 * 1_612_188, 2) == (after.handles, after.micro_usd, rig.sent("AppPublish"))
+    again = rig.run(cluster.update(rig.world, after, rig.wanted(SERVICE, options=more)))
+    assert (after.micro_usd, 2) == (again.micro_usd, rig.sent("AppPublish"))
+    public = rig.run(cluster.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public")))
+    assert (3, ()) == (rig.sent("AppPublish"), public.reasons)
+
+
+def test_a_drifted_service_is_told_and_deployed_anew(rig):
+    """Somebody raised the floor at Modal: the read names it as still to be done, the next update deploys the declaration, in place."""
+    held = rig.create(rig.wanted(SERVICE))
+    rig.world.adapter("modal").functions.apps.scale(held.machines[0].name, 5)
+    drifted = rig.read(held)
+    assert "running" == drifted.status and "min_containers is 5 instead of 1" in drifted.reasons[0]
+    after = rig.run(cluster.update(rig.world, drifted, rig.wanted(SERVICE)))
+    assert ((), held.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
+
+
+def test_one_walk_takes_the_whole_list(rig):
+    """The fallbacks of one count go out as one order; what Modal gave is what is held, at its price."""
+    rig.store.set_stock("modal", "", "", "", 0, gpu="L4")
+    held = rig.create(rig.wanted(JOB, fallback=["A10"]))
+    assert ("A10", 1, 1) == (held.gpu_type, held.entry, rig.sent("AppPublish")) and 1_108_494 == held.micro_usd
+
+
+def test_a_killed_runs_service_is_adopted(rig):
+    """What an earlier run deployed for the same declaration is taken over, with a new generation; a stray one is settled away."""
+    held = rig.create(rig.wanted(SERVICE))
+    again = rig.create(rig.wanted(SERVICE), "g2")
+    assert (held.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
+    assert "g2" == again.machines[0].mark.generation
+    assert 1 == len(rig.run(cluster.settle(rig.world, "owner1"))) and [] == rig.live()
