@@ -35,6 +35,8 @@ def test_a_key_file_is_read(tmp_path, monkeypatch):
     assert resources._key("train", "ssh-ed25519 AAAA me@x.pub") == "ssh-ed25519 AAAA me@x.pub"
     with pytest.raises(pulumi.RunError, match=r"train\.ssh_key: wanted a readable public key file"):
         resources._key("train", str(tmp_path / "none.pub"))
+    with pytest.raises(pulumi.RunError, match=r"train\.ssh_key: wanted a readable public key file"):
+        resources._key("train", "~nouser/x.pub")
 
 
 def test_live_takes_the_project_from_the_environment(monkeypatch):

@@ -619,3 +619,12 @@ def test_unknown_types_and_functions_are_refused(servicer):
         call(servicer, "Check", urn="urn:pulumi:s::gpus::gpu:index:Nope::x", news=Struct())
     with pytest.raises(Aborted, match="unknown function"):
         asyncio.run(servicer.Invoke(SimpleNamespace(tok="gpu:index:nope", args=Struct(), preview=True), Context()))
+
+
+def test_lines_for_the_screen_fit_it():
+    """A long line is broken at spaces and goes on indented; short ones and addresses are left as they are."""
+    from providers.plugin.plans import fitted
+
+    line = "#3 gcp australia-southeast2 H100:8 spot $10.74/h: sold out (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS) a while"
+    assert fitted(f"  x\n{line}").splitlines() == ["  x", line[:58], f"    {line[59:]}"]
+    assert fitted("x" * 120) == "x" * 120

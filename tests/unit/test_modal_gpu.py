@@ -151,7 +151,9 @@ def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
     """What no sandbox can be is refused when planning, with its own rule."""
     import providers as p
 
-    assert 1 == p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h")).rejected_by_rule["ttl"]
+    assert 1 == p.plan(p.Cluster(name="x", gpu="H100:8", providers=["gcp", "modal"], ttl="30h")).rejected_by_rule["ttl"]
+    with pytest.raises(SpecError, match="ttl: wanted a life of"):
+        p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h"))
     with pytest.raises(SpecError, match="modal 1"):
         p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], nodes=2))
     notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).notes

@@ -92,11 +92,12 @@ def shared(store: Store) -> Server:
 
 
 def untouched(store: Store) -> bool:
-    """True while no sandbox was ever ordered and no failure is planned. A few reads of the store."""
+    """True while nothing was ever ordered and no failure is planned. A few reads of the store."""
     db = store.connection()
-    made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'modal_sandbox'").fetchone()
-    planned = db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone()
-    return not planned and not (made and db.execute("SELECT 1 FROM modal_sandbox LIMIT 1").fetchone())
+    if db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone():
+        return False
+    made = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE name IN ('modal_app', 'modal_sandbox')")}
+    return not any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in made)  # noqa: S608 - the two names above
 
 
 def _socket_path(folder: Path) -> Path:
