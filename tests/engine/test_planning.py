@@ -152,3 +152,19 @@ def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
     assert any("days ago; live prices may differ" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
     monkeypatch.setattr(offers, "stale", lambda today: real(datetime.date(2026, 11, 27)))
     assert not any("days ago" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
+
+
+@pytest.mark.parametrize("names", [("clore",), ("aws",), ("gcp", "clore"), ("gcp", "aws", "modal")])
+def test_an_overlay_is_the_table_row_by_row(names):
+    """Laying live offers over the catalog by column gives what doing it row by row gives: same rows, same order, same index."""
+    from providers.catalog.offers import load
+    from providers.catalog.table import table
+
+    base = load()
+    rows = {name: [base.offer(row)._replace(provider=name, zone=f"z{row}") for row in (0, 7, len(base) - 1)] for name in names}
+    made = planning.overlay(base, rows)
+    kept = [offer for offer in map(base.offer, range(len(base))) if offer.provider not in rows]
+    wanted = table([*kept, *(offer for name in sorted(rows) for offer in rows[name])])
+    assert [tuple(column) for column in wanted.columns] == [tuple(column) for column in made.columns]
+    assert {gpu: list(found) for gpu, found in wanted.by_gpu.items()} == {gpu: list(found) for gpu, found in made.by_gpu.items()}
+    assert [offer.id for offer in map(made.offer, range(len(made)))] == made.ids()

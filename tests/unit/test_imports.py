@@ -1,8 +1,10 @@
 """Who may import whom, and what must not be imported at all on the way to a plan."""
 
 import ast
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,16 @@ def test_public_offers_and_hardware_answer():
     prices = [offer.node_micro_usd for offer in providers.offers("H100:8", spot=True) if offer.node_micro_usd]
     assert prices == sorted(prices) != []
     assert [item.name for item in providers.hardware("B200", "h100")] == ["B200", "H100"]
+
+
+def test_a_rehearsal_of_google_puts_off_what_it_never_uses():
+    """Connecting imports neither httplib2's grammar nor the signing of accounts; whoever asks for them has them."""
+    code = (
+        "import sys, providers.adapters.gcp as gcp; gcp.connect('rehearsal', {}).find('nobody')\n"
+        "assert not {'pyparsing', 'cryptography'} & set(sys.modules), 'imported'\n"
+        "import httplib2; from google.oauth2 import service_account; from google.oauth2.service_account import Credentials\n"
+        "assert service_account.Credentials is Credentials and httplib2.auth._parse_www_authenticate({}) == {}\n"
+    )
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "GPUS_HOME": home}, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
