@@ -210,6 +210,7 @@ def declare() -> dict[str, GpuCluster]:
 
     All that is wrong with the configuration is told at once, before anything is declared, and ends the program.
     """
+    _end_quietly()
     _check_keys()
     config = pulumi.Config("gpus")
     world = config.get("world")
@@ -314,6 +315,32 @@ def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
 
 
+_SHOWN = 32
+"""The exit code by which Pulumi's Python runner says that what there is to say has been said."""
+
+
+def _end_quietly() -> None:
+    """Ends the program without a traceback when the engine interrupts it: it does so in the middle of a call, as soon as a resource has failed,
+    and after Ctrl-C. The engine has the reason on the screen by then. A handler of the program's own stays.
+    """
+    import contextlib
+    import signal
+    import sys
+
+    def end(_signal: int, _frame: object) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(_SHOWN)
+
+    if not any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv):
+        return  # a program inside another one (a test, the Automation API): its host decides
+    found = signal.getsignal(signal.SIGINT)
+    if found is signal.default_int_handler or getattr(found, "__module__", "").startswith("asyncio"):
+        with contextlib.suppress(ValueError):  # not the main thread: a host of its own, with its own ways
+            signal.signal(signal.SIGINT, end)
+
+
 def _made() -> dict[str, Any]:
     """What this run of the program has made once for all clusters; kept on the stack, since one process may run several programs."""
     root = pulumi.runtime.settings.get_root_resource()
@@ -325,6 +352,7 @@ def _made() -> dict[str, Any]:
 def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()) -> Ownership:
     made = _made()
     if "ownership" not in made:
+        _end_quietly()
         # Made after the networks, so that it goes before them: what it finds and deletes may still use one.
         opts = pulumi.ResourceOptions(depends_on=list(networks))
         made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, opts=opts)

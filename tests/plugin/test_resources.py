@@ -44,3 +44,22 @@ def test_live_takes_the_project_from_the_environment(monkeypatch):
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
     assert resources.account_settings("live") == {"gcp": {"project": "mine"}}
     assert resources.account_settings("rehearsal") == {}
+
+
+def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
+    """The quiet end is for Pulumi's runner; a host of another kind keeps its own way with Ctrl-C."""
+    import signal
+    import sys
+
+    from providers import resources
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        resources._end_quietly()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-u", "/x/pulumi-language-python-exec", "--monitor", "y"])
+        resources._end_quietly()
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
