@@ -306,3 +306,13 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
     assert [(machine["name"], machine["status"]) for machine in machines] == [("cheap", "TERMINATED"), ("mine", "RUNNING")]
     _rehearse(capsys, "reset", "--yes")
     assert "machines  none" in _rehearse(capsys)
+
+
+@pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
+@pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed"])
+def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
+    """What a node's readiness can lack is rehearsed by the command that the README names, whatever the cloud."""
+    from providers.testing import rehearse
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    assert 0 == rehearse.run(["fault", provider, "node.look", kind])
