@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+    from re import Pattern
 
-    from providers.errors import Problem
+    from providers.errors import CloudError, Problem
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
@@ -101,6 +102,28 @@ class Adapter(Protocol):
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """Edits in place what `Capabilities.in_place` names."""
+
+
+class Row(NamedTuple):
+    """One code of an adapter's error table. `reading` is the class on a call that creates nothing, where it differs; `scope` a word of the adapter's
+    own for what is blocked; `block_s` None: as the class says; `source` and `seen` where and when the code was met.
+    """
+
+    kind: type[CloudError]
+    scope: str
+    todo: str
+    source: str
+    seen: str
+    reading: type[CloudError] | None = None
+    block_s: float | None = None
+
+
+def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
+    """One line of at most so many characters, without what these patterns find."""
+    for pattern in secrets:
+        text = pattern.sub("(secret)", text)
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 class Manifest(NamedTuple):

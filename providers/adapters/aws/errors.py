@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines
+from providers.adapters.base import Row, scrubbed
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -43,18 +44,6 @@ provider: AWS. pool: the reservation that was named, which no scope can name: no
 TABLES = "Karpenter pkg/errors/errors.go@1d927085, ParallelCluster and SkyPilot tables"
 PEERS = "public failure reports and provisioners' tables"
 DOCS = "EC2 API reference, error codes"
-
-
-class Row(NamedTuple):
-    """One code. `reading` is the class on a call that creates nothing, where it differs. `block_s` None: as the class says."""
-
-    kind: type[CloudError]
-    scope: str
-    todo: str
-    source: str
-    seen: str
-    reading: type[CloudError] | None = None
-    block_s: float | None = None
 
 
 class Context(NamedTuple):
@@ -353,10 +342,7 @@ _SECRETS = (
 
 def clean(text: str, most: int = 300) -> str:
     """One line without anything that looks like a secret."""
-    for pattern in _SECRETS:
-        text = pattern.sub("(secret)", text)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return scrubbed(text, _SECRETS, most)
 
 
 def quota_page(region: str, code: str = "") -> str:

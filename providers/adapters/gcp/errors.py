@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters.base import Row, scrubbed
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -39,18 +40,6 @@ quota: what the limit counts, in its region, or the provider for a limit without
 
 FACTS = "apis.md A3"
 PEERS = "public failure reports and provisioners' tables"
-
-
-class Row(NamedTuple):
-    """One code. `reading` is the class on a call that creates nothing, where it differs. `block_s` None: as the class says."""
-
-    kind: type[CloudError]
-    scope: str
-    todo: str
-    source: str
-    seen: str
-    reading: type[CloudError] | None = None
-    block_s: float | None = None
 
 
 class Context(NamedTuple):
@@ -250,10 +239,7 @@ _SECRETS = (
 
 def clean(text: str, most: int = 300) -> str:
     """One line without anything that looks like a secret."""
-    for pattern in _SECRETS:
-        text = pattern.sub("(secret)", text)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return scrubbed(text, _SECRETS, most)
 
 
 def quota_page(project: str) -> str:
