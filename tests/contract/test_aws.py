@@ -4,7 +4,7 @@ import pytest
 
 from providers.adapters.aws import MANIFEST, errors
 from providers.adapters.aws.standin import console, things
-from providers.adapters.aws.standin.state import Rows
+from providers.adapters.aws.standin.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
 
 CONTEXT = errors.Context("a test", creating=True)
@@ -17,6 +17,7 @@ def provoke(code):
 
 
 def reserve(store, place):
+    store.tables(SCHEMA)  # the user's account is there before anything was ordered in it
     with store.transaction() as db:
         things.own_reservation(Rows(store, db, store.now()), place.zone, place.machine_type, 1, {"Name": "mine"})
     return "mine"
