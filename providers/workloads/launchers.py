@@ -125,6 +125,11 @@ def _wait_for_nodes(nodes: int) -> str:
     return f'for _ in $(seq 120); do [ "$(python3 -c {shlex.quote(count)} 2>/dev/null | tail -n 1)" -ge {nodes} ] && break; sleep 5; done; '
 
 
+def _key(variable: str, where: Where) -> str:
+    """The token as the program's own variable: on a command line everybody on the machine could read it."""
+    return f'{variable}="${TOKEN}"' if where.token else ""
+
+
 def _dtype(task: Task) -> str:
     return {"fp16": "half", "bf16": "bfloat16", "fp32": "float32"}.get(task.dtype, "auto")
 
@@ -144,9 +149,7 @@ def _vllm(task: Task, where: Where) -> str:
         parts.append(f"--max-model-len {task.context}")
     if task.concurrency and "max-num-seqs" not in given:
         parts.append(f"--max-num-seqs {task.concurrency}")
-    if where.token:
-        parts.append(f'--api-key "${TOKEN}"')
-    return _join("vllm serve", shlex.quote(task.model), *parts, *flags(task.args), task.command)
+    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *parts, *flags(task.args), task.command)
 
 
 def _sglang(task: Task, where: Where) -> str:
@@ -163,8 +166,6 @@ def _sglang(task: Task, where: Where) -> str:
         parts.append(f"--context-length {task.context}")
     if task.concurrency:
         parts.append(f"--max-running-requests {task.concurrency}")
-    if where.token:
-        parts.append(f'--api-key "${TOKEN}"')
     return _join("python3 -m sglang.launch_server", *parts, *flags(task.args), task.command)
 
 
@@ -180,9 +181,7 @@ def _tgi(task: Task, where: Where) -> str:
         parts.append(f"--max-total-tokens {task.context}")
     if task.concurrency:
         parts.append(f"--max-concurrent-requests {task.concurrency}")
-    if where.token:
-        parts.append(f'--api-key "${TOKEN}"')
-    return _join("text-generation-launcher", *parts, *flags(task.args), task.command)
+    return _join(_key("API_KEY", where), "text-generation-launcher", *parts, *flags(task.args), task.command)
 
 
 def _ollama(task: Task, where: Where) -> str:
@@ -204,9 +203,7 @@ def _llama_cpp(task: Task, where: Where) -> str:
         parts.append(f"-c {task.context * max(1, task.concurrency)}")
     if task.concurrency:
         parts.append(f"--parallel {task.concurrency}")
-    if where.token:
-        parts.append(f'--api-key "${TOKEN}"')
-    return _join("llama-server", *parts, *flags(task.args), task.command)
+    return _join(_key("LLAMA_API_KEY", where), "llama-server", *parts, *flags(task.args), task.command)
 
 
 def _comfyui(task: Task, where: Where) -> str:
@@ -246,7 +243,7 @@ RECIPES: dict[str, Recipe] = {
     "ray": Recipe(_ray, "docs.ray.io/en/latest/cluster/cli.html, 2026-11", nodes=True),
     "vllm": Recipe(_vllm, "docs.vllm.ai/en/stable/cli/serve.html, 2026-11", VLLM_PORT, "/health", token=True, image="vllm/vllm-openai:latest"),
     "sglang": Recipe(
-        _sglang, "docs.sglang.ai/advanced_features/server_arguments.html, 2026-11", SGLANG_PORT, "/health", token=True, image="lmsysorg/sglang:latest"
+        _sglang, "docs.sglang.ai/advanced_features/server_arguments.html, 2026-11", SGLANG_PORT, "/health", image="lmsysorg/sglang:latest"
     ),
     "tgi": Recipe(
         _tgi,

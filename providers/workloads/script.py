@@ -28,7 +28,8 @@ STATES = (STARTING, SETUP_FAILED, RUNNING, READY, SUCCEEDED, FAILED)
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
-PEERS_WAIT_S = 1_800
+PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
+"""How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
 
 def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "") -> str:
@@ -41,6 +42,8 @@ def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "") 
         if peers:
             parts.append(f"[ -s $root/peers ] || printf '%s\\n' {' '.join(map(shlex.quote, peers))} >$root/peers\n")
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
+    if program.token_env:
+        parts.append(_AWAIT_TOKEN.format(name=program.token_env, wait=TOKEN_WAIT_S))
     if program.setup:
         parts.append(_SETUP.format(lines=_text("\n".join(program.setup))))
     checkpoint = program.checkpoint
@@ -164,6 +167,15 @@ if [ -z "${{GPUS_NODE_RANK:-}}" ]; then
   exit 1
 fi
 export GPUS_NODE_RANK
+"""
+
+_AWAIT_TOKEN = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
+if [ ! -s "$root/token" ]; then
+  say setup-failed 1 no token was written to $root/token
+  exit 1
+fi
+{name}=$(cat "$root/token")
+export {name}
 """
 
 _SETUP = """if [ ! -e "$root/$digest.setup" ]; then
