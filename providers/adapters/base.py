@@ -126,6 +126,16 @@ def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+class Placement(Protocol):
+    """What a machine is and where: a candidate, or what is held."""
+
+    @property
+    def machine_type(self) -> str: ...
+
+    @property
+    def nodes(self) -> int: ...
+
+
 class Manifest(NamedTuple):
     """What a folder presents. `connect(world, config)` makes the adapter: `config` is the provider's section of settings (project,
     endpoint...), strings only. It raises NotConfigured when live credentials are missing.
@@ -153,3 +163,7 @@ class Manifest(NamedTuple):
     """
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
+    unreachable: Callable[[Placement, Setup], str] | None = None
+    """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
+    then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
+    """

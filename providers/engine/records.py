@@ -26,7 +26,8 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 class Wanted(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
 
-    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do.
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do. `ready` asks
+    the engine for a key of the cluster's own and, where it is `checked`, for a probe with it (see `providers.engine.access`).
     """
 
     owner: str
@@ -35,6 +36,7 @@ class Wanted(NamedTuple):
     setup: Setup
     fingerprint: str
     probe: Probe | None = None
+    ready: str = ""
 
 
 class Held(NamedTuple):

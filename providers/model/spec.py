@@ -160,6 +160,7 @@ class Cluster(_Strict):
     run: str | int = ""
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
+    ready: Literal["checked", "running"] = "checked"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -450,6 +451,7 @@ _MACHINE_ONLY = {
     "state": "only a machine is stopped and kept",
     "network": "it joins no network of yours",
     "on_ttl": "nothing of it is kept",
+    "ready": "nobody logs into it",
 }
 
 

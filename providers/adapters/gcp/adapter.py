@@ -524,9 +524,11 @@ class Gcp:
 
         def request(service: Any, instance: dict[str, Any]) -> Any:
             metadata = instance.get("metadata", {})
+            present = next((str(item.get("value", "")) for item in metadata.get("items", ()) if item.get("key") == "ssh-keys"), "")
             items = [item for item in metadata.get("items", ()) if item.get("key") != "ssh-keys"]
-            if public_key:
-                items.append({"key": "ssh-keys", "value": native.ssh_keys(user, public_key)})
+            # The user's key is exchanged; the one that the engine looks at the machine with stays.
+            if keys := native.ssh_keys(user, public_key, *native.own_keys(present)):
+                items.append({"key": "ssh-keys", "value": keys})
             body = {"fingerprint": metadata.get("fingerprint", ""), "items": items}
             return service.instances().setMetadata(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
 
