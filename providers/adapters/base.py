@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Program
 
 REHEARSAL, LIVE = "rehearsal", "live"
 WORLDS = (REHEARSAL, LIVE)
@@ -161,6 +162,12 @@ class Manifest(NamedTuple):
     """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure and cheap; of a section that `options` found
     nothing wrong with.
     """
+    runs: Callable[[Program, str, str, Mapping[str, object]], Mapping[str, object]] | None = None
+    """The section of options with a program in it, where a provider starts what it runs by its options (an image, a command) and not by a script at
+    boot: of the program, its start-up script, the kind of cluster and the section as declared. Pure. What the section itself says wins.
+    """
+    ends_itself: str = ""
+    """The shell line by which a machine ends itself for good once a job is done; nothing where it can't."""
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
     unreachable: Callable[[Placement, Setup], str] | None = None

@@ -16,6 +16,7 @@ from providers.engine.lines import WAITED, all_failed, clipped, folded, line, sa
 from providers.engine.planning import overlay
 from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
+from providers.engine.starting import start, started
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -192,13 +193,14 @@ class _Walk:
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
-        setup = setup._replace(options=tuple(sorted(section.items())))
+        begun = start(self.wanted.ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
+        setup = started(setup._replace(options=tuple(sorted(section.items()))), begun)
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
         return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 
     def _terms(self, candidate: Candidate) -> tuple[object, ...]:
         entry = self.wanted.ask.entries[candidate.entry]
-        return (entry.wait_s, entry.ttl_s, candidate.nodes, candidate.gpu_count)
+        return (entry.wait_s, entry.ttl_s, entry.override, candidate.nodes, candidate.gpu_count)
 
     async def _attempt(self, adapter: Adapter, order: Order) -> Outcome | None:
         """One creating call, to its end. None: it came to nothing, nothing of it is left, and what it blocks is noted.

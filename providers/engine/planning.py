@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.world import World
-    from providers.model.ask import Ask
+    from providers.model.ask import Ask, Entry
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
+    from providers.workloads.fit import Fit
 
 LOOK_LIMIT_S = 8.0
 """Seconds that one provider has to connect and list its offers before the plan is made without it."""
@@ -45,11 +46,29 @@ class Market(NamedTuple):
 
         known = setup or Setup()
 
+        fits = fitting(ask)
+
         def noted(candidate: Candidate) -> Sequence[str]:
             note = self.notes.get(candidate.provider)
-            return note(candidate, known) if note is not None else ()
+            lines = list(note(candidate, known)) if note is not None else []
+            if fits is not None:
+                found = fits(ask.entries[candidate.entry], candidate.gpu_type, candidate.gpu_count)
+                lines += [found.note] if found.note else []
+                if found.job_hours is not None and candidate.micro_usd is not None:
+                    lines.append(f"the run: about {found.job_hours:,.1f} h, ${found.job_hours * candidate.micro_usd / 1e6:,.2f}")
+            return lines
 
-        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted)
+        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted, fits=fits)
+
+
+def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
+    """What judges a GPU type and a count for an entry of this ask; None where nothing is declared to run. Pure."""
+    workload = ask.workload
+    if workload is None:
+        return None
+    from providers.workloads.fit import fit
+
+    return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.nodes)
 
 
 def plan(

@@ -29,6 +29,13 @@ class Capabilities(NamedTuple):
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
+    workload_kinds: frozenset[str] = frozenset()
+    """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
+
+    def can_be(self, kind: str, *, workload: bool) -> bool:
+        """True for a kind of cluster that this provider can be, with a workload declared or without."""
+        return kind in self.kinds or (workload and kind in self.workload_kinds)
+
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""
         return not self.sold_types or any(machine_type.startswith(prefix) for prefix in self.sold_types)

@@ -86,7 +86,11 @@ class Setup(NamedTuple):
     state: str = "running"
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
     expose: str = "private"
-    """`private`, or `public`: who can reach what listens."""
+    """`private`, `token` or `public`: who can reach what listens."""
+    script: str = ""
+    """What a machine runs at each boot, whole; nothing where nothing is declared to run there, or where a provider starts it in a way of its own."""
+    script_digest: str = ""
+    """Changes with what is to run; the same text may differ in what names one machine."""
 
 
 class Order(NamedTuple):

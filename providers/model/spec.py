@@ -21,6 +21,9 @@ from providers.model import duration
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
+from providers.model.workload import Override as WorkloadOverride
+from providers.model.workload_spec import DTYPES, Checkpoint, Task, Train, Value, Workload
+from providers.model.workload_spec import problems as workload_problems
 
 Spot = Literal["never", "prefer", "only"]
 Duration = str | int | float
@@ -80,6 +83,14 @@ class Fallback(_Strict):
     capacity: tuple[str, ...] | None = None
     wait: Duration | None = None
     ttl: Duration | None = None
+    dtype: DTYPES | None = None
+    command: str | None = None
+    args: Mapping[str, Value] = {}
+
+    def override(self) -> WorkloadOverride | None:
+        """What this choice changes of the workload; None for nothing."""
+        changed = WorkloadOverride(self.dtype or "", (self.command or "").strip(), tuple(self.args.items()))
+        return changed if any(changed) else None
 
 
 class Gpu(_Strict):
@@ -144,7 +155,7 @@ class Cluster(_Strict):
     capacity: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
-    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar"] = "preference"
+    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar", "job_cost"] = "preference"
     max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
     prices: Prices = Prices()
     wait: Duration = "15m"
@@ -152,7 +163,7 @@ class Cluster(_Strict):
     on_ttl: Literal["release", "keep"] = "release"
     disk_gib: int | None = Field(default=None, ge=10, le=65_536, strict=True)
     ports: tuple[Port, ...] = ()
-    expose: Literal["private", "public"] = "private"
+    expose: Literal["private", "token", "public"] = "private"
     ssh_key: str | None = None
     labels: Mapping[str, str] = {}
     network: Literal["default", "managed"] = "default"
@@ -160,6 +171,7 @@ class Cluster(_Strict):
     run: str | int = ""
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
+    workload: Workload | None = None
     ready: Literal["checked", "running"] = "checked"
 
     def semantic(self) -> list[Problem]:
@@ -183,6 +195,7 @@ class Cluster(_Strict):
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
+            workload=None if self.workload is None else self.workload.record(),
         )
 
     def setup(self) -> Setup:
@@ -315,7 +328,16 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     return problems
 
 
-_INNER: dict[str, type[BaseModel]] = {"Fallback": Fallback, "Gpu": Gpu, "overrides": Override, "prices": Prices}
+_INNER: dict[str, type[BaseModel]] = {
+    "Fallback": Fallback,
+    "Gpu": Gpu,
+    "overrides": Override,
+    "prices": Prices,
+    "workload": Workload,
+    "services": Task,
+    "checkpoint": Checkpoint,
+    "train": Train,
+}
 """What a step of an error's location means for the model there."""
 _SAMPLES = {
     "providers": "[gcp]",
@@ -414,6 +436,11 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(_EMPTY_FALLBACK)
     problems.extend(_kind(cluster))
+    problems.extend(_workload(cluster))
+    if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
+        problems.append(
+            Problem("expose", "private or public: a token is for a service with a workload", "token")
+        )
     if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
     if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
@@ -459,17 +486,37 @@ def _kind(cluster: Cluster) -> list[Problem]:
     """What only a machine can have."""
     if cluster.kind == "machine":
         return []
-    defaults = {name: type(cluster).model_fields[name].default for name in _MACHINE_ONLY}
+    # With a workload it may be a machine's work: that one has a disk, a network and a door.
+    only = _MACHINE_ONLY if cluster.workload is None else {name: _MACHINE_ONLY[name] for name in ("state", "ports")}
     found = [
         Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[:_FOUND_MAX], "leave it out")
-        for name, why in _MACHINE_ONLY.items()
-        if getattr(cluster, name) != defaults[name]
+        for name, why in only.items()
+        if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
     if cluster.kind == "service" and cluster.ttl is not None:
         found.append(Problem("ttl", "none for a service: it listens until it is destroyed", repr(cluster.ttl), "leave it out"))
     if cluster.kind == "job" and cluster.expose == "public":
         found.append(Problem("expose", "private for a job: nothing of it listens", "public", "leave it out"))
     return found
+
+
+def _workload(cluster: Cluster) -> list[Problem]:
+    """What is wrong with what runs, and with what a choice changes of it."""
+    found: list[Problem] = []
+    for index, item in enumerate(cluster.fallback):
+        if isinstance(item, Fallback) and item.override() is not None and cluster.workload is None:
+            found.append(Problem(f"fallback[{index}]", "a workload to change", "none", "drop dtype, command and args, or declare a workload"))
+    if cluster.rank == "job_cost" and (cluster.workload is None or cluster.workload.train is None):
+        found.append(Problem("rank", "workload.train, which says how much work it is", "none", "declare it, or rank by price"))
+    if cluster.workload is None:
+        return found
+    try:
+        entries, broken = _entries(cluster)
+    except SpecError:
+        return found
+    if broken:
+        return found
+    return [*found, *workload_problems(cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1))]
 
 
 def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s: int = 0) -> int | None:
@@ -560,4 +607,5 @@ def _entry(
         capacity=kinds,
         wait_s=asks.DEFAULT_WAIT_S if wait_s is None else wait_s,
         ttl_s=ttl_s,
+        override=item.override() if isinstance(item, Fallback) else None,
     )

@@ -197,6 +197,7 @@ _RANKS = {
     "price_by_choice": "the cheapest first, one choice after the other",
     "price": "cheapest first",
     "performance_per_dollar": "most TFLOPS per dollar first",
+    "job_cost": "cheapest job first",
 }
 
 

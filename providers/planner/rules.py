@@ -5,7 +5,7 @@ Must not import the engine or an adapter: what adapters can do arrives as plain 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from providers.catalog import names
 from providers.model import duration
@@ -14,7 +14,7 @@ from providers.model.money import per_hour
 from providers.planner import blocks as blocklist
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Entry, PriceOverride
@@ -25,6 +25,7 @@ RULES = (
     ("gpu", "the GPU is one that the entry accepts"),
     ("gpu-count", "one machine has exactly as many GPUs as asked for"),
     ("gpu-memory", "the memory that the seller reports is that of this GPU model"),
+    ("fit", "it holds what is to run there, in the number format asked for"),
     ("capacity", "it is bought in one of the ways asked for"),
     ("sold", "the cloud sells this kind of capacity on this machine"),
     ("region", "the region is among those allowed"),
@@ -43,15 +44,27 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, COUNT, MEMORY, FIT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(
+    len(RULES)
+)
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
 
 
+class Fitting(Protocol):
+    """What a placement means for what is to run there: why not (nothing: it will do, or nobody knows), and the hours of the job (None: unknown)."""
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def job_hours(self) -> float | None: ...
+
+
 class Terms(NamedTuple):
-    """Everything that a plan was made from. `blocks` are the standing ones, by provider."""
+    """Everything that a plan was made from. `blocks` are the standing ones, by provider; `fits` judges a GPU type and a count for an entry."""
 
     ask: Ask
     table: OfferTable
@@ -59,6 +72,7 @@ class Terms(NamedTuple):
     unavailable: Mapping[str, str]
     blocks: Mapping[str, Sequence[Block]]
     now: float
+    fits: Callable[[Entry, str, int], Fitting] | None = None
 
 
 class Kept(NamedTuple):
@@ -149,7 +163,7 @@ def able(
     skills = capabilities.get(provider)
     if skills is None:
         return ADAPTER
-    if ask.kind not in skills.kinds:
+    if not skills.can_be(ask.kind, workload=ask.workload is not None):
         return KIND
     if not reached(ask, skills):
         return REACH
@@ -170,7 +184,8 @@ def sift(terms: Terms) -> Sifted:
     A row is kept for the first entry that accepts it, and once more for a later entry only where that is another purchase (another
     count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
     """
-    ask, table, capabilities, unavailable, blocked, _ = terms
+    ask, table, capabilities, unavailable, blocked = terms[:5]
+    fits = terms.fits
     column = cast("Any", table.column)
     providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
     counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
@@ -190,6 +205,7 @@ def sift(terms: Terms) -> Sifted:
         verdicts = [(rule, number) for rule in range(len(RULES))]
         for gpu_type in types(entry):
             least = least_memory_gib(gpu_type)
+            unfit = fits is not None and bool(fits(entry, gpu_type, want).why)
             for row in table.by_gpu.get(gpu_type, ()):
                 price = 0
                 overridden = False
@@ -198,6 +214,8 @@ def sift(terms: Terms) -> Sifted:
                     rule = COUNT
                 elif 0 < memories[row] < least:
                     rule = MEMORY
+                elif unfit:
+                    rule = FIT
                 elif capacity not in ways:
                     rule = CAPACITY
                 elif restrictions[row]:
@@ -246,6 +264,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return asked(ask), offer.gpu_type
     if rule == MEMORY:
         return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:.4g} GiB reported"
+    if rule == FIT:
+        return "a place that holds the workload", terms.fits(entry, offer.gpu_type, entry.gpu_count).why if terms.fits is not None else ""
     if rule == COUNT:
         return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
     if rule == CAPACITY:
@@ -259,7 +279,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == ADAPTER:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
-        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}"
+        more = " without a workload" if ask.workload is None and skills is not None and ask.kind in skills.workload_kinds else ""
+        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}{more}"
     if rule == REACH:
         if ask.ssh and skills is not None and not skills.ssh:
             return "machines that answer ssh", f"{offer.provider}'s do not"

@@ -225,7 +225,7 @@ def _options(spec: Cluster) -> list[Problem]:
     from providers.engine import registry
 
     manifests = registry.manifests()
-    problems: list[Problem] = []
+    problems: list[Problem] = list(_runs(spec))
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
@@ -236,13 +236,33 @@ def _options(spec: Cluster) -> list[Problem]:
     return problems
 
 
+def _runs(spec: Cluster) -> list[Problem]:
+    """What a launcher can't do of what is declared."""
+    if spec.workload is None:
+        return []
+    from providers.workloads.compile import check
+
+    ask = spec.ask()
+    if ask.workload is None:
+        return []
+    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
+    return list(dict.fromkeys(found))
+
+
 def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    from providers.engine.starting import nominal
+
     out: list[Problem] = []
     for provider, manifest in manifests.items():
         allowed = spec.providers is None or provider in spec.providers
-        if manifest.fits is not None and allowed and spec.kind in manifest.capabilities.kinds:
-            found = manifest.fits(spec.kind, spec.options.get(provider) or {}, spec.setup())
+        if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
+            section = spec.options.get(provider) or {}
+            try:
+                section = nominal(spec.ask(), spec.expose, manifest, section) if spec.workload is not None else section
+            except SpecError:
+                continue  # told by the workload's own check
+            found = manifest.fits(spec.kind, section, spec.setup())
             out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
     return out
 

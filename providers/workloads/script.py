@@ -32,18 +32,21 @@ PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
 
-def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "") -> str:
+def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "", inside: bool = False) -> str:
     """The whole text. `peers` are the addresses of all nodes where they are known beforehand, the first one leads; else the engine writes them to
     `peers` in the folder once it knows them. `release` is the line that ends the machine after a job with `on_done: release` (nothing: it stays).
+    `inside`: it runs in the program's own image already.
     """
     parts = [_HEAD.format(digest=program.digest, root=ROOT, secrets=SECRETS, console=CONSOLE)]
+    if program.image and not inside:
+        parts.append(_DOCKER)
     parts += [_file(path, content) for path, content in program.files]
     if program.rendezvous:
         if peers:
             parts.append(f"[ -s $root/peers ] || printf '%s\\n' {' '.join(map(shlex.quote, peers))} >$root/peers\n")
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
     if program.token_env:
-        parts.append(_AWAIT_TOKEN.format(name=program.token_env, wait=TOKEN_WAIT_S))
+        parts.append(_HANDED_OVER.format(name=program.token_env, wait=TOKEN_WAIT_S))
     if program.setup:
         parts.append(_SETUP.format(lines=_text("\n".join(program.setup))))
     checkpoint = program.checkpoint
@@ -54,7 +57,7 @@ def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "") 
     else:
         parts.append("has_checkpoint() { false; }\nsave() { :; }\nkeep_saving() { :; }\n")
     parts.append("restore\n" if checkpoint is not None else "")
-    parts += [_process(program, index) for index in range(len(program.processes))]
+    parts += [_process(program, index, inside=inside) for index in range(len(program.processes))]
     ending = _JOB if program.kind == "job" else _SERVICE
     parts.append(ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, release=_release(program, release)))
     return "".join(parts)
@@ -75,11 +78,12 @@ def _file(path: str, content: str) -> str:
     return f'mkdir -p "$(dirname -- {quoted})" && printf %s {shlex.quote(content)} | base64 -d | gunzip >{quoted}\n'
 
 
-def _process(program: Program, index: int) -> str:
+def _process(program: Program, index: int, *, inside: bool) -> str:
     process = program.processes[index]
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in process.env)
     line = process.line
-    if program.image:
+    boxed = bool(program.image) and not inside
+    if boxed:
         names = sorted({name for each in program.processes for name, _ in each.env})
         passed = " ".join(f"-e {name}" for name in names)
         mounts = ""
@@ -96,7 +100,7 @@ def _process(program: Program, index: int) -> str:
     return (
         f"start_{index}() {{ # its process group is that of whoever calls it\n(\ntrap - TERM INT\n{exports}"
         f"line=$(printf %s {_text(line)} | base64 -d)\n{resume}"
-        f"[ -z '{'image' if program.image else ''}' ] || env_file\nexec {run}\n) >>\"$root/log\" 2>&1 9>&-\n}}\n"
+        f'{"env_file" if boxed else ":"}\nexec {run}\n) >>"$root/log" 2>&1 9>&-\n}}\n'
         f"health_{index}={shlex.quote(health)}\n"
     )
 
@@ -147,6 +151,28 @@ trap 'stop_all; save; exit 143' TERM INT
 say starting
 """
 
+_DOCKER = """export DEBIAN_FRONTEND=noninteractive
+if ! command -v docker >/dev/null; then
+  if ! { apt-get update -q && apt-get install -qy docker.io; } >>"$root/log" 2>&1 9>&-; then
+    say setup-failed 1 docker could not be installed, see the log
+    exit 1
+  fi
+fi
+if ! docker info --format '{{json .Runtimes}}' 2>/dev/null | grep -q nvidia; then
+  if ! command -v nvidia-ctk >/dev/null; then
+    keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
+    source=https://nvidia.github.io/libnvidia-container
+    {
+      curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
+      echo "deb [signed-by=$keyring] $source/stable/deb/\\$(ARCH) /" >/etc/apt/sources.list.d/nvidia-container-toolkit.list
+      apt-get update -q && apt-get install -qy nvidia-container-toolkit
+    } >>"$root/log" 2>&1 9>&-
+  fi
+  nvidia-ctk runtime configure --runtime=docker >>"$root/log" 2>&1 && systemctl restart docker
+fi
+for _ in $(seq 60); do nvidia-smi >/dev/null 2>&1 && break; sleep 5; done
+"""
+
 _PEERS = """for _ in $(seq {wait}); do [ "$(grep -c . "$root/peers" 2>/dev/null || echo 0)" -ge {count} ] && break; sleep 1; done
 if [ "$(grep -c . "$root/peers" 2>/dev/null || echo 0)" -lt {count} ]; then
   say setup-failed 1 the other nodes did not appear
@@ -169,7 +195,7 @@ fi
 export GPUS_NODE_RANK
 """
 
-_AWAIT_TOKEN = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
+_HANDED_OVER = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
 if [ ! -s "$root/token" ]; then
   say setup-failed 1 no token was written to $root/token
   exit 1

@@ -20,7 +20,7 @@ ALLOWED = {
     "planner": LEAVES | {"catalog"},
     "workloads": LEAVES | {"catalog"},
     "adapters": LEAVES,
-    "engine": LEAVES | {"catalog", "planner", "adapters"},
+    "engine": LEAVES | {"catalog", "planner", "workloads", "adapters"},
     "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources"},
     "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "api": LEAVES | {"catalog", "planner", "engine"},

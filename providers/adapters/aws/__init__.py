@@ -20,6 +20,7 @@ NAME = "aws"
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
     # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call takes and above any public GPU order.
     max_nodes=100,
@@ -76,4 +77,5 @@ MANIFEST = Manifest(
     settings=("profile", "regions"),
     notes=notes,
     unreachable=unreachable,
+    ends_itself="shutdown -h now",
 )

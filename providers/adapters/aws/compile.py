@@ -6,6 +6,7 @@ Owns every field of the request bodies. Fields and enums: botocore 1.44.8's mode
 from __future__ import annotations
 
 import base64
+import gzip
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -241,7 +242,21 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
+    if setup.script:
+        parts.append(_boot(setup.script))
     return "\n".join(parts) + "\n" if len(parts) > 2 else ""
+
+
+def _boot(script: str) -> str:
+    """Lines that run a script at every boot: user data itself runs at the first one alone."""
+    text = base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+    unit = "[Unit]\\nDescription=What this machine is for\\nWants=network-online.target\\nAfter=network-online.target\\n"
+    unit += "[Service]\\nExecStart=/bin/bash /var/lib/gpus/start.sh\\nKillMode=mixed\\n[Install]\\nWantedBy=multi-user.target\\n"
+    return f"""mkdir -p /var/lib/gpus
+printf %s {text} | base64 -d | gunzip > /var/lib/gpus/start.sh
+printf '{unit}' > /etc/systemd/system/gpus-work.service
+systemctl daemon-reload
+systemctl enable --now --no-block gpus-work.service"""
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:
@@ -324,7 +339,7 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         body["KeyName"] = options.key_name
     if options.instance_profile:
         body["IamInstanceProfile"] = {"Arn" if options.instance_profile.startswith("arn:") else "Name": options.instance_profile}
-    if setup.ttl_s:
+    if setup.ttl_s or setup.script:
         body["InstanceInitiatedShutdownBehavior"] = "stop" if setup.on_ttl == "keep" else "terminate"
     return body
 

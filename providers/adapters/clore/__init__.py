@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter, Placement
     from providers.errors import Problem
     from providers.model.machine import Setup
+    from providers.model.workload import Program
 
 NAME = "clore"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot"}),
     # Servers of several hosts share no network: they cannot be joined.
     max_nodes=1,
@@ -54,6 +56,13 @@ def unreachable(_placed: Placement, setup: Setup) -> str:
     return "Clore takes one key, and that is your ssh_key" if setup.ssh_public_key else ""
 
 
+def runs(program: Program, script: str, _kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+    """The section with the program's image and its start-up script as the container's command. Pure."""
+    from providers.adapters.clore.options import running
+
+    return running(program, script, section)
+
+
 SETTINGS = (
     *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
@@ -68,4 +77,5 @@ MANIFEST = Manifest(
     environment=("CLORE_API_KEY",),
     settings=SETTINGS,
     unreachable=unreachable,
+    runs=runs,
 )

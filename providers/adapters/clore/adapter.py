@@ -16,7 +16,7 @@ from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
-from providers.adapters.clore.options import IMAGE
+from providers.adapters.clore.options import IMAGE, OWN_IMAGES
 from providers.adapters.clore.options import read as read_options
 from providers.errors import (
     BadCredentials,
@@ -277,7 +277,8 @@ class CloreAdapter:
             "renting_server": server,
             "type": candidate.capacity,
             "env": dict(chosen.env),
-            "autossh_entrypoint": False,
+            # Other images than the market's own bring no sshd: the market then adds one.
+            "autossh_entrypoint": not chosen.image.startswith(OWN_IMAGES),
         }
         if chosen.jupyter:
             if not self._jupyter_token:

@@ -20,6 +20,7 @@ NAME = "gcp"
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}),
     # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
     max_nodes=1000,
@@ -88,4 +89,5 @@ MANIFEST = Manifest(
     notes=notes,
     together=together,
     unreachable=unreachable,
+    ends_itself="shutdown -h now",
 )

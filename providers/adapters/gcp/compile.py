@@ -372,6 +372,8 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
         metadata.append({"key": "ssh-keys", "value": keys})
     if options.container:
         metadata.append({"key": "startup-script", "value": start_up_script(options.container)})
+    elif order.setup.script:
+        metadata.append({"key": "startup-script", "value": order.setup.script})
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Program
 
 CAPABILITIES = Capabilities(
     provider="modal",
@@ -69,6 +70,13 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     return options.fits(kind, section, setup)
 
 
+def runs(program: Program, script: str, kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+    """The section with the program's image, its start-up script as the command, its port and volume. Pure."""
+    from providers.adapters.modal import options
+
+    return options.running(program, script, kind, section)
+
+
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
     from providers.adapters.modal import deployment, gpu
@@ -94,4 +102,5 @@ MANIFEST = Manifest(
     notes=notes,
     priced=priced,
     fits=fits,
+    runs=runs,
 )
