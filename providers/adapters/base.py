@@ -56,6 +56,9 @@ class Adapter(Protocol):
 
     An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
     asked in the live world only, reads, and answers within some seconds.
+
+    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
+    as the cloud still has it; empty while there is none. It reads.
     """
 
     @property

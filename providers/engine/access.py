@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.engine.ready import Ordered, Probe
-    from providers.engine.records import Wanted
+    from providers.engine.records import Held, Wanted
     from providers.engine.remote.ssh import Key
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 KEYS = "keys"
 CHECKED = "checked"
 DEFAULT_USER = Setup().ssh_user
+ELSEWHERE = "it was not made from this machine, so the key to it is not here"
 HINT = "`ready: running` is for networks where this machine cannot reach it by ssh"
 
 
@@ -157,14 +158,11 @@ class CheckedProbe:
 
     def _closed(self, node: Node, placed: Ordered) -> str:
         """Why the key opens no login on this machine; empty where it does."""
-        manifest = self._world.manifests[node.handle.provider]
-        if not manifest.capabilities.ssh:
-            return f"{node.handle.provider} takes no ssh"
         section = dict(self._wanted.setup.options).get(node.handle.provider)
         setup = self._wanted.setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
-        if manifest.unreachable is not None and (why := manifest.unreachable(placed, setup)):
+        if why := barred(self._world, node.handle.provider, placed, setup):
             return why
-        return "" if self._bears(node.handle) else "it was not made from this machine, so the key to it is not here"
+        return "" if self._bears(node.handle) else ELSEWHERE
 
     def _bears(self, handle: Handle) -> bool:
         """True when this machine's journal says that it was ordered with the key that is kept here."""
@@ -174,3 +172,29 @@ class CheckedProbe:
                 if entry.order.setup.own_public_key == public:
                     self._bearing.update(entry.handles)
         return handle in self._bearing
+
+
+def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
+    """Why this provider's machines of that setup take no login with an own key from here; empty where they do. Pure."""
+    manifest = world.manifests[provider]
+    if not manifest.capabilities.ssh:
+        return f"{provider} takes no ssh"
+    return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
+
+
+def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
+    """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
+    entries = world.journal.orders(world.name, held.owner, held.cluster)
+    order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
+    if held.kind != "machine":
+        return f"it is a {held.kind}"
+    if order is None:
+        return ELSEWHERE
+    if why := barred(world, held.provider, held, order.setup):
+        return why
+    way = opened(world.name, held.owner, held.cluster)
+    key = way.key if way is not None else None
+    if world.name != REHEARSAL and (key is None or key.public != order.setup.own_public_key):
+        return "the key that it was ordered with is not here"
+    place = Access(folder(world.name, held.owner, held.cluster), key)
+    return probe(world, key, place.known_hosts, place.nodes)

@@ -52,6 +52,7 @@ HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
 OUT_OF_REACH = 2
+"""Machines in a row that could not be reached, after which a cloud is left alone."""
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
@@ -405,8 +406,8 @@ class _Walk:
         return None
 
     def _out_of_reach(self, order: Order, error: HalfMade) -> None:
-        """Each machine that cannot be reached costs its whole wait. Two in a row at one cloud are that cloud's network, not the places: no third there
-        in this run. (Where ports are mapped, each host is a network of its own.)
+        """Leaves a cloud alone for this run once two machines in a row could not be reached: each costs its whole wait, and it is the network
+        there, not the place. Where ports are mapped, each host is a network of its own.
         """
         provider = order.candidates[0].provider
         self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH else 0

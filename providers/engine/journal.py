@@ -225,6 +225,12 @@ class Journal:
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
 
+    def owners(self, world: str) -> dict[str, tuple[str, str]]:
+        """(project, stack) of every owner that a stack of this machine has had, by its id."""
+        with self._read() as db:
+            rows = db.execute("SELECT owner, project, stack FROM owners WHERE world = ?", (world,)).fetchall()
+        return {owner: (project, stack) for owner, project, stack in rows}
+
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
         """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""
         with self._read() as db:

@@ -8,6 +8,8 @@ import subprocess
 import pytest
 
 from providers import errors
+from providers.adhoc import declared
+from providers.adhoc.sync import Machine, portal
 from providers.engine import access, cluster
 
 
@@ -129,3 +131,68 @@ def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench):
     assert second.handles == first.handles and (key_folder() / "id_ed25519").exists() and len(bench.cloud.alive) == 1
     asyncio.run(cluster.settle(bench.world(), "own"))
     assert bench.cloud.alive == [] and not key_folder().parent.exists()
+
+
+@pytest.fixture
+def in_hand(bench, monkeypatch):
+    """`gpus ssh NAME -s STACK` once its journal and world are the bench's."""
+    monkeypatch.setattr(declared, "open_world", lambda _name: bench.world())
+    monkeypatch.setattr(declared, "WORLDS", ("live",))
+    bench.world().journal.owned("live", "own", "gpus", "train-h100x8", new=True)
+    return lambda name="train", stack="train-h100x8": Machine(portal().run(declared.opened(name, None, stack)))
+
+
+def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, capfd, tmp_path):
+    """A command, a file back and the log of the start-up go over the key that was made for the cluster, to the port that is mapped outside."""
+    held = bench.declare()
+    machine = in_hand()
+    assert machine.run("echo here > out; echo $HOME") == 0 and capfd.readouterr().out.strip() == str(bench.host.home)
+    assert machine.get("out", tmp_path / "out").read_text() == "here\n"
+    (bench.host.tools / "journalctl").write_text("#!/bin/sh\necho the start-up script: done\n")
+    (bench.host.tools / "journalctl").chmod(0o755)
+    assert portal().run(declared.log(machine.inner)) == "the start-up script: done\n"
+    bench.cloud.log = lambda handle: f"serial port of {handle.native_id}"
+    assert portal().run(declared.log(machine.inner)).startswith("serial port of ")
+    with pytest.raises(errors.GpusError, match="pulumi destroy -s train-h100x8 ends it"):
+        machine.release()
+    deleted(bench, held)
+    with pytest.raises(errors.GpusError, match="found none that was placed from this machine"):
+        in_hand()
+
+
+def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_hand):
+    """Another host key behind the same address is refused before anything is sent there."""
+    held = bench.declare()
+    bench.server.stop()
+    bench.server.start()
+    with pytest.raises(errors.GpusError, match="connection to .* was lost"):
+        in_hand().run("touch reached")
+    assert not (bench.host.home / "reached").exists()
+    deleted(bench, held)
+
+
+def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, in_hand):
+    """With `ready: running` the key is there all the same: the first login pins the host key."""
+    held = bench.declare(ready="running")
+    assert not (key_folder() / "known_hosts").exists()
+    assert in_hand().run("true") == 0 and (key_folder() / "known_hosts").exists()
+    deleted(bench, held)
+
+
+def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
+    """A machine bought with another key, or by an older version, is not tried: the message says why and names the other way."""
+    held = bench.declare(ready="")
+    with pytest.raises(errors.GpusError, match="the key that it was ordered with is not here; `pulumi stack output -s train-h100x8` shows"):
+        in_hand().run("true")
+    deleted(bench, held)
+
+
+def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand):
+    """The message names both stacks; with one of them it is clear."""
+    bench.world().journal.owned("live", "other", "gpus", "debug", new=True)
+    held = bench.declare()
+    bench.world().journal.launched(held._replace(owner="other", generation="g9"))
+    with pytest.raises(errors.GpusError, match=r"found 2: -s (train-h100x8|debug) --world live .*-s (train-h100x8|debug)"):
+        in_hand(stack="")
+    assert in_hand().run("true") == 0
+    deleted(bench, held)

@@ -2,7 +2,10 @@
 
 import json
 import stat
+import subprocess
 from pathlib import Path
+
+from tests.plugin.conftest import BIN
 
 
 def keys(made):
@@ -59,3 +62,45 @@ def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(pro
     assert json.loads(json.dumps(made.cluster()["outputs"]))["status"] == "running"
     made.destroy()
     assert made.machines() == []
+
+
+def gpus(made, *words, fails=False):
+    done = subprocess.run([str(BIN / "gpus"), *words], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=60)
+    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_declared_cluster_is_in_the_hand(project):
+    """ssh, cp, ps and logs know what a stack declares, by the same names as what is ad hoc; which one is meant is never guessed."""
+    made = project("serve-l4")
+    assert "found none that was placed from this machine" in gpus(made, "ssh", "serve", "-s", "serve-l4", fails=True)
+    made.edit("gpu: L4:1", "gpu: L4:1\n      ttl: 2h")
+    made.up()
+    assert "L4 (rehearsal stand-in), 24576 MiB" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "nvidia-smi --query-gpu=name,memory.total")
+    assert "stand-in" in gpus(made, "ssh", "serve", "--", "nvidia-smi")
+    (made.folder / "train.py").write_text("print('trained')")
+    gpus(made, "cp", "train.py", "serve:", "-s", "serve-l4")
+    gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "cp train.py out")
+    gpus(made, "cp", "serve:out", "back", "-s", "serve-l4")
+    assert (made.folder / "back").read_text() == "print('trained')"
+    assert "nothing boots here" in gpus(made, "logs", "serve", "-s", "serve-l4")
+    shown = gpus(made, "ps")
+    assert "serve-l4" in shown and "nothing is held ad hoc" in shown
+    (row,) = json.loads(gpus(made, "ps", "-s", "serve-l4", "--json"))
+    assert (row["name"], row["stack"], row["gpu_type"], row["status"]) == ("serve", "serve-l4", "L4", "running") and row["price_usd_per_hour"] > 0
+    assert "pulumi destroy -s serve-l4 ends it" in gpus(made, "release", "serve", fails=True)
+    gpus(made, "run", "L4:1", "--name", "serve", "--keep", "--", "echo ad hoc > which")
+    assert "ad hoc" in gpus(made, "ssh", "serve", "--", "cat which")
+    assert "No such file" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "cat which", fails=True)
+    gpus(made, "release", "serve")
+    assert len(made.machines()) == 1
+    made.edit("ttl: 2h", "ttl: 2h\n      state: stopped")
+    made.up()
+    assert "found that it is stopped" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    assert "nothing boots here" in gpus(made, "logs", "serve")
+    made.edit("state: stopped", "state: running")
+    made.up()
+    made.rehearse("advance", "3h")
+    assert "pulumi up -s serve-l4 places it anew" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    made.destroy()
+    assert "nothing of stack serve-l4 runs" in gpus(made, "ps", "-s", "serve-l4")

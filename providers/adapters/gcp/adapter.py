@@ -455,6 +455,13 @@ class Gcp:
                     f"{context.what}: Google could not reach {', '.join(unreached)}; it is asked again", provider=PROVIDER, code="UNREACHABLE"
                 )
 
+    def log(self, handle: Handle) -> str:
+        """What the machine wrote to its first serial port, the start-up script's output included: the last megabyte, as Google keeps it."""
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: reading the serial port of {name}", self._client.project)
+        found = self._client.call(lambda service: service.instances().getSerialPortOutput(project=project, zone=zone, instance=name, port=1), context)
+        return str(found.get("contents", ""))
+
     # Changing
 
     def delete(self, handle: Handle) -> None:
