@@ -445,7 +445,9 @@ def read_stack(name: str) -> Stack:
         # What a secret is, only Pulumi can read: it stands as a mapping.
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = str(value)
-    return Stack(name, world, clusters, settings)
+    from providers.model.workload import with_files
+
+    return Stack(name, world, {each: with_files(raw, project) for each, raw in clusters.items()}, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:

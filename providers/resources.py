@@ -35,10 +35,13 @@ OUTPUTS = (
     "launched_at",
     "ends_at",
     "generation",
+    "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
 _RESERVED = frozenset({"world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
 _CONFIG = ("world", "clusters")
+_PACKED = "H4sI"
+"""How base64 of gzip begins."""
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "0.0.9"
@@ -89,6 +92,7 @@ class GpuCluster(pulumi.CustomResource):
     launched_at: pulumi.Output[str]
     ends_at: pulumi.Output[str]
     generation: pulumi.Output[str]
+    token: pulumi.Output[str]
     plan: pulumi.Output[dict[str, Any] | None]
 
     def __init__(
@@ -107,6 +111,7 @@ class GpuCluster(pulumi.CustomResource):
         spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
         if isinstance(spec.get("ssh_key"), str):
             spec["ssh_key"] = _key(name, spec["ssh_key"])
+        spec = _files(name, spec)
         if spec.get("network") == "managed" and managed_network is None:
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
@@ -197,12 +202,27 @@ class ManagedNetwork(pulumi.ComponentResource):
 
         firewall("inside", list(blocks.values()), [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}])
         firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
-        ports = spec.get("ports") or ()
+        ports = spec.get("ports") or _served(spec)
         if not isinstance(ports, (list, tuple)) or not all(isinstance(port, (int, float)) for port in ports):
             raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
-        if spec.get("expose") == "public" and ports:
+        if spec.get("expose") in ("public", "token") and ports:
             firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}])
         self.register_outputs({"links": self.links})
+
+
+def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """The ports that a workload listens at."""
+    workload = spec.get("workload")
+    if not isinstance(workload, dict):
+        return ()
+    from providers.workloads.launchers import RECIPES
+
+    found = []
+    for task in workload.get("services") or (workload,):
+        known = RECIPES.get(str(task.get("launcher"))) if isinstance(task, dict) else None
+        port = task.get("port") or (known.port if known is not None else 0) if isinstance(task, dict) else 0
+        found += [int(port)] if isinstance(port, (int, float)) and port else []
+    return tuple(found)
 
 
 def declare() -> dict[str, GpuCluster]:
@@ -229,6 +249,11 @@ def declare() -> dict[str, GpuCluster]:
         if ours:
             problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
         specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
+        try:
+            specs[name] = _files(name, specs[name])
+        except pulumi.RunError as error:
+            problems.append(str(error))
+            del specs[name]["workload"]
         try:
             specs[name].update({key: _key(name, value) for key, value in specs[name].items() if key == "ssh_key" and isinstance(value, str)})
         except pulumi.RunError as error:
@@ -421,6 +446,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value
+
+
+def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
+    from pathlib import Path
+
+    from providers.errors import SpecError
+    from providers.model.workload import with_files
+
+    files = spec["workload"].get("files") if isinstance(spec.get("workload"), dict) else None
+    if not isinstance(files, dict) or any(str(content).startswith(_PACKED) for content in files.values()):
+        return spec
+    try:
+        return cast("dict[str, Any]", with_files(spec, Path(pulumi.runtime.settings.get_root_directory() or "")))
+    except SpecError as error:
+        raise pulumi.RunError(f"{name}.{error.problems[0]}") from None
 
 
 def _key(name: str, text: str) -> str:

@@ -51,11 +51,13 @@ FAULTS = {
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
+    "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
     "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
-NODE_LOOK = "node.look"
+NODE_LOOK, NODE_WORK = "node.look", "node.work"
+JOB_FAILS = "job-fails"
 NODE_FAULTS = ("port-closed", "no-driver", "wrong-gpus")
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
 
@@ -347,7 +349,8 @@ class Store:
 
         for fault in self.faults(provider):
             if (
-                (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
+                fault.kind != JOB_FAILS
+                and (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
                 and fnmatchcase(method, fault.method)
                 and (not fault.place or fault.place in places)
                 and (not fault.machine_type or fault.machine_type in machine_types)
@@ -359,6 +362,31 @@ class Store:
                         db.execute("UPDATE fault SET times = times - 1 WHERE id = ?", (fault.id,))
                 return fault
         return None
+
+    def set_work(self, machine: str, script: str) -> None:
+        """What a machine runs from now on, as if it had been written there by login. `machine` is its native id."""
+        import json
+
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"work {machine}", json.dumps([self.now(), script])))
+
+    def work(self, machine: str) -> tuple[float, str] | None:
+        """(since when, script) of what was written there by login; None for nothing."""
+        import json
+
+        row = self.connection().execute("SELECT value FROM meta WHERE key = ?", (f"work {machine}",)).fetchone()
+        if row is None:
+            return None
+        since, script = json.loads(row[0])
+        return float(since), str(script)
+
+    def exit_code(self, provider: str, place: str, machine_type: str) -> int:
+        """What a job ends with whose machine is made there now: 0 unless a `job-fails` is planned. Uses none of its times up."""
+        for fault in self.faults(provider):
+            here = fault.place in ("", place) or place.startswith(f"{fault.place}-")
+            if fault.kind == JOB_FAILS and here and fault.machine_type in ("", machine_type):
+                return int(str(fault.settings.get("code", 1)))
+        return 0
 
     # The log
 

@@ -335,6 +335,16 @@ class _Walk:
             if seen is None:
                 raise _Late(ticket)
             nodes = seen
+        if order.setup.script_digest and placed.kind != "machine":
+            from providers.engine import progress
+            from providers.engine.handing import hand_over
+
+            await hand_over(self.world, adapter, order, nodes)
+            if placed.kind == "service":
+                working = await progress.until_working(self.world, adapter, placed, nodes, order, deadline, self.brake)
+                if working is None:
+                    raise _Late(ticket)
+                nodes = working
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
         self._record((placed,), "acquired", "", "", started)

@@ -15,10 +15,11 @@ from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settin
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import finished, kept_stopped, seen
+from providers.engine.holding import finished, kept_stopped, seen, to_release
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
+from providers.engine.progress import observed
 from providers.engine.reconcile import Place, existing, price_of, survey
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, repeated
@@ -209,7 +210,7 @@ async def _read(world: World, held: Held) -> Held | None:
             # What an order made is settled by the next update or delete, which may change things; a look does not.
             return held
     adapter = await home_of(world, held)
-    nodes = await repeated(world, adapter.name, adapter.observe, held.handles) if held.handles else ()
+    nodes = await observed(world, adapter, held) if held.handles else ()
     after: Held | None = seen(held, nodes, now)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
@@ -244,6 +245,8 @@ async def _read(world: World, held: Held) -> Held | None:
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
         world.report("warning", f"{held.cluster}: {after.reasons[0]}")
+    if to_release(after):
+        after = after._replace(reasons=(*after.reasons, f"done: {_done(after)}; its machine is still there: the next `up` releases it"))
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 
 
@@ -286,6 +289,10 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
         return held
     leftovers = tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra))))
     return held._replace(leftovers=leftovers, reasons=(*held.reasons, told(list(extra))))
+
+
+def _done(held: Held) -> str:
+    return next((node.detail for node in held.machines if node.detail), held.status)
 
 
 def _end(node: Node) -> str:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 from providers.engine.acquire import ACQUIRED, DONE, HEALTHY, WAITING_ON, Outcome
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
+from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.model.machine import Node, Setup
 
+WORK, ON_DONE = "work", "on_done"
+"""In `Held.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
 ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
 
@@ -133,7 +136,21 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
         "state": setup.state if setup.state != RUNNING else "",
     }
-    if kind == "service":
+    if kind == "service" and not setup.script_digest:
         values["service"] = [[list(pair) for pair in setup.options], setup.expose]
     texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
-    return tuple((name, hashlib.sha256(text.encode()).hexdigest()[:12] if text else "") for name, text in sorted(texts.items()))
+    found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
+    if setup.script_digest:
+        # As they are: they are read again.
+        found |= {WORK: setup.script_digest, ON_DONE: setup.on_done}
+    return tuple(sorted(found.items()))
+
+
+def works(held: Held) -> bool:
+    """True where a start-up script of ours runs what it is for."""
+    return bool(dict(held.applied).get(WORK))
+
+
+def to_release(held: Held) -> bool:
+    """True for a job's machines that are still there though it is done, and need not stay."""
+    return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE

@@ -13,13 +13,16 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
 from providers.engine.ending import release_all, stuck
-from providers.engine.holding import applied, finished, had, kept_stopped, seen, ttl
+from providers.engine.handing import rerun
+from providers.engine.holding import ON_DONE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon, bill, repeated
+from providers.engine.starting import start, started
 from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
-from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, STOPPED, STOPPING, Node
+from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
 from providers.model.place import Scope
 from providers.planner.check import satisfied
 
@@ -57,7 +60,7 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     nodes: Sequence[Node] = ()
     if held.handles:
         adapter = await home_of(world, held)
-        nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
+        nodes = await observed(world, adapter, held)
     after: Held | None = seen(held._replace(leftovers=()), nodes, now)
     taken = False
     extra = await beside(world, held)
@@ -114,7 +117,14 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
     if after is not None and ended:
-        return after
+        if not to_release(after):
+            return after
+        left = await release_all(world, after, after.handles)
+        if not left.clean:
+            return stuck(after, left)
+        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+        world.report("info", f"{held.cluster}: the job is done; its machine is released")
+        return after._replace(machines=(), reasons=())
     if stops and (after is None or after.reasons):
         what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
         raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")
@@ -197,11 +207,14 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     section = dict(wanted.setup.options).get(held.provider)
     own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
     setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    entry = wanted.ask.entries[held.entry] if held.entry < len(wanted.ask.entries) else wanted.ask.entries[0]
+    begun = start(wanted.ask, entry, held.gpu_type, held.gpu_count, setup.expose, world.manifests.get(held.provider), dict(own))
+    setup = started(setup, begun)
     before, after = dict(held.applied), dict(applied(setup, held.kind))
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:
         return held
-    can = world.manifests[held.provider].capabilities.in_place
+    can = world.manifests[held.provider].capabilities.in_place | {WORK, ON_DONE}
     if "state" in changed and "state" not in can:
         raise GpusError(f"{held.cluster}: {held.provider} cannot stop a machine and keep it; set state: running, or destroy it")
     change: dict[str, object] = {}
@@ -213,14 +226,22 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
             after[name] = before.get(name, "")
         elif name == "state":
             continue
+        elif name == WORK:
+            # Above all else: what runs there is what the machines are for.
+            continue
         elif name == "service":
             change.update(service=setup, fingerprint=wanted.fingerprint)
         elif name == "labels":
             change["labels"] = dict(setup.labels)
         elif name == "ssh_key":
             change.update(ssh_key=setup.ssh_public_key, ssh_user=setup.ssh_user)
-        else:
+        elif name != ON_DONE:
             change.update(ttl=limit_s, on_ttl=setup.on_ttl)
+    if WORK in changed and begun is not None and begun.watched and works(held) and held.status == RUNNING:
+        await rerun(world, held, held.machines, begun)
+        world.report("info", f"{held.cluster}: what runs there was started anew")
+        if "script" in world.manifests[held.provider].capabilities.in_place:
+            change["script"] = setup.script
     if change:
         adapter = await home_of(world, held)
         for handle in held.handles:

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """`program` is what runs, `section` the provider's options with it, `script` what a machine runs at boot (nothing where the options say it)."""
+    """`program` is what runs, `section` the provider's options with it, `script` what a machine runs at boot (nothing where the options say it).
+    `watched`: how far it is has to be read from what the script writes, since to the provider it is a machine.
+    """
 
     program: Program
     section: Mapping[str, object]
     script: str = ""
+    watched: bool = True
 
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - inside a container that only its provider's own door leads to
@@ -42,7 +45,8 @@ def start(
     asks = "private" if own and listen else expose
     made = program(ask.workload, ask.kind, gpu_type, gpu_count, entry.nodes, override=entry.override, expose=asks, listen=listen)
     if manifest is not None and manifest.runs is not None:
-        return Start(made, manifest.runs(made, script(made, inside=True), ask.kind, section))
+        watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"
+        return Start(made, manifest.runs(made, script(made, inside=True), ask.kind, section), watched=watched)
     return Start(made, section, script(made, release="" if manifest is None else manifest.ends_itself))
 
 
@@ -51,7 +55,8 @@ def started(setup: Setup, begun: Start | None) -> Setup:
     if begun is None:
         return setup
     ports = setup.ports if not begun.program.port or begun.program.port in setup.ports else (*setup.ports, begun.program.port)
-    return setup._replace(options=tuple(sorted(begun.section.items())), script=begun.script, script_digest=begun.program.digest, ports=ports)
+    made = setup._replace(options=tuple(sorted(begun.section.items())), script=begun.script, ports=ports)
+    return made._replace(script_digest=begun.program.digest, on_done=begun.program.on_done) if begun.watched else made
 
 
 def nominal(ask: Ask, expose: str, manifest: Manifest, section: Mapping[str, object]) -> Mapping[str, object]:

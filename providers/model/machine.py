@@ -90,7 +90,9 @@ class Setup(NamedTuple):
     script: str = ""
     """What a machine runs at each boot, whole; nothing where nothing is declared to run there, or where a provider starts it in a way of its own."""
     script_digest: str = ""
-    """Changes with what is to run; the same text may differ in what names one machine."""
+    """Changes with what is to run; nothing where a provider starts it in a way of its own."""
+    on_done: str = ""
+    """`release` or `keep`: what becomes of a machine whose job is done; nothing where none is declared."""
 
 
 class Order(NamedTuple):

@@ -438,9 +438,7 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     problems.extend(_kind(cluster))
     problems.extend(_workload(cluster))
     if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
-        problems.append(
-            Problem("expose", "private or public: a token is for a service with a workload", "token")
-        )
+        problems.append(Problem("expose", "private or public: a token is for a service with a workload", "token"))
     if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
     if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":

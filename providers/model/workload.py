@@ -1,4 +1,5 @@
-"""What runs on the machines: as it is wanted (Workload), and as it is started on one placement (Program). Plain records; pure.
+"""What runs on the machines: as it is wanted (Workload), and as it is started on one placement (Program). Plain records; pure, but for
+`with_files`.
 
 The typed face that users write is `providers.model.workload_spec`; what turns the one into the other is `providers.workloads`.
 """
@@ -7,7 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RELEASE, KEEP = "release", "keep"
 
@@ -110,3 +116,26 @@ class Program(NamedTuple):
     def port(self) -> int:
         """The first port that something listens at; 0 for none."""
         return next((process.port for process in self.processes if process.port), 0)
+
+
+def with_files(raw: Any, root: Path) -> Any:
+    """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
+
+    `files` is {path here: path there}, relative to `root`. Reads the files. Everything else is left as it is. Raises SpecError.
+    """
+    import base64
+    import gzip
+    from pathlib import Path
+
+    workload = raw.get("workload") if isinstance(raw, dict) else None
+    files = workload.get("files") if isinstance(workload, dict) else None
+    if not isinstance(files, dict) or not files:
+        return raw
+    found: dict[str, str] = {}
+    for here, there in files.items():
+        path = root / Path(str(here)).expanduser()
+        try:
+            found[str(there)] = base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
+        except OSError as error:
+            raise SpecError([Problem(f"workload.files.{here}", f"a readable file at {path}", error.strerror or str(error))]) from None
+    return {**raw, "workload": {**raw["workload"], "files": found}}

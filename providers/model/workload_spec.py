@@ -1,4 +1,4 @@
-"""The section `workload` of a cluster as users write it. Owns its fields, their types and the rules between them. No I/O except `packed`.
+"""The section `workload` of a cluster as users write it. Owns its fields, their types and the rules between them. No I/O.
 
 Imported with `providers.model.spec`, never on the way to a plan without a workload.
 """
@@ -6,15 +6,13 @@ Imported with `providers.model.spec`, never on the way to a plan without a workl
 from __future__ import annotations
 
 import base64
-import gzip
 import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from providers.errors import Problem, SpecError
+from providers.errors import Problem
 from providers.model import duration
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Task as TaskRecord
@@ -158,7 +156,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         if not _PATH.match(target) or ".." in target.split("/"):
             bad("files", "paths of letters, digits, . _ / and -, without ..", target)
         elif not _packed(content):
-            bad(f"files.{target}", "the content as `providers` packs it", content[:20], "in a stack file write the path of the local file")
+            bad(f"files.{target}", "the content of a local file, packed", content[:20], "in a stack file write the path of the local file")
     if sum(map(len, workload.files.values())) > FILES_MAX_BYTES:
         total = sum(map(len, workload.files.values()))
         bad(
@@ -184,20 +182,6 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         bad("on_done", "nothing for a service: it does not end", "keep", "leave it out")
     if workload.train is not None:
         found.extend(_of_training(workload.train))
-    return found
-
-
-def packed(files: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Local files (path here, path there) as a section holds them: path there, base64 of gzip. Reads the files. Raises SpecError."""
-    found: dict[str, str] = {}
-    for here, there in files.items():
-        path = Path(here).expanduser()
-        path = path if path.is_absolute() else root / path
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise SpecError([Problem(f"workload.files.{here}", f"a readable file at {path}", error.strerror or str(error))]) from None
-        found[there] = base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
     return found
 
 

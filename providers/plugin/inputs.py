@@ -139,14 +139,25 @@ def wanted(values: Mapping[str, Any]) -> Wanted:
     from providers.engine.records import Wanted
 
     spec = spec_of(values)
-    ready = spec.ready if spec.kind == "machine" else ""
+    ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""
     return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
     links = values.get("network_links") or {}
-    return spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
+    made = spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
+    return made._replace(ports=(*made.ports, *(port for port in served(spec) if port not in made.ports)))
+
+
+def served(spec: Cluster) -> tuple[int, ...]:
+    """The ports that its workload listens at."""
+    if spec.workload is None:
+        return ()
+    from providers.workloads.launchers import recipe
+
+    tasks = spec.workload.record().tasks
+    return tuple(port for task in tasks if (port := task.port or (made.port if (made := recipe(task)) is not None else 0)))
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -42,6 +42,7 @@ PLACED = (
     "launched_at",
     "ends_at",
     "generation",
+    "token",
 )
 """What nobody knows before the purchase."""
 _PLAIN = ("status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "nodes", "capacity", "price_as_of", "price_source")
@@ -179,8 +180,11 @@ def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
     if not public and not any(mapped for _, mapped in hosts):
         line, separator = _login(held, setup) if hosts else ("", "")
         return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][:_LISTED_MAX]
+    scheme = "http://" if held.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
-    return [f"{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][:_LISTED_MAX]
+    return [f"{scheme}{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][
+        :_LISTED_MAX
+    ]
 
 
 def _packed(names: Sequence[str]) -> list[str]:

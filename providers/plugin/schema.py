@@ -61,6 +61,9 @@ _TYPES: dict[str, Any] = {
             "capacity": _CAPACITY,
             "wait": _described(_DURATION, "How long to wait for capacity, as in `15m`."),
             "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
+            "dtype": _described(_STRING, "The workload's number format with this choice."),
+            "command": _described(_STRING, "The workload's command with this choice."),
+            "args": _described(_mapped(_ANY), "What this choice changes of the launcher's arguments."),
         },
     },
     "gpu:index:Override": {
@@ -95,7 +98,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "capacity": _CAPACITY,
     "providers": _described(_listed(_STRING), "Allowed providers, in this order; any when left out."),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price` or `performance_per_dollar`."),
+    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price`, `performance_per_dollar` or `job_cost`."),
     "max_price_per_hour": _described(_NUMBER, "The most that all nodes together may cost, US dollars per hour."),
     "prices": _described(_ref("Prices"), "Negotiated rates."),
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
@@ -103,11 +106,12 @@ SPEC_INPUTS: dict[str, Any] = {
     "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
     "disk_gib": _described(_INTEGER, "The boot disk's size."),
     "ports": _described(_listed(_INTEGER), "Ports that listen."),
-    "expose": _described(_STRING, "`private` or `public`: who can reach the ports."),
+    "expose": _described(_STRING, "`private`, `public`, or `token` (a service): who can reach the ports."),
     "ssh_key": _described(_STRING, "One public key."),
     "labels": _described(_mapped(_STRING), "Written on the machines."),
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
+    "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; README, Workloads, has the fields."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
     "ready": _described(
@@ -159,6 +163,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "launched_at": _described(_STRING, "When it was made, UTC."),
     "ends_at": _described(_STRING, "When its own limit ends it, UTC; empty for never."),
     "generation": _described(_STRING, "A fresh token for each create."),
+    "token": _described(
+        _STRING, "What callers of a service with `expose: token` show as `Authorization: Bearer ...`; a secret, empty for all others."
+    ),
     "record": _described(_mapped(_ANY), "What the plugin itself needs to go on. Not an interface."),
 }
 

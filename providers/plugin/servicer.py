@@ -472,7 +472,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
         await self._claim(held)
-        written = outputs.write(held, setup, public=values.get("expose") == "public")
+        written = outputs.write(held, setup, public=values.get("expose") in ("public", "token"))
+        written["token"] = await asyncio.to_thread(_token_of, held, values, before or {})
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):
@@ -481,7 +482,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 )
                 if same and not written[name] and before.get(name):
                     written[name] = before[name]
-        struct = wire.encode(written)
+        struct = wire.encode(written, ("token",) if written["token"] else ())
         if not held.reasons:
             return response(struct)
         status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
@@ -561,6 +562,20 @@ def _token() -> str:
 def _unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs before the purchase: what depends on the place is not known."""
     return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, wire.UNKNOWN)}
+
+
+def _token_of(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
+    from providers.engine import handing, holding
+
+    if values.get("expose") != "token" or not holding.works(held):
+        return ""
+    if before.get("generation") == held.generation and before.get("token"):
+        return str(before["token"])
+    try:
+        return handing.token(held.world, held.owner, held.cluster)
+    except GpusError:
+        return ""
 
 
 def _setup(values: Mapping[str, Any]) -> Setup | None:

@@ -21,17 +21,17 @@ ALLOWED = {
     "workloads": LEAVES | {"catalog"},
     "adapters": LEAVES,
     "engine": LEAVES | {"catalog", "planner", "workloads", "adapters"},
-    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources"},
+    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources", "workloads"},
     "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "api": LEAVES | {"catalog", "planner", "engine"},
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
-    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
+    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
     "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""
 
-SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.rehearsal"}
+SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.played", "providers.adapters.rehearsal"}
 HEAVY = (
     "pydantic",
     "asyncio",

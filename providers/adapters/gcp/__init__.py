@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
     # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
     max_nodes=1000,
     # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
-    in_place=frozenset({"labels", "ssh_key", "state"}),
+    in_place=frozenset({"labels", "ssh_key", "state", "script"}),
     live_offers=False,
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     sold_types=frozenset(

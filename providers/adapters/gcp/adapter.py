@@ -476,6 +476,7 @@ class Gcp:
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus).
+        `script`: what it runs at its next boots.
 
         `state`: `stopped`, which discards what is on local SSD, or `running`: started again, in its zone and nowhere else.
         """
@@ -485,6 +486,8 @@ class Gcp:
             self._edit_labels(handle, lambda old: {**labels, **{key: value for key, value in old.items() if key.startswith("gpus-")}})
         if "ssh_key" in change:
             self._edit_key(handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or ""))
+        if "script" in change:
+            self._edit_script(handle, str(change["script"] or ""))
 
         if "state" in change:
             self._set_state(handle, str(change["state"]))
@@ -525,18 +528,32 @@ class Gcp:
 
         self._edit(project, zone, name, context, request)
 
+    def _edit_script(self, handle: Handle, script: str) -> None:
+        """What it runs at its next boots."""
+
+        def edited(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            kept = [item for item in items if item.get("key") != "startup-script"]
+            return [*kept, {"key": "startup-script", "value": script}] if script else kept
+
+        self._edit_metadata(handle, "setting the start-up script of", edited)
+
     def _edit_key(self, handle: Handle, user: str, public_key: str) -> None:
+        def edited(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            present = next((str(item.get("value", "")) for item in items if item.get("key") == "ssh-keys"), "")
+            kept = [item for item in items if item.get("key") != "ssh-keys"]
+            # The user's key is exchanged; the one that the engine looks at the machine with stays.
+            keys = native.ssh_keys(user, public_key, *native.own_keys(present))
+            return [*kept, {"key": "ssh-keys", "value": keys}] if keys else kept
+
+        self._edit_metadata(handle, "setting the ssh key of", edited)
+
+    def _edit_metadata(self, handle: Handle, what: str, edited: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
         project, zone, name = read.parse(handle)
-        context = Context(f"gcp {zone}: setting the ssh key of {name}", self._client.project)
+        context = Context(f"gcp {zone}: {what} {name}", self._client.project)
 
         def request(service: Any, instance: dict[str, Any]) -> Any:
             metadata = instance.get("metadata", {})
-            present = next((str(item.get("value", "")) for item in metadata.get("items", ()) if item.get("key") == "ssh-keys"), "")
-            items = [item for item in metadata.get("items", ()) if item.get("key") != "ssh-keys"]
-            # The user's key is exchanged; the one that the engine looks at the machine with stays.
-            if keys := native.ssh_keys(user, public_key, *native.own_keys(present)):
-                items.append({"key": "ssh-keys", "value": keys})
-            body = {"fingerprint": metadata.get("fingerprint", ""), "items": items}
+            body = {"fingerprint": metadata.get("fingerprint", ""), "items": edited(list(metadata.get("items", ())))}
             return service.instances().setMetadata(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
 
         self._edit(project, zone, name, context, request)

@@ -10,6 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters import played
 from providers.adapters.aws.standin import filters, launch, places, prices, things
 from providers.adapters.aws.standin.state import ACCOUNT, FORGOTTEN, HOLDING, Instance, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
@@ -242,6 +243,11 @@ def console_output(call: Call) -> Json:
     """What a machine wrote while it started: nothing boots here, and that is what it says."""
     (item,) = _named(call._replace(given={"InstanceIds": [call.given["InstanceId"]]}))
     text = f"rehearsal stand-in {item.name}: nothing boots here\n"
+    began = [at for at, state, _ in item.timeline if state == "running" and at <= call.rows.now]
+    since, script = call.rows.store.work(f"{item.region}/{item.name}") or (0.0, str(item.body.get("script", "")))
+    if (work := played.find(script)) is not None and began:
+        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(item.body.get("exit_code", 0)))
+        text += "".join(f"{line}\n" for _, line in lines)
     return {"InstanceId": item.name, "Output": base64.b64encode(text.encode()).decode()}
 
 

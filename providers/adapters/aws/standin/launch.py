@@ -9,6 +9,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters import played
 from providers.adapters.aws import machines
 from providers.adapters.aws.standin import places, things
 from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline
@@ -215,23 +216,31 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
         }
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
-        ttl_s = run_limit_s(spec)
-        if ttl_s:
-            timeline += _end_of_run(rows, up + ttl_s, body["shutdown"])
+        ends = [up + ttl_s] if (ttl_s := run_limit_s(spec)) else []
+        if (work := played.find(user_data(spec))) is not None:
+            body |= {"script": user_data(spec), "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type)}
+            done = played.over(work, up, rows.latency("job"))
+            ends += [] if done is None else [done]
+        if ends:
+            timeline += _end_of_run(rows, min(ends), body["shutdown"])
         out.append(
             rows.add(Instance(0, launch.region, launch.zone, launch.machine_type, launch.capacity, launch.reservation, rows.now, body, timeline))
         )
     return out
 
 
-def run_limit_s(spec: Json) -> float:
-    """The seconds after which the machine's own timer ends it; 0 for none."""
+def user_data(spec: Json) -> str:
+    """The text of a launch's user data."""
     text = str(spec.get("UserData") or "")
     try:
-        script = base64.b64decode(text, validate=True).decode() if text else ""
+        return base64.b64decode(text, validate=True).decode() if text else ""
     except (binascii.Error, UnicodeDecodeError):
         raise Refusal(400, "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data") from None
-    line = next((line for line in script.splitlines() if line.startswith(TTL_LINE)), "")
+
+
+def run_limit_s(spec: Json) -> float:
+    """The seconds after which the machine's own timer ends it; 0 for none."""
+    line = next((line for line in user_data(spec).splitlines() if line.startswith(TTL_LINE)), "")
     return float(line.removeprefix(TTL_LINE) or 0)
 
 

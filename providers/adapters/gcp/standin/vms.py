@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.adapters import played
 from providers.adapters.gcp.standin import machines, place, wish
 from providers.adapters.gcp.standin.state import GONE, HOLDING, Vm, cut, vm_number
 from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, exists, invalid, missing, quota_refusal, timestamp
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def body(rows: Rows, vm: Vm) -> Json:
     """A machine as the API shows it now."""
     status = vm.status(rows.now)
-    out = {key: value for key, value in vm.body.items() if key not in {"run_s", "action"} and value not in ("", None)}
+    out = {key: value for key, value in vm.body.items() if key not in {"run_s", "action", "exit_code"} and value not in ("", None)}
     addressed = status in HOLDING and status != "PROVISIONING"
     if not addressed:
         out["networkInterfaces"] = [
@@ -164,6 +165,12 @@ def serial_port(call: Call) -> Json:
     script = next((str(item.get("value", "")) for item in vm.body["metadata"]["items"] if item.get("key") == "startup-script"), "")
     given = f"its start-up script has {len(script.encode())} bytes and was not run" if script else "it was given no start-up script"
     contents = f"rehearsal stand-in {vm.name}: nothing boots here; {given}\r\n"
+    began = [at for at, status in vm.timeline if status == "RUNNING" and at <= call.rows.now]
+    native = f"projects/{vm.project}/zones/{vm.zone}/instances/{vm.name}"
+    since, script = call.rows.store.work(native) or (0.0, script)
+    if (work := played.find(script)) is not None and began:
+        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(vm.body.get("exit_code", 0)))
+        contents += "".join(f"{line}\r\n" for _, line in lines)
     return {"kind": "compute#serialPortOutput", "contents": contents, "start": "0", "next": str(len(contents)), "selfLink": f"{vm.link()}/serialPort"}
 
 
