@@ -56,7 +56,7 @@ def resource_id(held: Held) -> str:
     return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
 
 
-def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> dict[str, Any]:
+def write(held: Held, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
     """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
     out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
     if held.micro_usd is not None:
@@ -68,6 +68,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
     out["launched_at"] = moment(held.launched_at)
     out["ends_at"] = moment(held.ends_at)
     out["generation"] = held.generation
+    out["token"] = token
     record: dict[str, Any] = {"fingerprint": held.fingerprint}
     if held.reservation:
         record["reservation"] = held.reservation
@@ -182,9 +183,8 @@ def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
         return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][:_LISTED_MAX]
     scheme = "http://" if held.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
-    return [f"{scheme}{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][
-        :_LISTED_MAX
-    ]
+    found = [f"{scheme}{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped]
+    return found[:_LISTED_MAX]
 
 
 def _packed(names: Sequence[str]) -> list[str]:

@@ -472,8 +472,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
         await self._claim(held)
-        written = outputs.write(held, setup, public=values.get("expose") in ("public", "token"))
-        written["token"] = await asyncio.to_thread(_token_of, held, values, before or {})
+        token = await asyncio.to_thread(_token_of, held, values, before or {})
+        written = outputs.write(held, setup, public=values.get("expose") in ("public", "token"), token=token)
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):
@@ -482,7 +482,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 )
                 if same and not written[name] and before.get(name):
                     written[name] = before[name]
-        struct = wire.encode(written, ("token",) if written["token"] else ())
+        struct = wire.encode(written, ("token",) if token else ())
         if not held.reasons:
             return response(struct)
         status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
