@@ -269,7 +269,7 @@ def declare() -> dict[str, GpuCluster]:
     made: dict[str, GpuCluster] = {}
     for name, spec in specs.items():
         made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, managed_network=networks.get(name), **spec)
-        pulumi.export(name, summary(made[name]))
+        pulumi.export(name, summary(made[name], token=spec.get("expose") == "token"))
     return made
 
 
@@ -285,10 +285,16 @@ _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 """The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
 
 
-def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed."""
+def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Output[Any]]:
+    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token (a secret)
+    that, too, and the line that tries it.
+    """
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
+    tried = {
+        "token": cluster.token,
+        "try": cluster.endpoints.apply(lambda urls: f"curl -H 'Authorization: Bearer TOKEN' {urls[0]}/v1/models" if urls else ""),
+    }
     return {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
@@ -298,6 +304,7 @@ def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
         ),
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
+        **(tried if token else {}),
     }
 
 

@@ -115,7 +115,7 @@ export HOME="${{HOME:-/root}}" GPUS_ROOT="$root"
 say() {{
   printf '%s %s %s\\n' {console} "$digest" "$*" | tee -a "$root/log" >"$root/status.new"
   mv "$root/status.new" "$root/status"
-  cat "$root/status" >"${{GPUS_CONSOLE:-/dev/console}}" 2>/dev/null || cat "$root/status"
+  cat "$root/status" >>"${{GPUS_CONSOLE:-/dev/console}}" 2>/dev/null || cat "$root/status"
 }}
 if [ "$(cat "$root/$digest.done" 2>/dev/null)" = 0 ]; then
   say succeeded 0 earlier
@@ -206,8 +206,10 @@ export {name}
 
 _SETUP = """if [ ! -e "$root/$digest.setup" ]; then
   printf %s {lines} | base64 -d >"$root/setup.sh"
-  if ! bash -euo pipefail "$root/setup.sh" >>"$root/log" 2>&1 9>&-; then
-    say setup-failed $? the setup lines, see the log
+  code=0
+  bash -euo pipefail "$root/setup.sh" >>"$root/log" 2>&1 9>&- || code=$?
+  if [ "$code" != 0 ]; then
+    say setup-failed "$code" the setup lines, see the log
     exit 1
   fi
   touch "$root/$digest.setup"
