@@ -51,12 +51,13 @@ FAULTS = {
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
+    "start-up-failed": "of node.look: the start-up script of a stand-in node ended with `code` (default 1)",
     "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
 NODE_LOOK = "node.look"
-NODE_FAULTS = ("port-closed", "no-driver", "wrong-gpus")
+NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
 
 _SCHEMA = """

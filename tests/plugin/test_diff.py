@@ -55,6 +55,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
         {"ports": [80]},
         {"expose": "public"},
         {"reclaim": "now"},
+        {"ready": "running"},
     ],
     ids=lambda edit: next(iter(edit)),
 )
@@ -152,7 +153,7 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state"}
+    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "ready"}
     assert tried == set(CLUSTER_INPUTS)
 
 
