@@ -108,6 +108,22 @@ class Adapter(Protocol):
         """Edits in place what `Capabilities.in_place` names."""
 
 
+START_UP_STATUS = "/var/lib/gpus/start-up"
+"""The file in which a machine's start-up script leaves its exit status; readiness reads it over ssh. Not there while the script runs."""
+KEEP_STATUS = f"""gpus_status={START_UP_STATUS}
+mkdir -p "${{gpus_status%/*}}"
+rm -f "$gpus_status"
+trap 'gpus_code=$?; echo "${{gpus_failed:-$gpus_code}}" > "$gpus_status.new" && mv "$gpus_status.new" "$gpus_status"' EXIT"""
+"""How a start-up script (bash) begins to leave it. A script that goes on after a command failed sets `gpus_failed` itself."""
+
+
+def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:
+    """The problem of a start-up script, or the like, beyond what its cloud takes, in bytes; None within it. Pure."""
+    from providers.errors import Problem
+
+    return Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo) if size > most else None
+
+
 class Row(NamedTuple):
     """One code of an adapter's error table. `reading` is the class on a call that creates nothing, where it differs; `scope` a word of the adapter's
     own for what is blocked; `block_s` None: as the class says; `source` and `seen` where and when the code was met.

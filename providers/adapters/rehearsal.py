@@ -52,13 +52,14 @@ FAULTS = {
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
     "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
+    "start-up-failed": "of node.look: the start-up script of a stand-in node ended with `code` (default 1)",
     "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
 NODE_LOOK, NODE_WORK = "node.look", "node.work"
 JOB_FAILS = "job-fails"
-NODE_FAULTS = ("port-closed", "no-driver", "wrong-gpus")
+NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
 
 _SCHEMA = """

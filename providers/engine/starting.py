@@ -59,10 +59,12 @@ def started(setup: Setup, begun: Start | None) -> Setup:
     return made._replace(script_digest=begun.program.digest, on_done=begun.program.on_done) if begun.watched else made
 
 
-def nominal(ask: Ask, expose: str, manifest: Manifest, section: Mapping[str, object]) -> Mapping[str, object]:
-    """The section as it would be for the first choice: what a check of a declaration looks at before a place is known."""
+def nominal(ask: Ask, setup: Setup, manifest: Manifest) -> Setup:
+    """The setup as it would be for the first choice at this provider, `options` its own section: what a check looks at before a place is known."""
     from providers.planner.rules import types
 
+    found = dict(setup.options).get(manifest.name)
+    section: dict[str, object] = dict(found) if isinstance(found, dict) else {}
     entry = ask.entries[0]
-    begun = start(ask, entry, next(iter(types(entry)), ""), entry.gpu_count, expose, manifest, section)
-    return section if begun is None else begun.section
+    begun = start(ask, entry, next(iter(types(entry)), ""), entry.gpu_count, setup.expose, manifest, section)
+    return started(setup._replace(options=tuple(sorted(section.items()))), begun)

@@ -268,12 +268,11 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     for provider, manifest in manifests.items():
         allowed = spec.providers is None or provider in spec.providers
         if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
-            section = spec.options.get(provider) or {}
             try:
-                section = nominal(spec.ask(), spec.expose, manifest, section) if spec.workload is not None else section
+                known = nominal(spec.ask(), spec.setup(), manifest)
             except SpecError:
                 continue  # told by the workload's own check
-            found = manifest.fits(spec.kind, section, spec.setup())
+            found = manifest.fits(spec.kind, dict(known.options), known)
             out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
     return out
 

@@ -59,7 +59,7 @@ class Host:
 
     @property
     def environment(self):
-        return {"HOME": str(self.home), "PATH": f"{self.tools}:/usr/bin:/bin", "USER": "gpus"}
+        return {"HOME": str(self.home), "PATH": f"{self.tools}:/usr/bin:/bin", "USER": "gpus", "GPUS_START_UP": str(self.home / ".start-up")}
 
 
 class AsyncSshServer:

@@ -56,6 +56,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
         {"expose": "public"},
         {"reclaim": "now"},
         {"workload": {"command": "python train.py"}},
+        {"ready": "running"},
     ],
     ids=lambda edit: next(iter(edit)),
 )

@@ -64,6 +64,19 @@ def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(pro
     assert made.machines() == []
 
 
+def test_b32_a_start_up_that_failed_shows_its_exit_status(project):
+    """The machine is had, and the `up` says what its start-up script ended with."""
+    made = project("serve-l4")
+    made.rehearse("fault", "gcp", "node.look", "start-up-failed", "--set", "code=3")
+    said = " ".join(made.up().split())
+    assert "its start-up script ended with 3; `gpus logs` shows what it wrote" in said and made.cluster()["outputs"]["provider"] == "gcp"
+    made.edit("gpu: L4:1", "gpu: L4:1\n      ssh_key: ssh-rsa " + "A" * 20_000)
+    refused = " ".join(made.preview(fails=True).split())
+    assert "wanted user data of at most 16,384 bytes, found 20," in refused
+    made.edit("\n      ssh_key: ssh-rsa " + "A" * 20_000, "")
+    made.destroy()
+
+
 def gpus(made, *words, fails=False):
     done = subprocess.run([str(BIN / "gpus"), *words], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=60)
     assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, done.stdout + done.stderr

@@ -309,7 +309,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
-@pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed"])
+@pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
 def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
     """What a node's readiness can lack is rehearsed by the command that the README names, whatever the cloud."""
     from providers.testing import rehearse

@@ -61,6 +61,13 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     return plan_notes(candidate, setup)
 
 
+def fits(_kind: str, _section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """See `providers.adapters.aws.compile`."""
+    from providers.adapters.aws.compile import fits as told
+
+    return told(setup)
+
+
 def unreachable(placed: Placement, setup: Setup) -> str:
     """See `providers.adapters.aws.compile`."""
     from providers.adapters.aws.compile import unreachable as why
@@ -76,6 +83,7 @@ MANIFEST = Manifest(
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
     notes=notes,
+    fits=fits,
     unreachable=unreachable,
     ends_itself="shutdown -h now",
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.aws import machines
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
+from providers.adapters.base import KEEP_STATUS, too_large
 from providers.errors import Unsupported
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.options import Options
     from providers.adapters.base import Placement
+    from providers.errors import Problem
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
@@ -37,6 +39,8 @@ ORDER, LABELS, NAME = "gpus-order", "gpus-labels", "Name"
 """`gpus-order` is the token of the order that made a machine: a fleet's machines do not bear the fleet's client token. `gpus-labels` names the
 user's own tags, so that an edit takes away what it no longer lists and leaves alone what others put there."""
 _TAG_MAX = 256
+USER_DATA_MAX = 16_384
+"""Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28)."""
 TTL_LINE = "gpus_ttl_s="
 """The line of the user data that says after how many seconds of its first boot the machine shuts itself down."""
 
@@ -207,14 +211,13 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
     return None
 
 
-def user_data(order: Order) -> str:
+def user_data(setup: Setup) -> str:
     """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
 
     EC2 has no run limit of its own: the limit is a timer inside the machine, and the machine's own shutdown then terminates it (or stops it, where
     the spec says to keep it). A machine that hangs does not end itself. The timer is absolute, so a reboot does not prolong the run.
     """
-    setup = order.setup
-    parts = ["#!/bin/bash", "set -u"]
+    parts = ["#!/bin/bash", "set -u", f"gpus_failed=\n{KEEP_STATUS}\ntrap 'gpus_failed=$?' ERR"]
     keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
     if keys:
         user, listed = shlex.quote(setup.ssh_user), " ".join(map(shlex.quote, keys))
@@ -244,7 +247,7 @@ systemctl enable --now gpus-ttl.timer"""
         )
     if setup.script:
         parts.append(_boot(setup.script))
-    return "\n".join(parts) + "\n" if len(parts) > 2 else ""
+    return "\n".join(parts) + "\n" if len(parts) > 3 else ""
 
 
 def _boot(script: str) -> str:
@@ -265,6 +268,12 @@ def unreachable(placed: Placement, setup: Setup) -> str:
     many = len(machines.efa_cards(placed.machine_type)) > 1
     efa = placed.nodes > 1 if options.efa is None else options.efa
     return "EC2 gives no public address to a machine with several network cards" if many and efa and placed.nodes > 1 else ""
+
+
+def fits(setup: Setup) -> list[Problem]:
+    """What a machine is told at its start that is more than EC2 takes. Pure."""
+    found = too_large("", "user data", len(user_data(setup).encode()), USER_DATA_MAX, "fetch the rest from a bucket")
+    return [found] if found is not None else []
 
 
 def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
@@ -348,7 +357,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     """One machine from the first pool that has it: an instant fleet over (type, zone)."""
     first = candidates[0]
     data = _machine(order, options, around)
-    if script := user_data(order):
+    if script := user_data(order.setup):
         data["UserData"] = base64.b64encode(script.encode()).decode()
     efa = wants_efa(order, first, options)
     if efa:
@@ -399,7 +408,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MaxCount": count,
         "ClientToken": order.token,
     }
-    if script := user_data(order):
+    if script := user_data(order.setup):
         body["UserData"] = script  # the client encodes it, here and only here
     subnet = options.subnet(candidate.zone)
     placement = {} if subnet else dict(_where(candidate, around))

@@ -71,6 +71,13 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
     return alike(candidates, section)
 
 
+def fits(_kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """See `providers.adapters.gcp.compile`."""
+    from providers.adapters.gcp.compile import fits as told
+
+    return told(section, setup)
+
+
 def unreachable(_placed: Placement, setup: Setup) -> str:
     """Without a way in from here by what was declared: a managed network lets ssh in through Google's own proxy alone."""
     if setup.network:
@@ -88,6 +95,7 @@ MANIFEST = Manifest(
     environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
     notes=notes,
     together=together,
+    fits=fits,
     unreachable=unreachable,
     ends_itself="shutdown -h now",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters.base import KEEP_STATUS, too_large
 from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
@@ -20,6 +21,7 @@ from providers.model.place import Scope
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from providers.errors import Problem
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
@@ -34,6 +36,8 @@ QUEUE_MIN_S, QUEUE_MAX_S = 90, 7_200
 """requestValidForDuration: 0 (only if there now), or 90 seconds to 2 hours (same page)."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 """The key that working code uses (dstack, Google's samples); the discovery text's shorter one is older."""
+METADATA_MAX, METADATA_ALL_MAX = 262_144, 524_288
+"""Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read 2026-11-28)."""
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
@@ -219,6 +223,7 @@ def start_up_script(container: str) -> str:
     """
     return f"""#!/bin/bash
 set -euo pipefail
+{KEEP_STATUS}
 image={shlex.quote(container)}
 export DEBIAN_FRONTEND=noninteractive
 if ! command -v docker >/dev/null; then
@@ -361,19 +366,38 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
     return out
 
 
+def _metadata(setup: Setup, options: Options) -> dict[str, str]:
+    """What the machine is told at its start, by key."""
+    found: dict[str, str] = {}
+    if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
+        found["ssh-keys"] = keys
+    if options.container:
+        found["startup-script"] = start_up_script(options.container)
+    elif setup.script:
+        found["startup-script"] = setup.script
+    return found
+
+
+def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:
+    """What a machine is told at its start that is more than Google takes. Pure."""
+    told = _metadata(setup, read_options(section))
+    paths = {"startup-script": "container"}
+    found = [
+        too_large(paths.get(key, ""), f"metadata ({key})", len(value.encode()), METADATA_MAX, "fetch the rest from a bucket")
+        for key, value in told.items()
+    ]
+    total = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
+    found.append(too_large("", "metadata in all", total, METADATA_ALL_MAX, "fetch the rest from a bucket"))
+    return [problem for problem in found if problem is not None]
+
+
 def _properties(order: Order, candidate: Candidate, options: Options, *, bound: bool = False) -> dict[str, Any]:
     """`instanceProperties` of a bulkInsert: names where `instances.insert` takes URLs."""
     setup = order.setup
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
-    metadata: list[dict[str, str]] = []
-    if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
-        metadata.append({"key": "ssh-keys", "value": keys})
-    if options.container:
-        metadata.append({"key": "startup-script", "value": start_up_script(options.container)})
-    elif order.setup.script:
-        metadata.append({"key": "startup-script", "value": order.setup.script})
+    metadata = _metadata(setup, options)
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,
@@ -386,7 +410,7 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     if candidate.offer.accelerator:
         body["guestAccelerators"] = [{"acceleratorType": candidate.offer.accelerator, "acceleratorCount": candidate.gpu_count}]
     if metadata:
-        body["metadata"] = {"items": metadata}
+        body["metadata"] = {"items": [{"key": key, "value": value} for key, value in metadata.items()]}
     account = options.service_account or wiring.get("service_account", "")
     if account:
         body["serviceAccounts"] = [{"email": account, "scopes": SCOPES}]

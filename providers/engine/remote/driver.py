@@ -1,5 +1,7 @@
 """What a machine's driver says of its GPUs, and whether that is what was ordered. Pure.
 
+What its start-up script ended with is asked in the same breath.
+
 The driver is asked with `nvidia-smi --query-gpu` (its CSV form is documented in `nvidia-smi --help-query-gpu`).
 """
 
@@ -8,13 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
 from providers.engine.ready import NO_DRIVER, WRONG_GPUS, Look
 
 if TYPE_CHECKING:
     from providers.engine.ready import Ordered
 
-QUERY = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+NAMES = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+_STATUS = "gpus-start-up "
+QUERY = f'{NAMES}; code=$?; status=${{GPUS_START_UP:-{START_UP_STATUS}}}; [ -r "$status" ] && echo "{_STATUS}$(head -c 8 "$status")"; exit $code'
+"""What is asked of a machine, in sh: its cards, and what its start-up script ended with, if it has ended and left that."""
 _SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""
 
@@ -22,8 +28,21 @@ _SAME_CARD = {"H100-MEGA": "H100"}
 def look(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
     """What the answer to QUERY means for what was ordered.
 
-    A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure.
+    A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure. A start-up script that
+    failed is told of, whether or not the GPUs are there: what it was to do is the user's to judge, and another machine would not do it better.
     """
+    found = _cards(exit_code, output, errors, placed)
+    ended = next((line.removeprefix(_STATUS).strip() for line in output.splitlines() if line.startswith(_STATUS)), "0")
+    if not ended.isdigit() or int(ended) == 0:
+        return found
+    failed = f"its start-up script ended with {ended}"
+    if found.stage:
+        return found._replace(detail=f"{found.detail}; {failed}")
+    return found._replace(note=f"{failed}; `gpus logs` shows what it wrote")
+
+
+def _cards(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
+    output = "\n".join(line for line in output.splitlines() if not line.startswith(_STATUS))
     if exit_code != 0:
         why = next((line.strip() for line in reversed((errors + "\n" + output).splitlines()) if line.strip()), "")
         return Look(NO_DRIVER, f"nvidia-smi ended with {exit_code}{f', {why[:160]}' if why else ''}")

@@ -131,7 +131,7 @@ class SshProbe(NamedTuple):
         closed = await _closed(line)
         if closed:
             return Look(CLOSED, closed)
-        code, output, errors = await finished(line.command(driver.QUERY))
+        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
             why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), "ssh could not log in")
             return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {why[:160]}")

@@ -56,7 +56,14 @@ class StandIn(NamedTuple):
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM", "TZ") if name in os.environ}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {**kept, "PATH": path, "HOME": str(self.folder), "USER": "gpus", "GPUS_STAND_IN": self.name}
+        return {
+            **kept,
+            "PATH": path,
+            "HOME": str(self.folder),
+            "USER": "gpus",
+            "GPUS_STAND_IN": self.name,
+            "GPUS_START_UP": str(self.folder / "start-up"),
+        }
 
     def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True) -> None:
         """Writes the folder and its nvidia-smi: `count` GPUs of that name, with `mib` MiB each."""
@@ -95,6 +102,11 @@ class StandInProbe(NamedTuple):
         if fault is not None and fault.kind == "port-closed":
             return Look(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
         line = self.line(node)
+        status = line.folder / "start-up"
+        status.unlink(missing_ok=True)
+        if fault is not None and fault.kind == "start-up-failed":
+            status.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status.write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
         line.furnish(*_shown(fault, placed), driver_answers=fault is None or fault.kind != "no-driver")
         return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
 
