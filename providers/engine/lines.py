@@ -84,6 +84,16 @@ def trimmed(error: Exception) -> str:
     return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 3]}..."
 
 
+def named(provider: str, text: object) -> str:
+    """`gcp: wanted a project ...`: the text under the provider's name, once: many of an adapter's messages bear it already."""
+    return f"{provider}: {bare(provider, text)}"
+
+
+def bare(provider: str, text: object) -> str:
+    """The text without the provider's name before it, for a line that names it already."""
+    return str(text).removeprefix(f"{provider}: ")
+
+
 def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]]) -> AllFailed:
     """The end of a walk: one line per attempt, and how many places were not tried by which rule."""
     refusals = list(refusals)

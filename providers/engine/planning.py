@@ -106,7 +106,9 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
         if isinstance(result, NotConfigured):
             unavailable[name] = str(result)
         elif isinstance(result, Exception):
-            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
+            from providers.engine.lines import bare
+
+            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
         elif result is not None:
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
