@@ -51,7 +51,7 @@ FAULTS = {
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
-    "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
+    "wrong-gpus": "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another card for one), or `count`, `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
