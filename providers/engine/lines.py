@@ -90,8 +90,9 @@ def named(provider: str, text: object) -> str:
 
 
 def bare(provider: str, text: object) -> str:
-    """The text without the provider's name before it, for a line that names it already."""
-    return str(text).removeprefix(f"{provider}: ")
+    """The text without the provider's name before it, however that is written, for a line that names it already."""
+    said, prefix = str(text), f"{provider}: "
+    return said[len(prefix) :] if said.lower().startswith(prefix.lower()) else said
 
 
 def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]]) -> AllFailed:

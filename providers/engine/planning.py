@@ -84,6 +84,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
 
     `only` narrows the live look to these providers; the others are shown from the catalog.
     """
+    from providers.engine.lines import bare
+
     base = world.offers
     lines = [*warnings]
     if base is None:
@@ -104,10 +106,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             # A market that anybody may read: its offers are shown, and refused for what is missing to buy them.
             unavailable[name] = missing
         if isinstance(result, NotConfigured):
-            unavailable[name] = str(result)
+            unavailable[name] = bare(name, result)
         elif isinstance(result, Exception):
-            from providers.engine.lines import bare
-
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
         elif result is not None:
             rows[name] = result
@@ -190,12 +190,14 @@ def _look(
     results: dict[str, tuple[Any, str]] = {}
 
     def look(name: str) -> None:
+        adapter: Adapter | None = None
         try:
             adapter = world.adapter(name)
             listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
             results[name] = (listed, getattr(adapter, "not_configured", ""))
         except Exception as error:
-            results[name] = (error, "")
+            # What is missing to buy there is known without an answer.
+            results[name] = (error, getattr(adapter, "not_configured", ""))
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
     deadline = time.monotonic() + LOOK_LIMIT_S

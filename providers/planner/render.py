@@ -295,7 +295,7 @@ def hints(plan: Plan) -> list[str]:
         return make(changed._replace(rank="price"), terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now).best
 
     allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
-    out = [f"not configured: {text if text.startswith(f'{name}: ') else f'{name}: {text}'}" for name in allowed if (text := terms.unavailable[name])]
+    out = [f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name]]
     cap = ask.max_price_micro_usd
     if cap is not None and (least := cheapest(ask._replace(max_price_micro_usd=None))) is not None and (least.micro_usd or 0) > cap:
         out.append(f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}: {place_text(least)}")

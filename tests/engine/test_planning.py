@@ -199,3 +199,24 @@ def test_an_unsettled_order_names_its_provider_once(lab):
     lab.alpha.fail("resume", told, times=99)
     held = run(cluster.create(lab.world(), wanted(), "g1"))
     assert "alpha: it is not known" in held.reasons[0] and held.reasons[0].count("alpha:") == 1
+
+
+def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkeypatch, tmp_path):
+    """A market that anybody may read, and that cannot be reached: it is not configured all the same, and its line says that it was not reached."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    lab = Lab(name="live")
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    manifest = lab.alpha.manifest()
+    world = lab.world()
+
+    class Open:
+        name, world, not_configured = "alpha", "live", "wanted a key, found none"
+
+        def offers(self):
+            raise errors.Transient("no connection", provider="alpha")
+
+    world.manifests = {"alpha": manifest._replace(connect=lambda _world, _config: Open())}
+    world._connecting["alpha"] = threading.Lock()
+    seen = planning.market(world, ask())
+    assert {"alpha": "wanted a key, found none"} == seen.unavailable
+    assert "alpha: could not be looked at, its bundled offers are shown: no connection" in seen.table.warnings
