@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home
+from providers.adapters.base import home, remedy
 
 if TYPE_CHECKING:
     import sqlite3
@@ -164,7 +164,8 @@ class Store:
             except sqlite3.DatabaseError as error:
                 # Switching a new file to WAL does not wait for other openers as everything else does.
                 if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
-                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); move it away to begin anew", str(self.path)) from error
+                    todo = remedy(error, "move it away to begin anew")
+                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); {todo}", str(self.path)) from error
                 time.sleep(0.02)
             else:
                 return

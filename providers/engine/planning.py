@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.catalog.table import OfferTable, table
-from providers.errors import GpusError, NotConfigured
+from providers.errors import GpusError, NoHome, NotConfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -107,6 +107,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             unavailable[name] = missing
         if isinstance(result, NotConfigured):
             unavailable[name] = bare(name, result)
+        elif isinstance(result, NoHome):
+            lines.append(str(result))  # the same for all of them, and for the journal: said once
         elif isinstance(result, Exception):
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
         elif result is not None:
@@ -135,7 +137,7 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
     """The same market with more lines for the user."""
     old = seen.table
-    return seen._replace(table=OfferTable(old.columns, old.by_gpu, (*old.warnings, *lines)))
+    return seen._replace(table=OfferTable(old.columns, old.by_gpu, tuple(dict.fromkeys((*old.warnings, *lines)))))
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
@@ -165,6 +167,8 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         blocks = world.journal.blocks(world.name)
         # The rehearsal's clock is another file to open; most of the time there is nothing to compare it with.
         return (blocks, world.clock.now(), ()) if blocks else ((), 0.0, ())
+    except NoHome as error:
+        return (), 0.0, (str(error),)
     except (GpusError, OSError) as error:
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 

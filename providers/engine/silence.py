@@ -30,7 +30,8 @@ class Silence:
     def heard(self, provider: str, error: CloudError, regions: Collection[str], others: Collection[str]) -> str:
         """Takes note of how an attempt in these regions ended, nothing of it being left. Returns why to give the provider up now, else nothing.
 
-        `others` are the provider's regions that are still to be tried. An answer of any kind begins the count anew: a code that no table knows is one.
+        `others` are the provider's regions that are still to be tried. An answer of any kind begins the count anew, one in a code that no table knows
+        too.
         """
         if not isinstance(error, (Transient, OutcomeUnknown)) or isinstance(error, Unclassified):
             self._attempts.pop(provider, None)

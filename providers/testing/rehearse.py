@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from providers.adapters.base import REHEARSAL, home
+from providers.adapters.base import REHEARSAL, home, remedy
 from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, open_store
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
@@ -48,7 +48,8 @@ def run(argv: Sequence[str]) -> int:
         said = options.do(store, options) if options.do else ""
         found = state(store) if options.json or not said else {}
     except sqlite3.Error as error:
-        raise GpusError(f"the rehearsal store cannot be used ({error}); move {home() / 'rehearsal.db'} away to begin anew") from error
+        todo = remedy(error, f"move {home() / 'rehearsal.db'} away to begin anew")
+        raise GpusError(f"the rehearsal store cannot be used ({error}); {todo}") from error
     if options.json:
         import json
 

@@ -310,6 +310,21 @@ def test_another_world_that_cannot_serve_is_refused_before_anything_is_lost(proj
     assert made.machines() == []
 
 
+def test_a_home_that_cannot_be_used_is_a_line_at_preview_and_stops_an_up(project):
+    """GPUS_HOME is a file: the preview shows the plan with one line about it; `up` refuses with that line before any call."""
+    made = project("serve-l4")
+    (made.folder / "no-folder").write_text("")
+    home, made.env["GPUS_HOME"] = made.env["GPUS_HOME"], str(made.folder / "no-folder")
+    shown = made.preview()
+    assert "best per provider" in shown and "Errno" not in shown
+    said = " ".join(made.up(fails=True).split())
+    assert "wanted a folder for what is kept between runs" in said and "set GPUS_HOME to one that can be written" in said
+    assert "asking" not in said and "Errno" not in said
+    made.env["GPUS_HOME"] = home
+    assert made.machines() == []
+    made.destroy()
+
+
 def nobody(folder):
     """An environment in which no provider's credentials can be found, without a network."""
     return {"HOME": str(folder), "CLOUDSDK_CONFIG": str(folder), "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}

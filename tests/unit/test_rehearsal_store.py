@@ -162,10 +162,10 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
 def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
     """A file that is no database, or a folder that is not there, is an OSError that names the file."""
     (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
-    for path in (tmp_path / "r.db", tmp_path / "nowhere" / "r.db"):
+    for path, todo in ((tmp_path / "r.db", "move it away"), (tmp_path / "nowhere" / "r.db", "make it and its folder writable")):
         with pytest.raises(OSError) as caught:
             Store(path)
-        assert caught.value.filename == str(path) and "move it away" in caught.value.strerror
+        assert caught.value.filename == str(path) and todo in caught.value.strerror
 
 
 def _rehearse(capsys, *argv):
