@@ -98,6 +98,26 @@ def test_faults_are_used_up_in_order(store):
     assert all(FAULTS.values())
 
 
+def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys):
+    """What is for sale in a region of which no source names a zone is never had in a rehearsal: the screen, its JSON and an edit of it say so."""
+    from providers.adapters.gcp.standin import machines
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    shown = _rehearse(capsys)
+    assert "gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, zone unknown" in shown
+    assert all(len(line) <= 96 for line in shown.splitlines())
+    said = {(line["place"], name) for line in json.loads(_rehearse(capsys, "--json"))["unplaced"] for name in line["machine_types"]}
+    real = {
+        (region, name)
+        for name, kind in machines.types().items()
+        for region in machines.regions()
+        if kind.in_region(region) and not any(machines.region_of(zone) == region for zone in kind.zones)
+    }
+    assert said == real != set()
+    assert "3 machines; none, zone unknown" in _rehearse(capsys, "stock", "gcp", "australia-southeast2", "a3-highgpu-8g", "spot", "3")
+    assert "zone unknown" not in _rehearse(capsys, "stock", "gcp", "us-central1", "a3-highgpu-8g", "spot", "3")
+
+
 def test_b44_the_log_tells_calls_that_change_something(store):
     """Mutations are the calls that are no read: waiting for an operation is not one."""
     store.log("gcp", "GET", "instances.get", "/x", 200)
