@@ -191,17 +191,17 @@ def _look(
     import threading
     import time
 
-    results: dict[str, tuple[Any, str]] = {}
+    results: dict[str, Any] = {}
+    missing: dict[str, str] = {}
 
     def look(name: str) -> None:
-        adapter: Adapter | None = None
         try:
             adapter = world.adapter(name)
-            listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
-            results[name] = (listed, getattr(adapter, "not_configured", ""))
-        except Exception as error:
             # What is missing to buy there is known without an answer.
-            results[name] = (error, getattr(adapter, "not_configured", ""))
+            missing[name] = getattr(adapter, "not_configured", "")
+            results[name] = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
+        except Exception as error:
+            results[name] = error
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
     deadline = time.monotonic() + LOOK_LIMIT_S
@@ -209,4 +209,5 @@ def _look(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: results.get(name, (TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s"), "")) for name in names}
+    late = TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")
+    return {name: (results.get(name, late), missing.get(name, "")) for name in names}
