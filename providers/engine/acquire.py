@@ -36,6 +36,7 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.planner.render import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -156,7 +157,8 @@ class _Walk:
             self._drop()
             if not self.pending:
                 refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
-                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()])
+                helps = hints(self.plan) if self.plan is not None and not self.attempts else ()
+                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()], helps)
             provider = self.pending[0].provider
             try:
                 adapter = await self.world.call(provider, self.world.adapter, provider)
