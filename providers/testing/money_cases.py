@@ -208,7 +208,8 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
         return
     died: list[Handle] = []
 
-    async def probe(node: Node, _placed: Ordered) -> Look:
+    async def probe(node: Node, placed: Ordered) -> Look:
+        del placed
         if not died:
             died.append(node.handle)
             assert bench.knobs.preempt(node) == 1, "wanted the stand-in to take it back"
