@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL, WORLDS
-from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecError
+from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -73,8 +73,23 @@ def _main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
-        return _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", WRONG)
+        return _complain(_told(error), WRONG)
     return code
+
+
+def _told(error: OSError) -> str:
+    """A failure of this machine's own, with the file; one of the state's folder, or of a full disk, says how to have another folder."""
+    import errno
+
+    from providers.adapters.base import home
+
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # these name no file
+    text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    try:
+        ours = error.filename is not None and str(error.filename).startswith(str(home()))
+    except OSError:
+        ours = False
+    return f"{text}; make room there, or set GPUS_HOME to a folder that can be written" if ours or full else text
 
 
 def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -549,7 +564,7 @@ def _check(options: argparse.Namespace) -> int:
             except NotConfigured as error:
                 found = [CheckLine(name, "credentials", "missing", str(error))]
             except GpusError as error:
-                found = [CheckLine(name, "answer", "unknown", f"{type(error).__name__}: {error}")]
+                found = [CheckLine(name, "answer", "unknown", f"{type(error).__name__}: {error}" if isinstance(error, CloudError) else str(error))]
             usable[name] = all(line.state == "ok" for line in found if line.state in {"ok", "missing", "refused"}) and any(
                 line.state == "ok" for line in found
             )

@@ -4,6 +4,7 @@
     ├── SpecError                 the declaration is wrong; carries every problem at once, each with its path
     ├── AllFailed                 the walk ended without a machine; carries every attempt and the refusals
     ├── Busy                      another live run holds this cluster
+    ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is bought without it
     └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
         ├── Unsupported           this cloud can never do it
         ├── NotConfigured         keys are missing
@@ -69,6 +70,10 @@ class AllFailed(GpusError):
 
 class Busy(GpusError):
     """Another live process holds the lease of this cluster."""
+
+
+class NoHome(GpusError, OSError):
+    """The folder of everything kept between runs cannot be used. An OSError too: whoever only looks goes on without it."""
 
 
 class CloudError(GpusError):

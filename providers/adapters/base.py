@@ -26,17 +26,40 @@ WORLDS = (REHEARSAL, LIVE)
 def home() -> Path:
     """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`.
 
-    Made on first use, for its owner alone. Reads the environment and makes at most one folder. Raises OSError where that is not allowed.
+    Made on first use, for its owner alone. Reads the environment and makes at most one folder. Raises NoHome where it is none, or cannot be written.
     """
     import os
     from pathlib import Path
 
     chosen = os.environ.get("GPUS_HOME", "")
-    folder = Path(chosen).expanduser() if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gpus"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    folder = Path(chosen) if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "gpus"
+    try:
+        folder = folder.expanduser()
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        found = "" if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written"
+    except OSError as error:
+        found = error.strerror or str(error)
+    except RuntimeError as error:  # a home of nobody, as in ~nobody/gpus
+        found = str(error)
+    if found:
+        from providers.errors import NoHome
+
+        raise NoHome(f"wanted a folder for what is kept between runs, found {folder}: {found}; set GPUS_HOME to one that can be written")
     return folder
+
+
+def remedy(error: Exception, otherwise: str) -> str:
+    """What to do about a file of that folder that SQLite cannot use: `otherwise`, unless it is the folder's or the disk's fault. Pure."""
+    import sqlite3
+
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return "make room on its disk"
+    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR}:
+        return "make it and its folder writable, or set GPUS_HOME to a folder that is"
+    return otherwise
 
 
 class Repriced(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home
+from providers.adapters.base import home, remedy
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,7 +53,7 @@ FAULTS = {
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
     "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
     "start-up-failed": "of node.look: the start-up script of a stand-in node ended with `code` (default 1)",
-    "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
+    "wrong-gpus": "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another card for one), or `count`, `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
@@ -167,7 +167,8 @@ class Store:
             except sqlite3.DatabaseError as error:
                 # Switching a new file to WAL does not wait for other openers as everything else does.
                 if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
-                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); move it away to begin anew", str(self.path)) from error
+                    todo = remedy(error, "move it away to begin anew")
+                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); {todo}", str(self.path)) from error
                 time.sleep(0.02)
             else:
                 return

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL
@@ -31,6 +32,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Provisions, copies there, runs, copies back, releases; the command's exit code."""
     if not command and not options.keep:
         raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
+    # Before anything is bought for them.
+    missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
+    if missing:
+        raise SpecError([Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}") for path in missing])
     # Ended by a scheduler or a closed terminal is no reason to leave it running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -133,7 +138,7 @@ def ps(options: argparse.Namespace) -> int:
             print()
     if not found:
         if not options.stack:
-            print("nothing is held ad hoc")
+            print("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
         elif not stacks:
             print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
-from providers.engine.lines import WAITED, all_failed, clipped, folded, line, said, trimmed
+from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
 from providers.engine.planning import overlay
 from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
+from providers.engine.silence import Silence
 from providers.engine.starting import start, started
 from providers.errors import (
     BadCredentials,
@@ -36,6 +37,7 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.planner.render import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -146,6 +148,7 @@ class _Walk:
         self.tried: set[tuple[object, ...]] = set()
         self.refreshed: set[str] = set()
         self.unreached: Counter[str] = Counter()
+        self.silence = Silence()
 
     @property
     def now(self) -> float:
@@ -158,7 +161,8 @@ class _Walk:
             self._drop()
             if not self.pending:
                 refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
-                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()])
+                helps = hints(self.plan) if self.plan is not None and not self.attempts else ()
+                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()], helps)
             provider = self.pending[0].provider
             try:
                 adapter = await self.world.call(provider, self.world.adapter, provider)
@@ -437,6 +441,7 @@ class _Walk:
         self._block(order.candidates, error)
         self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
         self._pinned(error)
+        self._given_up(adapter.name, order, error)
         if isinstance(error, (OfferGone, PriceRose)):
             await self._refresh(adapter)
         self._hint({candidate.region for candidate in order.candidates}, error.hints)
@@ -513,6 +518,15 @@ class _Walk:
             if error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
                 self.world.journal.block(self.world.name, scope, error.block_s, reason, self.now)
 
+    def _given_up(self, provider: str, order: Order, error: CloudError) -> None:
+        """Leaves a provider alone for the rest of this run that answers nowhere. The next run asks it again."""
+        self._drop()
+        rest = [candidate for candidate in self.pending if candidate.provider == provider]
+        why = self.silence.heard(provider, error, {c.region for c in order.candidates}, {c.region for c in rest})
+        if why and rest:
+            self.world.report("warning", f"{provider}: {why}: it is left alone for the rest of this run, with {len(rest)} places not tried")
+            self.blocked.append((Scope(provider), "", f"{provider}: {why}"))
+
     def _pinned(self, error: CloudError) -> None:
         """Where nobody else could serve it, what is wrong with the account is all there is to say."""
         others = self.plan is not None and any(candidate.provider != error.provider for candidate in self.plan.candidates)
@@ -527,7 +541,7 @@ class _Walk:
         try:
             rows = await repeated(self.world, adapter.name, adapter.offers)
         except CloudError as error:
-            self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {trimmed(error)}")
+            self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return
         if rows is None:
             return

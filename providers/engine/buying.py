@@ -11,7 +11,7 @@ from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, Outcome, acquire
 from providers.engine.ending import end
 from providers.engine.holding import had
-from providers.engine.lines import trimmed
+from providers.engine.lines import named, trimmed
 from providers.engine.planning import market
 from providers.engine.ready import until_ready
 from providers.errors import GpusError, HalfMade, NotConfigured
@@ -85,7 +85,7 @@ async def walk(
     if not plan.candidates and on_sale.unavailable:
         allowed = [name for name in world.manifests if not wanted.ask.providers or name in wanted.ask.providers]
         if allowed and all(name in on_sale.unavailable for name in allowed):
-            lines = "\n".join(f"{name}: {why}" for name, why in on_sale.unavailable.items())
+            lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items())
             raise NotConfigured(f"{wanted.cluster}: no allowed provider is configured in the {world.name} world\n{lines}", provider=allowed[0])
     return await acquire(world, plan, wanted, generation, brake=brake, market=on_sale, keep=keep, accept=accept, before=before)
 

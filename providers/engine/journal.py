@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters.base import remedy
 from providers.engine import lease as leases
 from providers.engine.records import account_in, account_out, order_in, order_out, ticket_in, ticket_out
 from providers.engine.running import JOURNAL_FILE
@@ -418,7 +419,8 @@ class Journal:
             try:
                 yield self._open()
             except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
-                raise JournalBroken(f"{self.path}: wanted the journal of purchases, found {error}", "restore it, or move it away") from error
+                found = f"{self.path}: wanted the journal of purchases, found {error}"
+                raise JournalBroken(found, remedy(error, "restore it, or move it away")) from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -436,7 +438,7 @@ class Journal:
                 self.close()
                 raise JournalBroken(
                     f"{self.path}: wanted to write the journal of purchases, found {error}",
-                    "nothing is bought without it: make the folder writable, or move a broken file away",
+                    f"nothing is bought without it: {remedy(error, 'make the folder writable, or move a broken file away')}",
                 ) from error
 
 

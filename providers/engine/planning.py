@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.catalog.table import OfferTable, table
-from providers.errors import GpusError, NotConfigured
+from providers.errors import GpusError, NoHome, NotConfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -103,6 +103,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
 
     `only` narrows the live look to these providers; the others are shown from the catalog.
     """
+    from providers.engine.lines import bare
+
     base = world.offers
     lines = [*warnings]
     if base is None:
@@ -123,9 +125,11 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             # A market that anybody may read: its offers are shown, and refused for what is missing to buy them.
             unavailable[name] = missing
         if isinstance(result, NotConfigured):
-            unavailable[name] = str(result)
+            unavailable[name] = bare(name, result)
+        elif isinstance(result, NoHome):
+            lines.append(str(result))  # the same for all of them, and for the journal: said once
         elif isinstance(result, Exception):
-            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
+            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
         elif result is not None:
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
@@ -152,7 +156,7 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
     """The same market with more lines for the user."""
     old = seen.table
-    return seen._replace(table=OfferTable(old.columns, old.by_gpu, (*old.warnings, *lines)))
+    return seen._replace(table=OfferTable(old.columns, old.by_gpu, tuple(dict.fromkeys((*old.warnings, *lines)))))
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
@@ -182,6 +186,8 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         blocks = world.journal.blocks(world.name)
         # The rehearsal's clock is another file to open; most of the time there is nothing to compare it with.
         return (blocks, world.clock.now(), ()) if blocks else ((), 0.0, ())
+    except NoHome as error:
+        return (), 0.0, (str(error),)
     except (GpusError, OSError) as error:
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 
@@ -204,15 +210,17 @@ def _look(
     import threading
     import time
 
-    results: dict[str, tuple[Any, str]] = {}
+    results: dict[str, Any] = {}
+    missing: dict[str, str] = {}
 
     def look(name: str) -> None:
         try:
             adapter = world.adapter(name)
-            listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
-            results[name] = (listed, getattr(adapter, "not_configured", ""))
+            # What is missing to buy there is known without an answer.
+            missing[name] = getattr(adapter, "not_configured", "")
+            results[name] = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
         except Exception as error:
-            results[name] = (error, "")
+            results[name] = error
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
     deadline = time.monotonic() + LOOK_LIMIT_S
@@ -220,4 +228,5 @@ def _look(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: results.get(name, (TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s"), "")) for name in names}
+    late = TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")
+    return {name: (results.get(name, late), missing.get(name, "")) for name in names}

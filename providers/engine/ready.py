@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from providers.engine.lines import trimmed
+from providers.engine.lines import bare, trimmed
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
@@ -93,7 +93,7 @@ async def until_ready(
         try:
             nodes: tuple[Node, ...] = tuple(await world.call(adapter.name, adapter.observe, tuple(handles)))
         except (RateLimited, Transient) as error:
-            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {trimmed(error)}")
+            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {bare(adapter.name, trimmed(error))}")
             interval = max(interval, getattr(error, "retry_after_s", 0.0))
         else:
             for node in nodes:

@@ -216,4 +216,4 @@ def _near(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, choices, n=3, cutoff=0.6)
     if close:
         return f"near: {', '.join(close)}"
-    return f"known: {', '.join(choices)}" if len(choices) <= 12 else ""
+    return f"known: {', '.join(choices)}" if len(choices) <= 12 else f"known: {', '.join(choices[:6])} and {len(choices) - 6} more"

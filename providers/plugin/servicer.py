@@ -54,6 +54,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
         self._declared: set[str] = set()
+        self._asked: dict[str, Any] = {}
+        """The whole program's clusters by name, where it told them beforehand."""
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
@@ -144,6 +146,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             state = wire.decode(request.olds).values
             if _type(request.urn) == OWNERSHIP:
                 verdict = diff.ownership(old.values, new.values)
+                if verdict.replaces:
+                    from providers.plugin import inputs, moving
+
+                    worlds = (str(old.values.get("world")), str(new.values.get("world")))
+                    await asyncio.to_thread(moving.refuse, *worlds, inputs.settings_of(new.values), self._asked)
             else:
                 await self._claim(outputs.read(request.id, state))
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
@@ -404,7 +411,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         try:
             from providers.plugin import inputs
 
-            self._declared.update(arguments.get("clusters") or ())
+            self._asked = dict(arguments.get("clusters") or {})
+            self._declared.update(self._asked)
             problems = await asyncio.to_thread(inputs.check_all, arguments)
         except Exception as error:
             await self._abort(context, error)

@@ -17,6 +17,15 @@ def places() -> frozenset[str]:
     return frozenset(machines.regions()) | frozenset(machines.zones())
 
 
+def unplaced() -> dict[str, frozenset[tuple[str, str]]]:
+    """Region -> the (machine type, GPU) that sources sell there without naming a zone: asked for in good order, they are never had here."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name, machine in machines.types().items():
+        for region in machine.regions - {machines.region_of(zone) for zone in machine.zones}:
+            found.setdefault(region, set()).add((name, machine.gpu))
+    return {region: frozenset(kinds) for region, kinds in found.items()}
+
+
 def machine_types() -> frozenset[str]:
     """Every machine type."""
     return frozenset(machines.types())
