@@ -92,7 +92,11 @@ class Adapter(Protocol):
         """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all."""
+        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all.
+
+        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where a mark shows but not whose it is, the node's
+        `mark` has an empty owner.
+        """
 
     def delete(self, handle: Handle) -> None:
         """Starts the deletion of one machine and what it alone uses. Gone already is success."""

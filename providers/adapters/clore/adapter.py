@@ -412,14 +412,19 @@ class CloreAdapter:
         """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
         An order is known by this machine's memory, by an intent it fits, or by its mark alone. The mark holds no generation: such an order is listed
-        for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine.
+        for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine. Of any owner, an order that
+        only its mark tells of has an empty owner: the ports hold no more than a digest of it.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
-        if self._sole and not intents and all(rental.cancelled or rental.mark.owner != owner for rental in rentals.values()):
+
+        def meant(whose: Mark) -> bool:
+            return bool(whose.owner) and owner in {"", whose.owner}
+
+        if self._sole and not intents and all(rental.cancelled or not meant(rental.mark) for rental in rentals.values()):
             return ()
         if self.not_configured:
-            held = [rental for rental in rentals.values() if rental.mark.owner == owner and not rental.cancelled]
-            if held or any(intent.mark.owner == owner for intent in intents):
+            held = [rental for rental in rentals.values() if meant(rental.mark) and not rental.cancelled]
+            if held or any(meant(intent.mark) for intent in intents):
                 raise NotConfigured(f"clore: {self.not_configured}; {len(held)} orders of this owner may run", provider=self.name)
             return ()
         nodes: list[Node] = []
@@ -431,11 +436,13 @@ class CloreAdapter:
             whose = rental.mark if rental is not None and rental.mark.owner else None
             if whose is None:
                 whose = next((intent.mark for intent in intents if orders.is_order_of(row, intent)), None)
-            if whose is None and mark.belongs(orders.ports(row), owner, cluster):
+            if whose is None and not owner and mark.is_mark(orders.ports(row)):
+                whose = Mark("", "", "", "")
+            elif whose is None and owner and mark.belongs(orders.ports(row), owner, cluster):
                 whose = Mark(owner, cluster, "", "")
                 if cluster:
                     self._memory.keep(number, whose, "")
-            if whose is None or whose.owner != owner or (cluster and whose.cluster != cluster) or (generation and whose.generation != generation):
+            if whose is None or (owner and whose.owner != owner) or (cluster and whose.cluster != cluster) or (generation and whose.generation != generation):
                 continue
             nodes.append(self._node(number, row, rental, whose))
         return nodes
