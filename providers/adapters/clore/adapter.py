@@ -442,7 +442,7 @@ class CloreAdapter:
                 whose = Mark(owner, cluster, "", "")
                 if cluster:
                     self._memory.keep(number, whose, "")
-            if whose is None or (owner and whose.owner != owner) or (cluster and whose.cluster != cluster) or (generation and whose.generation != generation):
+            if whose is None or any(asked and asked != found for asked, found in zip((owner, cluster, generation), whose, strict=False)):
                 continue
             nodes.append(self._node(number, row, rental, whose))
         return nodes
