@@ -59,7 +59,11 @@ def check(properties: Properties) -> Checked:
     if spec is not None:
         dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
         values.update({key: _spelled(key, value) for key, value in dumped.items()})
-        spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        try:
+            # In their one spelling two choices may turn out to be the same.
+            spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        except SpecError as error:
+            problems.extend(error.problems)
         problems.extend(_options(spec))
         if gpu_known:
             problems.extend(_planned(spec))
