@@ -157,3 +157,5 @@ class Manifest(NamedTuple):
     """
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
+    reference: Callable[[str], str] | None = None
+    """What a text must be to say where a secret is kept that machines here fetch by themselves; empty when it is that. None: they fetch none."""

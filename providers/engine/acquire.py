@@ -35,6 +35,7 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.model.secret import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -190,7 +191,7 @@ class _Walk:
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
-        setup = setup._replace(options=tuple(sorted(section.items())))
+        setup = setup._replace(options=tuple(sorted(section.items())), secrets=narrowed(setup.secrets, head.provider))
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
         return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 

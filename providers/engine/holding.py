@@ -134,6 +134,6 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         "state": setup.state if setup.state != RUNNING else "",
     }
     if kind == "service":
-        values["service"] = [[list(pair) for pair in setup.options], setup.expose]
+        values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
     texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
     return tuple((name, hashlib.sha256(text.encode()).hexdigest()[:12] if text else "") for name, text in sorted(texts.items()))

@@ -21,6 +21,7 @@ from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
 from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, STOPPED, STOPPING, Node
 from providers.model.place import Scope
+from providers.model.secret import narrowed
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     limit_s = ttl(wanted, held.entry)
     section = dict(wanted.setup.options).get(held.provider)
     own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
-    setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    setup = wanted.setup._replace(ttl_s=limit_s, options=own, secrets=narrowed(wanted.setup.secrets, held.provider))
     before, after = dict(held.applied), dict(applied(setup, held.kind))
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:

@@ -165,7 +165,10 @@ async def _asked(
         seen.update({handle: _Seen(node, account) for handle, node in nodes.items() if node.status != GONE and handle not in seen})
 
     await asyncio.gather(*(look(*place) for place in places))
-    lines = [f"{place}: {why.removeprefix(f'{name}: ')}; {bill(owed, None) if owed else 'what is there is not known'}" for (name, why), (place, owed) in trouble.items()]
+    lines = [
+        f"{place}: {why.removeprefix(f'{name}: ')}; {bill(owed, None) if owed else 'what is there is not known'}"
+        for (name, why), (place, owed) in trouble.items()
+    ]
     return seen, tuple(sorted(asked.values())), tuple(silent), tuple(lines)
 
 

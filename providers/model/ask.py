@@ -86,6 +86,8 @@ class Ask(NamedTuple):
     """What a machine's inside is to be reached at, besides ssh."""
     ssh: bool = False
     """Only machines that answer ssh will do."""
+    secrets: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Name of each secret -> the providers that a reference says how to fetch it at."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

@@ -81,6 +81,9 @@ class Setup(NamedTuple):
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
     expose: str = "private"
     """`private`, or `public`: who can reach what listens."""
+    secrets: tuple[tuple[str, object], ...] = ()
+    """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an Order (name, the provider's own reference). Never
+    a value."""
 
 
 class Order(NamedTuple):

@@ -106,6 +106,9 @@ SPEC_INPUTS: dict[str, Any] = {
     "expose": _described(_STRING, "`private` or `public`: who can reach the ports."),
     "ssh_key": _described(_STRING, "One public key."),
     "labels": _described(_mapped(_STRING), "Written on the machines."),
+    "secrets": _described(
+        _mapped(_mapped(_STRING)), "By the variable's name, for each provider where it is kept, as in `{gcp: projects/p/secrets/x}`. Never a value."
+    ),
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),

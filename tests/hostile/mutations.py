@@ -218,7 +218,9 @@ def tap_aws(mutator, monkeypatch):
 
     def answer(self, headers, payload):
         found = real(self, headers, payload)
-        action = next((word[7:] for word in payload.decode(errors="replace").split("&") if word.startswith("Action=")), headers.get("X-Amz-Target", "?"))
+        action = next(
+            (word[7:] for word in payload.decode(errors="replace").split("&") if word.startswith("Action=")), headers.get("X-Amz-Target", "?")
+        )
         if found.content is not None and mutator.due(action):
             return found._replace(content=mutator.text(found.content, found.content.lstrip().startswith(b"<")))
         return found

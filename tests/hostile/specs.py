@@ -30,12 +30,21 @@ CAPACITY = mostly(
     st.lists(TEXTS, max_size=3),
 )
 DURATION = mostly(st.sampled_from(["20h", "15m", "1h30m", 600, 3600.0, "2d", "1w"]), st.one_of(TEXTS, NUMBERS))
-FALLBACK = mostly(st.one_of(GPU, fields({"gpu": GPU, "spot": SPOT, "capacity": CAPACITY, "nodes": mostly(st.just(2)), "ttl": DURATION, "wait": DURATION})))
+FALLBACK = mostly(
+    st.one_of(GPU, fields({"gpu": GPU, "spot": SPOT, "capacity": CAPACITY, "nodes": mostly(st.just(2)), "ttl": DURATION, "wait": DURATION}))
+)
 GPUS = mostly(
     st.one_of(
         GPU,
         st.lists(GPU, min_size=1, max_size=3),
-        fields({"type": GPU, "count": mostly(st.integers(1, 8)), "min_memory_gib": mostly(st.integers(8, 100)), "fallback": st.lists(FALLBACK, max_size=2)}),
+        fields(
+            {
+                "type": GPU,
+                "count": mostly(st.integers(1, 8)),
+                "min_memory_gib": mostly(st.integers(8, 100)),
+                "fallback": st.lists(FALLBACK, max_size=2),
+            }
+        ),
     )
 )
 GCP = fields(
@@ -114,7 +123,9 @@ SPEC = fields(
         "providers": mostly(
             st.lists(st.sampled_from(["gcp", "aws", "modal", "clore"]), min_size=1, max_size=4, unique=True), st.lists(TEXTS, max_size=3)
         ),
-        "regions": mostly(st.lists(st.sampled_from(["us-central1", "us-east-1", "europe-west4"]), min_size=1, max_size=3, unique=True), st.lists(TEXTS)),
+        "regions": mostly(
+            st.lists(st.sampled_from(["us-central1", "us-east-1", "europe-west4"]), min_size=1, max_size=3, unique=True), st.lists(TEXTS)
+        ),
         "rank": mostly(st.sampled_from(["preference", "price", "performance_per_dollar"])),
         "max_price_per_hour": mostly(st.sampled_from([60, 1.5, 500]), NUMBERS),
         "prices": mostly(

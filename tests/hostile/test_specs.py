@@ -137,7 +137,9 @@ def test_everything_around_a_declaration_may_be_junk(entry, settings, world):
     checked = inputs.check(Properties({"gpu": entry, "settings": settings, "world": world, "owner": entry, "cluster": settings}))
     clean(checked.problems)
     if isinstance(settings, dict):
-        found = inputs.check_all({"world": "rehearsal", "settings": {}, "clusters": {str(key): value for key, value in settings.items() if isinstance(value, dict)}})
+        found = inputs.check_all(
+            {"world": "rehearsal", "settings": {}, "clusters": {str(key): value for key, value in settings.items() if isinstance(value, dict)}}
+        )
         for lines in found.values():
             assert all(line.isprintable() for line in lines)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -60,6 +60,23 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     return plan_notes(candidate, setup)
 
 
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """Secrets are fetched by the machine itself, as some instance profile. Pure."""
+    from providers.model.secret import providers_of
+
+    if NAME not in providers_of(setup.secrets) or section.get("instance_profile"):
+        return ()
+    rights = "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and decrypt them"
+    return [Problem("instance_profile", f"the instance profile that the {kind} fetches its secrets as", "none", rights)]
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.aws.secrets`."""
+    from providers.adapters.aws.secrets import reference as wanted
+
+    return wanted(text)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -68,4 +85,6 @@ MANIFEST = Manifest(
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
     notes=notes,
+    fits=fits,
+    reference=reference,
 )

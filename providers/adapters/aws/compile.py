@@ -10,12 +10,14 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines
+from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.errors import Unsupported
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -239,6 +241,8 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
+    if secrets := referred(setup.secrets):
+        parts.append(secret.fetching(secrets, order.candidates[0].region))
     return "\n".join(parts) + "\n" if len(parts) > 2 else ""
 
 
@@ -266,6 +270,8 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
     if candidate.capacity == SPOT and order.setup.ttl_s and order.setup.on_ttl == "keep":
         # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
         raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
+    if order.setup.secrets and not options.instance_profile:
+        raise refuse("an instance profile that may read the secrets", "none", "set options.aws.instance_profile", Scope("aws"))
     if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (options.ami or options.ami_ssm_parameter):
         raise refuse("an image with NVIDIA's proprietary driver", "the default one, with the open driver", "set options.aws.ami", kind)
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):

@@ -36,6 +36,7 @@ from providers.model.ask import SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import ENDED, GONE, PREEMPTED, RUNNING, STARTING, STOPPING, CheckLine, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,7 @@ class CloreAdapter:
         *,
         not_configured: str = "",
         jupyter_token: str = "",
+        variable: Callable[[str], str] = lambda _name: "",
         unopened: Callable[[], list[object] | None] | None = None,
         sole: bool = False,
     ) -> None:
@@ -103,6 +105,7 @@ class CloreAdapter:
         self._clock = clock
         self._source = source
         self._jupyter_token = jupyter_token
+        self._variable = variable
         self._unopened = unopened
         self._sole = sole
         self._lock = threading.Lock()
@@ -269,14 +272,16 @@ class CloreAdapter:
             raise gone.unfit(f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted {order.setup.disk_gib} GiB")
 
     def _body(self, order: Order, candidate: Candidate, server: int, chosen: Options, terms: market.Terms, per_day: Decimal) -> dict[str, object]:
-        """The request. Nothing in it comes from this machine's environment: a host's owner can read all of it."""
+        """The request. Nothing in it comes from this machine's environment but what `secrets` names, if the hosts are trusted with it: a host's owner
+        can read all of it.
+        """
         ports = {orders.SSH_PORT: "tcp"} | dict.fromkeys(order.setup.ports, "tcp") | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
         body: dict[str, object] = {
             "currency": terms.coin,
             "image": chosen.image,
             "renting_server": server,
             "type": candidate.capacity,
-            "env": dict(chosen.env),
+            "env": {**dict(chosen.env), **self._secrets(order, chosen)},
             "autossh_entrypoint": False,
         }
         if chosen.jupyter:
@@ -293,6 +298,18 @@ class CloreAdapter:
             body["command"] = chosen.command
         body["spotprice" if candidate.capacity == SPOT else "required_price"] = float(per_day)
         return body
+
+    def _secrets(self, order: Order, chosen: Options) -> dict[str, str]:
+        """The values, read when the order is sent. Raises NotConfigured for a variable that is not there, Unsupported where hosts are not trusted."""
+        wanted = referred(order.setup.secrets)
+        if wanted and not chosen.trust_marketplace:
+            message = "clore: wanted no secrets for a stranger's machine, found some; set options.clore.trust_marketplace, or leave Clore out"
+            raise Unsupported(message, provider=self.name, code="secrets", scopes=(Scope(self.name),), block_s=0.0)
+        names = {name: reference.removeprefix("env:") for name, reference in wanted}
+        if missing := [variable for variable in names.values() if not self._variable(variable)]:
+            message = f"clore: wanted the secrets' values in the environment, found no {', '.join(missing)}; set them where pulumi runs"
+            raise NotConfigured(message, provider=self.name, code="secrets", scopes=(Scope(self.name),))
+        return {name: self._variable(variable) for name, variable in names.items()}
 
     def _placed(self, candidate: Candidate, intent: Intent) -> Candidate:
         """The candidate at what is really paid: a bid may lie over the floor that the plan showed."""

@@ -48,8 +48,8 @@ class Client:
         return list(servers) if isinstance(servers, list) else []
 
     def my_orders(self, *, completed: bool = False) -> list[Mapping[str, object]]:
-        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply without rows is malformed, not empty; so is one with a
-        row that does not say which order it is, or of which server: it may be the very one that is looked for.
+        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply without rows is malformed, not empty; so is one with
+        a row that does not say which order it is, or of which server: it may be the very one that is looked for.
         """
         params = {"return_completed": "true"} if completed else {}
         rows = self._call("GET", "my_orders", params=params).get("orders")

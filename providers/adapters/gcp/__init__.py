@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -70,6 +70,23 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
     return alike(candidates, section)
 
 
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """Secrets are fetched by the machine itself, as some service account. Pure."""
+    from providers.model.secret import providers_of
+
+    if NAME not in providers_of(setup.secrets) or section.get("service_account"):
+        return ()
+    role = "one with the role roles/secretmanager.secretAccessor on the secrets"
+    return [Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role)]
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.gcp.secrets`."""
+    from providers.adapters.gcp.secrets import reference as wanted
+
+    return wanted(text)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -78,4 +95,6 @@ MANIFEST = Manifest(
     environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
     notes=notes,
     together=together,
+    fits=fits,
+    reference=reference,
 )

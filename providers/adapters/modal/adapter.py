@@ -83,8 +83,9 @@ class Modal:
         wanted = request.compile_order(order)
         image = self.client.image_id(wanted.options)
         app = self.client.app_id(create=True)
+        secrets = self.client.secret_ids(wanted.secrets)
         try:
-            sandbox = self.client.create(app, image, wanted, order.token)
+            sandbox = self.client.create(app, image, wanted, order.token, secrets)
         except OutcomeUnknown:
             with self._lock:
                 self._lost[order.token] = self.now()
