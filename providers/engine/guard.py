@@ -27,9 +27,9 @@ class _Guarded:
         if attribute.startswith("_") or not callable(found):
             return found
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             try:
-                return found(*arguments)
+                return found(*arguments, **named)
             except GpusError:
                 raise
             except Exception as error:

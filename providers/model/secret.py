@@ -56,7 +56,21 @@ class Plain(NamedTuple):
 
 def plain_ones(raw: Mapping[str, Any]) -> list[Plain]:
     """Every text of a raw cluster object that is, or seems to be, a secret's value: by its shape anywhere, by its field's name under `options`."""
-    return [found for key, value in raw.items() if key != "secrets" for found in _look(str(key), value, options=key == "options")]
+    found = [plain for key, value in raw.items() if key != "secrets" for plain in _look(str(key), value, options=key == "options")]
+    return [*found, *_values("secrets", raw.get("secrets"), 0)]
+
+
+def _values(path: str, value: Any, depth: int) -> Iterator[Plain]:
+    """What stands under `secrets` where a mapping of references should: the value itself, most likely, whatever it looks like."""
+    from collections.abc import Mapping as AnyMapping
+
+    if isinstance(value, AnyMapping) and depth < 2:
+        for key, inner in value.items():
+            yield from _values(f"{path}.{key}", inner, depth + 1)
+    elif depth == 2 and isinstance(value, str):
+        yield from _shaped(path, value)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield Plain(path, "a value in the place of references", str(value))
 
 
 def _look(path: str, value: Any, *, options: bool) -> Iterator[Plain]:
