@@ -176,7 +176,13 @@ def test_a_failing_create_does_not_repeat_its_request(tmp_path):
     from providers.adapters.clore import errors as clore
     from providers.adapters.gcp import errors as gcp
 
-    body = {"error": {"code": 400, "message": "Invalid value for field 'metadata': ssh_password=canaryquoted Bearer ya29.canaryquoted", "errors": [{"reason": "x"}]}}
+    body = {
+        "error": {
+            "code": 400,
+            "message": "Invalid value for field 'metadata': ssh_password=canaryquoted Bearer ya29.canaryquoted",
+            "errors": [{"reason": "x"}],
+        }
+    }
     said = str(gcp.from_http(400, json.dumps(body), gcp.Context("a test", creating=True)))
     assert "ya29.canaryquoted" not in said
     told = str(clore.error("9", creating=True, token="t", reply={"code": 9, "error": "canaryquoted"}, doing="create_order"))

@@ -84,7 +84,13 @@ def test_only_a_larger_disk_replaces(size, replaces):
 
 @pytest.mark.parametrize(
     ("key", "value", "able"),
-    [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"), ("labels", {"a": "b"}, "labels"), ("secrets", {"HF_TOKEN": {"gcp": "projects/p/secrets/x"}}, "secrets")],
+    [
+        ("ttl", "30h", "ttl"),
+        ("on_ttl", "keep", "ttl"),
+        ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"),
+        ("labels", {"a": "b"}, "labels"),
+        ("secrets", {"HF_TOKEN": {"gcp": "projects/p/secrets/x"}}, "secrets"),
+    ],
 )
 def test_in_place_where_the_adapter_can(key, value, able):
     """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""

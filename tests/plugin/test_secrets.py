@@ -38,9 +38,7 @@ def order(spec, provider):
     plan = make(spec.ask(), load(), registry.capabilities())
     first = next(candidate for candidate in plan.candidates if candidate.provider == provider)
     setup = spec.setup()
-    setup = setup._replace(
-        options=tuple(dict(setup.options).get(provider, {}).items()), secrets=secret.narrowed(setup.secrets, provider)
-    )
+    setup = setup._replace(options=tuple(dict(setup.options).get(provider, {}).items()), secrets=secret.narrowed(setup.secrets, provider))
     return Order(Mark("own", "train", "gen", "f"), "token", (first,), ("train-0",), setup, 900)
 
 
@@ -145,7 +143,11 @@ class Place:
         script = script.replace("/run/gpus", f"{self.folder}/run/gpus").replace("/usr/local/lib/gpus", f"{self.folder}/lib")
         script = script.replace("/etc/systemd/system", str(self.folder)).replace("/var/lib/gpus", f"{self.folder}/var")
         return subprocess.run(
-            ["bash", "-c", script], env={"PATH": f"{self.folder}/bin:/usr/bin:/bin", "PYTHONPATH": str(self.folder)}, capture_output=True, text=True, timeout=60
+            ["bash", "-c", script],
+            env={"PATH": f"{self.folder}/bin:/usr/bin:/bin", "PYTHONPATH": str(self.folder)},
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     @property
@@ -153,7 +155,7 @@ class Place:
         return self.folder / "run/gpus/env"
 
 
-VALUE = "it's $(touch pwned) `x` \"q\" \\ and a\nnewline"
+VALUE = 'it\'s $(touch pwned) `x` "q" \\ and a\nnewline'
 
 
 def sourced(place):
@@ -215,7 +217,10 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     assert sourced(place) == VALUE
     assert place.env.stat().st_mode & 0o777 == 0o600
     log = place.log.read_text()
-    assert "ssm get-parameter --region us-east-1 --with-decryption" in log and f"--region us-west-2 --query SecretString --output text --secret-id {arn}" in log
+    assert (
+        "ssm get-parameter --region us-east-1 --with-decryption" in log
+        and f"--region us-west-2 --query SecretString --output text --secret-id {arn}" in log
+    )
     assert "newline" not in log
     assert "WantedBy=multi-user.target" in (tmp_path / "gpus-secrets.service").read_text()
     call = ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",)))
@@ -227,7 +232,9 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     assert place.run(script).returncode != 0 and not place.env.exists()
 
 
-@pytest.mark.parametrize("where", ["options.clore.env.HF_TOKEN", "options.gcp.password", "labels.token", "options.modal.command", "run", "gpu", "regions[0]"])
+@pytest.mark.parametrize(
+    "where", ["options.clore.env.HF_TOKEN", "options.gcp.password", "labels.token", "options.modal.command", "run", "gpu", "regions[0]"]
+)
 def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where):
     """A token's shape anywhere, or any value of a field that is called a secret under options: refused with the place for it, never repeated."""
     spec = {
