@@ -56,6 +56,10 @@ def _main(arguments: list[str]) -> int:
             from providers.testing import rehearse
 
             code: int = rehearse.run(arguments[1:])
+        elif arguments[:1] == ["size"]:
+            from providers.workloads import command as sizing
+
+            code = sizing.run(arguments[1:])
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -153,6 +157,10 @@ def _sweep_parser(commands: Any) -> None:
 
 def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
+
+
+def _size_parser(commands: Any) -> None:
+    commands.add_parser("size", help="which GPUs hold a model, how many, what that costs", add_help=False)
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -588,6 +596,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "sweep": _sweep_parser,
     **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
     "rehearse": _rehearse_parser,
+    "size": _size_parser,
 }
 
 

@@ -26,7 +26,7 @@ ALLOWED = {
     "api": LEAVES | {"catalog", "planner", "engine"},
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "sweep"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep"},
     "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
