@@ -16,7 +16,7 @@ from providers.adapters.gcp import compile as gce
 from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
-from providers.engine import planning, registry
+from providers.engine import registry
 from providers.engine.records import order_in, order_out
 from providers.errors import CloudError, SpecError
 from providers.model.machine import Mark, Order
@@ -183,8 +183,3 @@ def test_the_sample_was_worth_it():
     print(dict(SEEN))
     assert SEEN["refused"] > SEEN["declarations"] * 0.2
     assert SEEN["accepted"] > SEEN["declarations"] * 0.02, SEEN
-
-
-def test_planning_is_not_needed_for_a_refusal():
-    """The module of plans is what the command line uses, too."""
-    assert planning.LOOK_LIMIT_S > 0
