@@ -159,6 +159,17 @@ def _check_parser(commands: Any) -> None:
     check.set_defaults(run=_check)
 
 
+def _sweep_parser(commands: Any) -> None:
+    sweep = commands.add_parser(
+        "sweep", help="what bears our mark and no stack claims", description="Lists it with age and price, asks, and deletes it, confirmed."
+    )
+    sweep.add_argument("-s", "--stack", help="with the world and settings of this stack")
+    _world(sweep)
+    sweep.add_argument("--yes", action="store_true", help="delete what is unclaimed without asking")
+    sweep.add_argument("--json", action="store_true", help="one JSON object; deletes only with --yes")
+    sweep.set_defaults(run=_sweep)
+
+
 def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
 
@@ -584,6 +595,14 @@ def _check(options: argparse.Namespace) -> int:
     return OK if (usable[options.provider] if options.provider else any(usable.values())) else NOTHING
 
 
+def _sweep(options: argparse.Namespace) -> int:
+    from providers import sweep
+
+    gc.enable()  # deletions may take minutes
+    stack = read_stack(options.stack) if options.stack else Stack("", REHEARSAL, {}, {})
+    return sweep.run(options, options.world or stack.world, stack.settings)
+
+
 def _print_json(value: object) -> None:
     import json
 
@@ -595,6 +614,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "plan": _plan_parser,
     "hardware": _hardware_parser,
     "check": _check_parser,
+    "sweep": _sweep_parser,
     **dict.fromkeys(("run", "cp", "ssh", "logs", "ps", "release"), _adhoc_parsers),
     "rehearse": _rehearse_parser,
     "size": _size_parser,

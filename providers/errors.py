@@ -34,8 +34,21 @@ if TYPE_CHECKING:
     from providers.model.place import Scope
 
 
+_PART_MAX = 600
+"""Characters of one part of a problem: what is longer was never meant to be read on a screen."""
+
+
+def printable(text: str) -> str:
+    """The text on one line and without anything that a terminal would obey: whatever is not printable stands as its escape. Pure."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode("ascii") for each in text)
+
+
 class Problem(NamedTuple):
-    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`."""
+    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it is one line of printable characters, whatever was
+    found.
+    """
 
     path: str
     wanted: str
@@ -43,8 +56,9 @@ class Problem(NamedTuple):
     todo: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.path}: wanted {self.wanted}, found {self.found}" if self.path else f"wanted {self.wanted}, found {self.found}"
-        return f"{text}; {self.todo}" if self.todo else text
+        path, wanted, found, todo = (printable(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}...") for part in self)
+        text = f"{path}: wanted {wanted}, found {found}" if path else f"wanted {wanted}, found {found}"
+        return f"{text}; {todo}" if todo else text
 
 
 class GpusError(Exception):

@@ -119,7 +119,11 @@ class Adapter(Protocol):
         """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all."""
+        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all.
+
+        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where a mark shows but not whose it is, the node's
+        `mark` has an empty owner.
+        """
 
     def delete(self, handle: Handle) -> None:
         """Starts the deletion of one machine and what it alone uses. Gone already is success."""
@@ -216,3 +220,5 @@ class Manifest(NamedTuple):
     """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
     then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
     """
+    reference: Callable[[str], str] | None = None
+    """What a text must be to say where a secret is kept that machines here fetch by themselves; empty when it is that. None: they fetch none."""

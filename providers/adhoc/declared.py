@@ -53,7 +53,7 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
     for name in WORLDS if world is None else (world,):
         opened_world = open_world(name)
         try:
-            owners = opened_world.journal.owners(name)
+            owners = {known.owner: (known.project, known.stack) for known in opened_world.journal.owners(name) if known.stack}
             for launch in opened_world.journal.launches(name, "", cluster):
                 project, of = owners.get(launch.owner, ("", ""))
                 if launch.ended_at is None and launch.native_ids and launch.owner in owners and stack.rpartition("/")[2] in {"", of}:

@@ -167,6 +167,12 @@ def reachable(world: World, spec: Cluster) -> Ask:
             problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
     if spec.ready != "checked":
         problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = world.manifests.get(provider)
+            wanted = "a provider whose machines fetch secrets" if manifest is None or manifest.reference is None else manifest.reference(text)
+            if wanted:
+                problems.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
     if spec.kind != "machine":
         problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
     if problems:

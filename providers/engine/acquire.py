@@ -37,6 +37,7 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.model.secret import narrowed
 from providers.planner.render import hints
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class _Walk:
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
         begun = start(self.wanted.ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
-        setup = started(setup._replace(options=tuple(sorted(section.items()))), begun)
+        setup = started(setup._replace(options=tuple(sorted(section.items())), secrets=narrowed(setup.secrets, head.provider)), begun)
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
         return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
 

@@ -137,7 +137,7 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         "state": setup.state if setup.state != RUNNING else "",
     }
     if kind == "service" and not setup.script_digest:
-        values["service"] = [[list(pair) for pair in setup.options], setup.expose]
+        values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
     texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
     found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
     if setup.script_digest:

@@ -42,7 +42,7 @@ EVERY = (*OPEN, FAILED, RELEASED)
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
 _BUSY_S = 10.0
-_VERSION = 2
+_VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS claims (
   PRIMARY KEY (world, owner, generation));
 CREATE TABLE IF NOT EXISTS owners (
   world TEXT NOT NULL, owner TEXT NOT NULL, project TEXT NOT NULL, stack TEXT NOT NULL, looks INTEGER NOT NULL, PRIMARY KEY (world, owner));
+CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT NULL, PRIMARY KEY (world, owner));
 """
 
 
@@ -99,6 +100,17 @@ class Launch(NamedTuple):
     launched_at: float
     ended_at: float | None
     record: dict[str, Any]
+
+
+class Known(NamedTuple):
+    """An owner that this machine has met. `project` and `stack` are empty for what was bought without a stack; `backend` is where the stack's state
+    was kept when it was last seen, empty where that is not known.
+    """
+
+    owner: str
+    project: str
+    stack: str
+    backend: str
 
 
 class Claim(NamedTuple):
@@ -221,16 +233,27 @@ class Journal:
     # Who claims what
 
     def owned(self, world: str, owner: str, project: str, stack: str, *, new: bool = False) -> None:
-        """Remembers which project and stack an owner is of. Of a `new` one every claim will be here, so that the first look can tell already."""
+        """Remembers which project and stack an owner is of, and in which backend. Of a `new` one every claim will be here, so that the first look
+        can tell already.
+        """
+        from providers.engine.backend import current
+
         with self._change() as db:
+            if backend := current():
+                db.execute("INSERT OR REPLACE INTO backends VALUES (?, ?, ?)", (world, owner, backend))
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
 
-    def owners(self, world: str) -> dict[str, tuple[str, str]]:
-        """(project, stack) of every owner that a stack of this machine has had, by its id."""
+    def owners(self, world: str) -> tuple[Known, ...]:
+        """Every owner of a world that this machine has met: as a stack's, or as whose something was ordered."""
+        query = (
+            "SELECT met.owner, coalesce(project, ''), coalesce(stack, ''), coalesce(backend, '') FROM "
+            "(SELECT owner FROM owners WHERE world = ?1 UNION SELECT owner FROM orders WHERE world = ?1 UNION "
+            "SELECT owner FROM launches WHERE world = ?1) AS met LEFT JOIN owners ON (owners.world, owners.owner) = (?1, met.owner) "
+            "LEFT JOIN backends ON (backends.world, backends.owner) = (?1, met.owner) ORDER BY met.owner"
+        )
         with self._read() as db:
-            rows = db.execute("SELECT owner, project, stack FROM owners WHERE world = ?", (world,)).fetchall()
-        return {owner: (project, stack) for owner, project, stack in rows}
+            return tuple(Known(*row) for row in db.execute(query, (world,)).fetchall())
 
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
         """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""

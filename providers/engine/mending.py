@@ -24,6 +24,7 @@ from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
 from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
 from providers.model.place import Scope
+from providers.model.secret import narrowed
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     limit_s = ttl(wanted, held.entry)
     section = dict(wanted.setup.options).get(held.provider)
     own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
-    setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    setup = wanted.setup._replace(ttl_s=limit_s, options=own, secrets=narrowed(wanted.setup.secrets, held.provider))
     entry = wanted.ask.entries[held.entry] if held.entry < len(wanted.ask.entries) else wanted.ask.entries[0]
     begun = start(wanted.ask, entry, held.gpu_type, held.gpu_count, setup.expose, world.manifests.get(held.provider), dict(own))
     setup = started(setup, begun)

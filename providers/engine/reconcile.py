@@ -15,7 +15,7 @@ from providers.engine.holding import applied, status_of, ttl
 from providers.engine.lines import trimmed
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
-from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.errors import CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Node
 from providers.planner.check import satisfied
@@ -62,6 +62,8 @@ async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accou
 
 
 async def _surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
+    if not owner:
+        raise GpusError("wanted the owner whose machines are looked for, found none")  # an empty one is everybody to an adapter
     owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
     present: Accounts = tuple((name, None) for name in world.manifests)
     # Those that are owed come first: of several names of one account, theirs decides what a failure means.

@@ -137,7 +137,9 @@ async def release(
         trouble: CloudError | None = None
         try:
             if not looked or gone.issuperset(targets):
-                found = [node for node in await world.call(adapter.name, adapter.find, owner, cluster, generation) if node.status != GONE]
+                # An empty owner would be everybody: then nothing but what was named is meant.
+                marked = await world.call(adapter.name, adapter.find, owner, cluster, generation) if owner else ()
+                found = [node for node in marked if node.status != GONE]
                 looked = True
                 for node in found:
                     if node.handle not in keep:

@@ -190,8 +190,10 @@ class World:
             return self._adapters[provider]
 
     def _connect(self, provider: str, config: Mapping[str, str]) -> Adapter:
+        from providers.engine.guard import guarded
+
         try:
-            return self.manifests[provider].connect(self.name, config)
+            return guarded(self.manifests[provider].connect(self.name, config))
         except GpusError:
             raise
         except ImportError as error:

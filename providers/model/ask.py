@@ -92,6 +92,8 @@ class Ask(NamedTuple):
     """Only machines that answer ssh will do."""
     workload: Workload | None = None
     """What runs there: a place that cannot hold it is refused."""
+    secrets: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Name of each secret -> the providers that a reference says how to fetch it at."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

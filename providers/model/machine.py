@@ -93,6 +93,9 @@ class Setup(NamedTuple):
     """Changes with what is to run; nothing where a provider starts it in a way of its own."""
     on_done: str = ""
     """`release` or `keep`: what becomes of a machine whose job is done; nothing where none is declared."""
+    secrets: tuple[tuple[str, object], ...] = ()
+    """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an Order (name, the provider's own reference). Never
+    a value."""
 
 
 class Order(NamedTuple):

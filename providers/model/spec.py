@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import duration
+from providers.model import duration, secret
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
@@ -166,6 +166,7 @@ class Cluster(_Strict):
     expose: Literal["private", "token", "public"] = "private"
     ssh_key: str | None = None
     labels: Mapping[str, str] = {}
+    secrets: Mapping[str, Mapping[str, str]] = {}
     network: Literal["default", "managed"] = "default"
     options: Mapping[str, Mapping[str, Any]] = {}
     run: str | int = ""
@@ -196,6 +197,7 @@ class Cluster(_Strict):
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
             workload=None if self.workload is None else self.workload.record(),
+            secrets=tuple((name, frozenset(references)) for name, references in sorted(self.secrets.items())),
         )
 
     def setup(self) -> Setup:
@@ -210,6 +212,7 @@ class Cluster(_Strict):
             ports=tuple(self.ports),
             state=self.state,
             expose=self.expose,
+            secrets=tuple((name, tuple(sorted(references.items()))) for name, references in sorted(self.secrets.items())),
         )
 
     def fingerprint(self) -> str:
@@ -455,6 +458,7 @@ def _semantic(cluster: Cluster) -> list[Problem]:
             )
         elif not _LABEL_VALUE.match(value):
             problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[:_FOUND_MAX]))
+    problems.extend(secret.problems(cluster.secrets))
     for field in ("providers", "regions"):
         names = getattr(cluster, field)
         if names is not None and not names:

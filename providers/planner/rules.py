@@ -35,6 +35,7 @@ RULES = (
     ("reach", "its machines can be reached as asked: at each port, by ssh"),
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
+    ("secret", "each secret has a reference that says how to fetch it there"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -44,8 +45,8 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, FIT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(
-    len(RULES)
+GPU, COUNT, MEMORY, FIT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, SECRET, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = (
+    range(len(RULES))
 )
 _PASSED = len(RULES)
 
@@ -171,6 +172,8 @@ def able(
         return NODES
     if skills.max_ttl_s is not None and (entry.ttl_s or 0) > skills.max_ttl_s:
         return TTL
+    if any(provider not in able for _, able in ask.secrets):
+        return SECRET
     if provider in unavailable:
         return CONFIGURED
     if capacity not in skills.capacities or not skills.orders(machine_type):
@@ -290,6 +293,9 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == TTL:
         longest = skills.max_ttl_s if skills else None
         return f"a ttl of {duration.text(entry.ttl_s or 0)}", f"a machine lives at most {duration.text(longest or 0)} at {offer.provider}"
+    if rule == SECRET:
+        missing = ", ".join(name for name, able in ask.secrets if offer.provider not in able)
+        return f"a reference for {missing} at {offer.provider}", f"none under secrets.{missing.partition(',')[0]}.{offer.provider}"
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:

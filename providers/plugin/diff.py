@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
-IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
+IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key", "secrets": "secrets"}
 """Edits that an adapter may carry out on a running machine, by the capability that says so. Where it cannot, they wait for the next replacement: no
 machine is given up for them."""
 IDENTITY = {
@@ -100,6 +100,7 @@ def cluster(
         if _section(old, provider) != _section(new, provider) and not served:
             reasons["options"] = f"another setting of {provider} needs a new machine"
     waits = [key for key in changed if key in IN_PLACE and placed and IN_PLACE[key] not in in_place]
+    waits = [key for key in waits if key != "secrets" or "service" not in in_place or new.get("kind") != "service"]
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
     if new.get("state") == "stopped" and "state" not in changed and outputs.get("status") == "running":
         # Somebody started it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
+from providers.model import secret
 from providers.plugin.wire import UNKNOWN
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def check(properties: Properties) -> Checked:
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
-    problems = own_problems(known, properties.unknown, ("world", "owner", "cluster"))
+    plain = secret.plain_ones({key: value for key, value in known.items() if key not in OWN})
+    problems = [*own_problems(known, properties.unknown, ("world", "owner", "cluster")), *secret.problems_of(plain), *_nested(properties)]
     name = known.get("cluster")
     raw = {key: value for key, value in known.items() if key not in OWN}
     waiting = {key: value for key, value in properties.values.items() if key in properties.unknown}
@@ -59,7 +61,11 @@ def check(properties: Properties) -> Checked:
     if spec is not None:
         dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
         values.update({key: _spelled(key, value) for key, value in dumped.items()})
-        spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        try:
+            # In their one spelling two choices may turn out to be the same.
+            spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        except SpecError as error:
+            problems.extend(error.problems)
         problems.extend(_options(spec))
         if gpu_known:
             problems.extend(_planned(spec))
@@ -72,7 +78,17 @@ def check(properties: Properties) -> Checked:
         problem._replace(found="a secret value") if problem.path.partition(".")[0].partition("[")[0] in properties.secret else problem
         for problem in problems
     ]
+    hidden = [secret.hidden(problem, plain) for problem in hidden] if plain else hidden
     return Checked(values, tuple(dict.fromkeys(hidden)), spec if gpu_known and not problems else None)
+
+
+def _nested(properties: Properties) -> list[Problem]:
+    """Pulumi's secrets inside a cluster: what is made of them (orders, start-up scripts, the machine's own record) would hold them in plain text."""
+    return [
+        Problem(key, "no secret inside a cluster", "a secret", secret.TODO)
+        for key in sorted(properties.secret)
+        if key not in OWN and key != "ssh_key"
+    ]
 
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -243,6 +259,7 @@ def _options(spec: Cluster) -> list[Problem]:
             problems.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
             continue
         problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+    problems.extend(_references(spec, manifests))
     problems.extend(_fitting(spec, manifests) if not problems else ())
     return problems
 
@@ -258,6 +275,21 @@ def _runs(spec: Cluster) -> list[Problem]:
         return []
     found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
     return list(dict.fromkeys(found))
+
+
+def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the secrets no provider could fetch."""
+    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
+    out: list[Problem] = []
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = manifests.get(provider)
+            if manifest is None or manifest.reference is None:
+                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
+            elif wanted := manifest.reference(text):
+                # Whoever writes the value itself here must not find it in a log.
+                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
+    return out
 
 
 def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:

@@ -168,7 +168,8 @@ def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
         return f"gcloud compute ssh {name} --zone {zone} --project {project}" + (" --tunnel-through-iap" if behind else ""), " --"
     user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
     port = dict(first.ports).get(22)
-    return f"ssh {user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
+    # Mapped ports are a stranger's host: whatever the user's own configuration says, no agent is forwarded there.
+    return f"ssh {'-a ' if port else ''}{user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
 
 
 def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:

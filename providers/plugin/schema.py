@@ -109,6 +109,9 @@ SPEC_INPUTS: dict[str, Any] = {
     "expose": _described(_STRING, "`private`, `public`, or `token` (a service): who can reach the ports."),
     "ssh_key": _described(_STRING, "One public key."),
     "labels": _described(_mapped(_STRING), "Written on the machines."),
+    "secrets": _described(
+        _mapped(_mapped(_STRING)), "By the variable's name, for each provider where it is kept, as in `{gcp: projects/p/secrets/x}`. Never a value."
+    ),
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
     "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; README, Workloads, has the fields."),

@@ -15,7 +15,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from providers.errors import GpusError, Problem, SpecError
+from providers.errors import GpusError, Problem, SpecError, printable
 from providers.plugin import diff, failures, outputs, ownership, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
@@ -137,7 +137,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
+        found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in problems]
         return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=found)
 
     async def Diff(self, request: Any, context: Context) -> Any:
@@ -396,7 +396,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             else:
                 result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
-            found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
+            found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in error.problems]
             return provider_pb2.InvokeResponse(failures=found)
         except Exception as error:
             await self._abort(context, error)

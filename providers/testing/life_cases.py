@@ -41,6 +41,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         deleting_twice_is_success,
         another_process_finds_it_by_its_mark,
         others_machines_are_never_listed,
+        everybodys_machines_are_listed_when_asked_so,
         *([every_page_is_read] if harness.page else []),
         on_demand if ON_DEMAND in can.capacities else no_on_demand,
         spot if SPOT in can.capacities else no_spot,
@@ -223,6 +224,19 @@ def others_machines_are_never_listed(bench: Bench) -> None:
     bench.removed([*made[0].handles, *made[1].handles])
     assert {node.handle for node in bench.adapter.find(OTHER)} == set(made[2].handles)
     bench.removed(made[2].handles)
+
+
+def everybodys_machines_are_listed_when_asked_so(bench: Bench) -> None:
+    """Asked for any owner, every machine that bears a mark of the product is listed with whose it is, from any process; none is left out."""
+    places = iter(_different(bench, 2))
+    orders = [bench.order(next(places)), bench.order(next(places), owner=OTHER, cluster="serve")]
+    made = [bench.made(order)[0].handles[0] for order in orders]
+    for adapter in (bench.adapter, bench.connect()):
+        found = {node.handle: node.mark for node in adapter.find("")}
+        assert found == {handle: order.mark for handle, order in zip(made, orders, strict=True)}, f'find(""): {found}'
+    assert [node.handle for node in bench.adapter.find("", "serve")] == made[1:]
+    bench.removed(made)
+    assert not bench.connect().find("")
 
 
 def every_page_is_read(bench: Bench) -> None:

@@ -86,10 +86,16 @@ def test_only_a_larger_disk_replaces(size, replaces):
 
 @pytest.mark.parametrize(
     ("key", "value", "able"),
-    [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"), ("labels", {"a": "b"}, "labels")],
+    [
+        ("ttl", "30h", "ttl"),
+        ("on_ttl", "keep", "ttl"),
+        ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"),
+        ("labels", {"a": "b"}, "labels"),
+        ("secrets", {"HF_TOKEN": {"gcp": "projects/p/secrets/x"}}, "secrets"),
+    ],
 )
 def test_in_place_where_the_adapter_can(key, value, able):
-    """ttl, ssh key and labels are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
+    """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
     able_to = verdict({key: value}, in_place=(able,))
     assert able_to.changes and not able_to.replaces and not able_to.later
     unable = verdict({key: value})
@@ -154,7 +160,7 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "ready", "workload"}
+    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "ready", "workload", "secrets"}
     assert tried == set(CLUSTER_INPUTS)
 
 

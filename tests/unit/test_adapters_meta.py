@@ -235,7 +235,7 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
         cloud = world.adapter("dummy")
-        assert cloud is dummy().CLOUDS["one"]
+        assert cloud.machines is dummy().CLOUDS["one"].machines
         held = run(cluster.create(world, cluster.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
         assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
         assert 1 == len(cloud.alive)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, Placement
-    from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -61,11 +61,16 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     return plan_notes(candidate, setup)
 
 
-def fits(_kind: str, _section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """See `providers.adapters.aws.compile`."""
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What is more than EC2 takes; and secrets are fetched by the machine itself, as some instance profile. Pure."""
     from providers.adapters.aws.compile import fits as told
+    from providers.model.secret import providers_of
 
-    return told(setup)
+    found = list(told(setup))
+    if NAME in providers_of(setup.secrets) and not section.get("instance_profile"):
+        rights = "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and decrypt them"
+        found.append(Problem("instance_profile", f"the instance profile that the {kind} fetches its secrets as", "none", rights))
+    return found
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:
@@ -73,6 +78,13 @@ def unreachable(placed: Placement, setup: Setup) -> str:
     from providers.adapters.aws.compile import unreachable as why
 
     return why(placed, setup)
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.aws.secrets`."""
+    from providers.adapters.aws.secrets import reference as wanted
+
+    return wanted(text)
 
 
 MANIFEST = Manifest(
@@ -86,4 +98,5 @@ MANIFEST = Manifest(
     fits=fits,
     unreachable=unreachable,
     ends_itself="shutdown -h now",
+    reference=reference,
 )

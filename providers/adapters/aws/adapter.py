@@ -355,12 +355,12 @@ class Ec2:
             return []
         wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
-        filters.append({"Name": "instance-state-name", "Values": list(LIVE_STATES)})
+        filters += [{"Name": "instance-state-name", "Values": list(LIVE_STATES)}, *([] if owner else [{"Name": "tag-key", "Values": [native.OWNER]}])]
 
         def look(region: str) -> list[Node]:
             context = Context(f"aws {region}: looking for machines", region)
             found = list(self._listed(context, filters))
-            if not found and not cluster and not generation:
+            if owner and not found and not cluster and not generation:
                 self._around.tidy_empty(region, owner)
             ids = self._around.zone_ids(region) if found else {}
             return [read.node(region, instance, ids) for instance in found]

@@ -11,6 +11,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines
+from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.adapters.base import KEEP_STATUS, too_large
@@ -18,6 +19,7 @@ from providers.errors import Unsupported
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,7 +213,7 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
     return None
 
 
-def user_data(setup: Setup) -> str:
+def user_data(setup: Setup, region: str = "") -> str:
     """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
 
     EC2 has no run limit of its own: the limit is a timer inside the machine, and the machine's own shutdown then terminates it (or stops it, where
@@ -245,6 +247,8 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
+    if secrets := referred(setup.secrets):
+        parts.append(secret.fetching(secrets, region))
     if setup.script:
         parts.append(_boot(setup.script))
     return "\n".join(parts) + "\n" if len(parts) > 3 else ""
@@ -300,6 +304,8 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
     if candidate.capacity == SPOT and order.setup.ttl_s and order.setup.on_ttl == "keep":
         # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
         raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
+    if order.setup.secrets and not options.instance_profile:
+        raise refuse("an instance profile that may read the secrets", "none", "set options.aws.instance_profile", Scope("aws"))
     if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (options.ami or options.ami_ssm_parameter):
         raise refuse("an image with NVIDIA's proprietary driver", "the default one, with the open driver", "set options.aws.ami", kind)
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):
@@ -357,7 +363,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     """One machine from the first pool that has it: an instant fleet over (type, zone)."""
     first = candidates[0]
     data = _machine(order, options, around)
-    if script := user_data(order.setup):
+    if script := user_data(order.setup, order.candidates[0].region):
         data["UserData"] = base64.b64encode(script.encode()).decode()
     efa = wants_efa(order, first, options)
     if efa:
@@ -408,7 +414,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MaxCount": count,
         "ClientToken": order.token,
     }
-    if script := user_data(order.setup):
+    if script := user_data(order.setup, order.candidates[0].region):
         body["UserData"] = script  # the client encodes it, here and only here
     subnet = options.subnet(candidate.zone)
     placement = {} if subnet else dict(_where(candidate, around))

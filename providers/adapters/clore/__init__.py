@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, Placement
-    from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.workload import Program
 
@@ -63,6 +63,23 @@ def runs(program: Program, script: str, _kind: str, section: Mapping[str, object
     return running(program, script, section)
 
 
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """A host has no identity to fetch a secret with: its owner would be handed the value, which only the user can allow. Pure."""
+    from providers.model.secret import providers_of
+
+    if NAME not in providers_of(setup.secrets) or str(section.get("trust_marketplace", "")).lower() == "true":
+        return ()
+    todo = f"true hands the {kind}'s secrets to whoever owns the host"
+    return [Problem("trust_marketplace", "no secrets on a stranger's machine, unless it is trusted", "not trusted", todo)]
+
+
+def reference(text: str) -> str:
+    """The variable of this machine's environment that holds the value when the order is sent; it stands in no state."""
+    import re
+
+    return "" if re.match(r"^env:[A-Za-z_][A-Za-z0-9_]{0,127}\Z", text) else 'a variable of the environment that runs pulumi, as in "env:HF_TOKEN"'
+
+
 SETTINGS = (
     *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
@@ -78,4 +95,6 @@ MANIFEST = Manifest(
     settings=SETTINGS,
     unreachable=unreachable,
     runs=runs,
+    fits=fits,
+    reference=reference,
 )

@@ -56,6 +56,7 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
         LIVE_SOURCE,
         not_configured=missing,
         jupyter_token=token,
+        variable=_variable,
     )
 
 
@@ -106,7 +107,14 @@ def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
     found = _Rehearsal(home() / "rehearsal.db")
     gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
     client = Client(KEY, gate, found.address, trust_environment=False)
-    return CloreAdapter(REHEARSAL, client, Memory(found.path), chosen, found.now, SOURCE, jupyter_token=token, unopened=found.unopened, sole=True)
+    memory = Memory(found.path)
+    return CloreAdapter(
+        REHEARSAL, client, memory, chosen, found.now, SOURCE, jupyter_token=token, variable=_variable, unopened=found.unopened, sole=True
+    )
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "")
 
 
 def _short(key: str) -> str:

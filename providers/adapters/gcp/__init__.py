@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, Placement
-    from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -71,11 +71,16 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
     return alike(candidates, section)
 
 
-def fits(_kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """See `providers.adapters.gcp.compile`."""
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What is more than Google takes; and secrets are fetched by the machine itself, as some service account. Pure."""
     from providers.adapters.gcp.compile import fits as told
+    from providers.model.secret import providers_of
 
-    return told(section, setup)
+    found = list(told(section, setup))
+    if NAME in providers_of(setup.secrets) and not section.get("service_account"):
+        role = "one with the role roles/secretmanager.secretAccessor on the secrets"
+        found.append(Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role))
+    return found
 
 
 def unreachable(_placed: Placement, setup: Setup) -> str:
@@ -85,6 +90,13 @@ def unreachable(_placed: Placement, setup: Setup) -> str:
     if dict(setup.options).get("external_ip") is False:
         return "it has no address outside (options.gcp.external_ip)"
     return ""
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.gcp.secrets`."""
+    from providers.adapters.gcp.secrets import reference as wanted
+
+    return wanted(text)
 
 
 MANIFEST = Manifest(
@@ -98,4 +110,5 @@ MANIFEST = Manifest(
     fits=fits,
     unreachable=unreachable,
     ends_itself="shutdown -h now",
+    reference=reference,
 )

@@ -388,9 +388,12 @@ class Gcp:
         return [self._node(handle, seen[handle.native_id], reasons) for handle in handles]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every zone of the project, page by page, by labels. Raises Transient when Google could not reach a zone: absence would be a guess."""
+        """Every zone of the project, page by page, by labels (of any owner: by the label being there). Raises Transient when Google could not
+        reach a zone: absence would be a guess.
+        """
         parts = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
-        wanted = " AND ".join(f'(labels.{key}="{value}")' for key, value in parts if value)
+        tests = [f'(labels.{key}="{value}")' for key, value in parts if value] + ([] if owner else [f"(labels.{native.OWNER}:*)"])
+        wanted = " AND ".join(tests)
         context = Context("gcp: looking for machines", self._client.project)
         reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
         return [self._node(read.handle(instance), instance, reasons) for instance in self._listed(wanted, context)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import KEEP_STATUS, too_large
 from providers.adapters.gcp import fabric, machines
+from providers.adapters.gcp import secrets as secret
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
@@ -17,6 +18,7 @@ from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import OWN_KEY
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -215,16 +217,19 @@ def own_keys(value: str) -> list[str]:
     return [key for key in keys if key.split()[-1:] and key.split()[-1].startswith(OWN_KEY)]
 
 
-def start_up_script(container: str) -> str:
-    """A script that runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
+def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()) -> str:
+    """A script that fetches the secrets and runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
 
     A container that ended with 0 while the machine was up is finished, and is not run again; one that failed, or went down with the machine, is.
     The Deep Learning images of 2026 come without docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
     """
-    return f"""#!/bin/bash
-set -euo pipefail
-{KEEP_STATUS}
-image={shlex.quote(container)}
+    head = f"#!/bin/bash\nset -euo pipefail\n{KEEP_STATUS}\n" + (secret.fetching(secrets) if secrets else "")
+    if not container:
+        return head
+    # By name alone: docker takes the values from its own environment, so that they stand on no command line.
+    given = "".join(f"-e {name} " for name, _ in secrets)
+    source = f"set -a; . {secret.FILE}; set +a; " if secrets else ""
+    return f"""{head}image={shlex.quote(container)}
 export DEBIAN_FRONTEND=noninteractive
 if ! command -v docker >/dev/null; then
   apt-get update -q
@@ -253,7 +258,7 @@ elif [ "$running" = "$image" ]; then
 else
   rm -f "$finished"
   docker rm -f gpus >/dev/null 2>&1 || true
-  docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host "$image"
+  {source}docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host {given}"$image"
 fi
 mkdir -p "${{finished%/*}}"
 systemd-run --collect --unit "gpus-watch-$(date +%s)" bash -c '
@@ -291,6 +296,8 @@ def _check(order: Order, candidate: Candidate, options: Options) -> None:
     least, most = (FLEX_START_MIN_S, FLEX_START_MAX_S) if candidate.capacity == FLEX_START else (RUN_MIN_S, RUN_MAX_S)
     if limit_s is not None and not least <= limit_s <= most:
         raise refuse(f"a ttl from {duration_text(least)} to {duration_text(most)}", duration_text(limit_s), "change ttl")
+    if order.setup.secrets and not (options.service_account or dict(order.setup.network).get("service_account")):
+        raise refuse("a service account that may read the secrets", "none", "set options.gcp.service_account")
     most_ssds = machines.most_local_ssds(candidate.machine_type)
     if not machines.bundled_ssd(candidate.machine_type) and options.local_ssd_count > most_ssds:
         raise refuse(f"at most {most_ssds} local SSD", str(options.local_ssd_count), "lower options.gcp.local_ssd_count")
@@ -371,10 +378,12 @@ def _metadata(setup: Setup, options: Options) -> dict[str, str]:
     found: dict[str, str] = {}
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
-    if options.container:
-        found["startup-script"] = start_up_script(options.container)
-    elif setup.script:
-        found["startup-script"] = setup.script
+    secrets = referred(setup.secrets)
+    if setup.script and not options.container:
+        first = f"(\n{start_up_script('', secrets)})\n" if secrets else ""
+        found["startup-script"] = f"#!/bin/bash\n{first}{setup.script}" if first else setup.script
+    elif options.container or secrets:
+        found["startup-script"] = start_up_script(options.container, secrets)
     return found
 
 

@@ -92,6 +92,13 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
+def reference(text: str) -> str:
+    """The name of one of Modal's secrets, in the environment of the settings; it must hold a variable of the declared name."""
+    import re
+
+    return "" if re.match(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", text) else "the name of a Modal secret (`modal secret create NAME`) that holds it"
+
+
 MANIFEST = Manifest(
     "modal",
     CAPABILITIES,
@@ -103,4 +110,5 @@ MANIFEST = Manifest(
     priced=priced,
     fits=fits,
     runs=runs,
+    reference=reference,
 )

@@ -16,7 +16,7 @@ from providers.errors import NotConfigured, Transient, Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from providers.adapters.modal.options import Options
@@ -224,12 +224,25 @@ class Client:
 
     # Sandboxes
 
-    def create(self, app_id: str, image_id: str, request: Request, token: str) -> str:
+    def secret_ids(self, secrets: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """The ids of the Modal secrets that hold these (variable, secret). Raises Unsupported when one is not there, or lacks the variable."""
+        api = _proto()
+        found = []
+        for name, secret in secrets:
+            asked = api.SecretGetOrCreateRequest(deployment_name=secret, environment_name=self.environment, required_keys=[name])
+            reply = self._look("SecretGetOrCreate", asked)
+            if reply is None:
+                text = f"Modal: wanted a secret {secret} that holds {name}, found none; make it: modal secret create {secret} {name}=..."
+                raise Unsupported(text, provider=PROVIDER, code="missing", block_s=0.0)
+            found.append(str(reply.secret_id))
+        return tuple(dict.fromkeys(found))
+
+    def create(self, app_id: str, image_id: str, request: Request, token: str, secret_ids: Sequence[str] = ()) -> str:
         """The new sandbox's id, queued for a container. Sent once, never again; the order's token is its idempotency key."""
         api = _proto()
         message = api.SandboxCreateRequest(
             app_id=app_id,
-            definition=definition(image_id, request),
+            definition=definition(image_id, request, secret_ids),
             tags=[api.SandboxTag(tag_name=key, tag_value=value) for key, value in request.tags.items()],
         )
         return str(self.once("SandboxCreate", message, CREATE_S, token).sandbox_id)
@@ -303,7 +316,7 @@ def image_of(options: Options) -> Any:
     return image.pip_install(*options.pip) if options.pip else image
 
 
-def definition(image_id: str, request: Request) -> Any:
+def definition(image_id: str, request: Request, secret_ids: Sequence[str] = ()) -> Any:
     """The request as Modal's message. Fields that `Sandbox.create` sets to their defaults stand here as well."""
     api = _proto()
     name, _, count = request.gpu.partition(":")
@@ -320,6 +333,7 @@ def definition(image_id: str, request: Request) -> Any:
         open_ports=api.PortSpecs(),
         network_access=api.NetworkAccess(network_access_type=api.NetworkAccess.NetworkAccessType.OPEN),
         name=request.name,
+        secret_ids=secret_ids,
     )
     if request.regions:
         message.scheduler_placement.CopyFrom(api.SchedulerPlacement(regions=request.regions))

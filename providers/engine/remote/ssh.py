@@ -58,7 +58,7 @@ class Ssh(NamedTuple):
     @property
     def shown(self) -> str:
         pinned = ("-o", f"UserKnownHostsFile={_quoted(self.known_hosts)}", "-o", f"HostKeyAlias={self.alias}")
-        return shlex.join(["ssh", "-p", str(self.port), "-i", str(self.key), "-o", "IdentitiesOnly=yes", *pinned, f"{self.user}@{self.host}"])
+        return shlex.join(["ssh", "-a", "-p", str(self.port), "-i", str(self.key), "-o", "IdentitiesOnly=yes", *pinned, f"{self.user}@{self.host}"])
 
     @property
     def stand_in(self) -> bool:
