@@ -14,7 +14,8 @@ from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settin
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import finished, kept_stopped, seen
+from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen
+from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
@@ -57,13 +58,15 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     return await shielded(world, work, undo)
 
 
-async def read(world: World, held: Held) -> Held | None:
+async def read(world: World, held: Held, on_loss: str = REPLACE_ALL) -> Held | None:
     """What is there now. None: all of it is gone, and not by its own limit; the place is then blocked in the journal for a while.
+
+    `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any.
 
     A provider that can't be reached changes nothing: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
-        return await _read(world, held)
+        return await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
         return held
@@ -188,7 +191,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
     return seen(held, nodes, world.clock.now()) or held
 
 
-async def _read(world: World, held: Held) -> Held | None:
+async def _read(world: World, held: Held, on_loss: str) -> Held | None:
     now = world.clock.now()
     if not held.handles and not held.leftovers:
         waiting = world.journal.orders(world.name, held.owner, held.cluster, held.generation, journals.PENDING)
@@ -202,14 +205,19 @@ async def _read(world: World, held: Held) -> Held | None:
             return held
     adapter = await home_of(world, held)
     nodes = await repeated(world, adapter.name, adapter.observe, held.handles) if held.handles else ()
-    after: Held | None = seen(held, nodes, now)
+    after: Held | None = seen(held, nodes, now, on_loss)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
         held = held._replace(leftovers=still, reasons=held.reasons if still else ())
-        after = seen(held, nodes, now)
+        after = seen(held, nodes, now, on_loss)
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra = await _beside(world, held, gone=after is None)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        extra = tuple(node for node in extra if node.handle not in whole.handles)
+        world.journal.launched(whole)
+        held, nodes = whole, whole.machines
+        after = seen(held, nodes, now, on_loss)
     if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))):
         # A step that was cut short placed it anew: the mark is the same.
         moved = await successor(world, held, extra)
@@ -235,7 +243,8 @@ async def _read(world: World, held: Held) -> Held | None:
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
-        world.report("warning", f"{held.cluster}: {after.reasons[0]}")
+        said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
+        world.report("warning", f"{held.cluster}: {said}")
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 
 

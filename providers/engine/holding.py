@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Node, Setup
 
+REPLACE_ALL, REPLACE_NODE, REPORT = "replace-all", "replace-node", "report"
+"""What is done when some of several machines are lost: the declaration's `on_loss`."""
+_LOSS_DOES = {
+    REPLACE_ALL: "releases the rest and places it anew",
+    REPLACE_NODE: "gets what is lost again in the same place, beside the rest",
+}
+
 ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
 
@@ -73,8 +80,10 @@ def kept_stopped(held: Held) -> bool:
     return bool(dict(held.applied).get("state"))
 
 
-def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
+def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL) -> Held | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
+
+    `on_loss` says what is to be done when some are lost: `report` leaves no reason, so that nothing is.
 
     Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order. Where they were
     stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
@@ -93,9 +102,9 @@ def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
             reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
             return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
         whole = len(nodes) == held.nodes
-        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes)
+        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes, on_loss)
     if well:
-        return _degraded(held, nodes)
+        return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
         ended = bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S
         return held._replace(status=ENDED, machines=(), reasons=()) if ended else None
@@ -104,11 +113,22 @@ def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
     return held._replace(status=status, machines=there, reasons=())
 
 
-def _degraded(held: Held, nodes: Sequence[Node]) -> Held:
+def _degraded(held: Held, nodes: Sequence[Node], on_loss: str) -> Held:
+    reasons = () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
+    return held._replace(status=DEGRADED, machines=tuple(node for node in nodes if node.status != GONE), reasons=reasons)
+
+
+def loss(held: Held, nodes: Sequence[Node]) -> str:
+    """`degraded: 1 of 2 machines are left: train-1 is preempted`: how many are well, and what became of each other one, in the cloud's words."""
     well = sum(node.status in HEALTHY for node in nodes)
-    lost = ", ".join(f"{node.name or node.handle.native_id} is {node.status}" for node in nodes if node.status not in HEALTHY)
-    reason = f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}; the next `up` releases the rest and places it anew"
-    return held._replace(status=DEGRADED, machines=tuple(node for node in nodes if node.status != GONE), reasons=(reason,))
+    lost = ", ".join(f"{node.name or node.handle.native_id} is {became(node)}" for node in nodes if node.status not in HEALTHY)
+    return f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}"
+
+
+def became(node: Node) -> str:
+    """What became of a machine that is not well: its status, and what its cloud says of it where that is more."""
+    detail = node.detail if node.detail.casefold() not in {node.status, "terminated", "stopped", "stopping", ""} else ""
+    return f"{node.status} ({detail})" if detail else node.status
 
 
 def ttl(wanted: Wanted, entry: int) -> int | None:

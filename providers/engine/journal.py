@@ -190,6 +190,21 @@ class Journal:
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
+    def forget(self, world: str, owner: str, cluster: str, generation: str, handles: Collection[Handle], now: float) -> None:
+        """These machines are gone, confirmed, and others of their orders are not: the orders stay open, of what is left."""
+        ids = {handle.native_id for handle in handles}
+        with self._change() as db:
+            for token, known in db.execute(
+                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                (world, owner, cluster, generation),
+            ).fetchall():
+                left = [pair for pair in json.loads(known) if pair[1] not in ids]
+                if left != json.loads(known):
+                    db.execute(
+                        "UPDATE orders SET native_ids = ?, state = ?, updated_at = ? WHERE token = ?",
+                        (json.dumps(left), MADE if left else RELEASED, now, token),
+                    )
+
     def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
         """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
         ids = {handle.native_id for handle in handles}

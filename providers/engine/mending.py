@@ -13,7 +13,8 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
 from providers.engine.ending import release_all, stuck
-from providers.engine.holding import applied, finished, had, kept_stopped, seen, ttl
+from providers.engine.holding import REPLACE_NODE, applied, finished, had, kept_stopped, seen, ttl
+from providers.engine.joining import joined, rejoin
 from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon, bill, repeated
@@ -58,16 +59,21 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     if held.handles:
         adapter = await home_of(world, held)
         nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
-    after: Held | None = seen(held._replace(leftovers=()), nodes, now)
+    policy = wanted.setup.on_loss
+    after: Held | None = seen(held._replace(leftovers=()), nodes, now, policy)
     taken = False
     extra = await beside(world, held)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
+        after = seen(held, held.machines, now, policy)
+        world.journal.launched(held)
     if extra:
         found = await _exchanged(world, held, wanted, after, extra, preferred)
         if found is None:
             held = held._replace(leftovers=tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra)))))
         else:
             held, taken = found, True
-            after = seen(held._replace(leftovers=()), held.machines, now)
+            after = seen(held._replace(leftovers=()), held.machines, now, policy)
             if held.reasons:
                 return held, taken
     return await _brought(world, held, wanted, after, brake), taken
@@ -120,6 +126,11 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")
     if after is not None and rests:
         return await edit(world, after, wanted)
+    if after is not None and after.status == DEGRADED and wanted.setup.on_loss == REPLACE_NODE:
+        made_good = await rejoin(world, held, wanted, after, brake)
+        if made_good is not None:
+            return made_good
+        world.report("warning", f"{held.cluster}: {held.provider} sells nothing more beside the rest of it, so all of it is placed anew")
     if after is None or not useful:
         return await _place_anew(world, held, wanted, after, brake)
     entry_index = satisfied(wanted.ask, after)
@@ -223,7 +234,8 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
             change.update(ttl=limit_s, on_ttl=setup.on_ttl)
     if change:
         adapter = await home_of(world, held)
-        for handle in held.handles:
+        # What is lost of a degraded cluster cannot be written on.
+        for handle in (node.handle for node in held.machines) if held.status == DEGRADED else held.handles:
             await repeated(world, adapter.name, adapter.update, handle, change)
         if "service" in change:
             nodes = await repeated(world, adapter.name, adapter.observe, held.handles)

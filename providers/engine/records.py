@@ -162,6 +162,7 @@ def order_out(order: Order) -> dict[str, Any]:
         "setup": order.setup._asdict(),
         "wait_s": order.wait_s,
         "max_micro_usd": order.max_micro_usd,
+        "joins": [list(handle) for handle in order.joins],
     }
 
 
@@ -176,6 +177,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
         Setup(**setup),
         int(raw["wait_s"]),
         raw.get("max_micro_usd"),
+        tuple(Handle(*pair) for pair in raw.get("joins") or ()),
     )
 
 

@@ -81,13 +81,16 @@ class Setup(NamedTuple):
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
     expose: str = "private"
     """`private`, or `public`: who can reach what listens."""
+    on_loss: str = "replace-all"
+    """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
 
 
 class Order(NamedTuple):
     """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
 
     `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
-    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says).
+    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says). `joins` are machines
+    that run and that the new ones are to stand beside, as near as if one call had made all of them: what was lost of a cluster is made good.
     """
 
     mark: Mark
@@ -97,6 +100,7 @@ class Order(NamedTuple):
     setup: Setup
     wait_s: int
     max_micro_usd: int | None = None
+    joins: tuple[Handle, ...] = ()
 
 
 class Ticket(NamedTuple):

@@ -160,6 +160,7 @@ class Cluster(_Strict):
     run: str | int = ""
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
+    on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -196,6 +197,7 @@ class Cluster(_Strict):
             ports=tuple(self.ports),
             state=self.state,
             expose=self.expose,
+            on_loss=self.on_loss,
         )
 
     def fingerprint(self) -> str:
@@ -450,6 +452,7 @@ _MACHINE_ONLY = {
     "state": "only a machine is stopped and kept",
     "network": "it joins no network of yours",
     "on_ttl": "nothing of it is kept",
+    "on_loss": "it has no machines to lose one by one",
 }
 
 

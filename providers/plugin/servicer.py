@@ -264,16 +264,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._read_ownership(request, context, old.values, state)
         if not state:
             return await self._adopt(request, context, old.values)
+        setup = _setup(old.values)
+        policy = () if setup is None else (setup.on_loss,)
         try:
             held = outputs.read(request.id, state)
-            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
+            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         if seen is None:
             return provider_pb2.ReadResponse()
-        setup = _setup(old.values)
         return await self._answer(
             context,
             seen,

@@ -59,7 +59,7 @@ class Reservation(NamedTuple):
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
     ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id. `new_group` is the security
-    group if it was made just now, for this order.
+    group if it was made just now, for this order. `placement_group` is that of the machines which the order joins.
     """
 
     image: Image
@@ -69,6 +69,7 @@ class Around(NamedTuple):
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
     new_group: str = ""
+    placement_group: str = ""
 
 
 class Call(NamedTuple):
@@ -136,7 +137,8 @@ def placement_group(order: Order) -> tuple[str, bool]:
         return "", False
     if chosen:
         return chosen, False
-    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 else ("", False)
+    # What joins others goes into their group, which is looked up at the machines themselves.
+    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 and not order.joins else ("", False)
 
 
 def mark_tags(order: Order) -> dict[str, str]:
@@ -192,7 +194,7 @@ def creating_call(order: Order, around: Around) -> Call:
     if not usable:
         assert refused is not None
         raise refused
-    if len(order.node_names) > 1 or order.candidates[0].capacity == RESERVATION:
+    if several(order) or order.candidates[0].capacity == RESERVATION:
         return _run(order, usable[0], options, around)
     return _fleet(order, usable, options, around)
 
@@ -246,7 +248,12 @@ def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
     """Whether the machines get EFA: as told, else where there are several nodes and the type takes it."""
     if options.efa is not None:
         return options.efa
-    return len(order.node_names) > 1 and bool(machines.efa_cards(candidate.machine_type))
+    return several(order) and bool(machines.efa_cards(candidate.machine_type))
+
+
+def several(order: Order) -> bool:
+    """Whether what is ordered is one of several machines of a cluster."""
+    return len(order.node_names) + len(order.joins) > 1
 
 
 def needs_subnet(order: Order) -> bool:
@@ -396,7 +403,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         body["SecurityGroupIds"] = list(around.groups)
         if subnet:
             body["SubnetId"] = subnet
-    if name := placement_group(order)[0]:
+    if name := placement_group(order)[0] or around.placement_group:
         placement["GroupName"] = name
     if placement:
         body["Placement"] = placement
