@@ -18,6 +18,7 @@ REHEARSAL, LIVE = "rehearsal", "live"
 OUTPUTS = (
     "schema",
     "status",
+    "detail",
     "provider",
     "region",
     "zone",
@@ -71,6 +72,7 @@ class GpuCluster(pulumi.CustomResource):
     """
 
     status: pulumi.Output[str]
+    detail: pulumi.Output[str]
     provider: pulumi.Output[str]
     region: pulumi.Output[str]
     zone: pulumi.Output[str]

@@ -63,13 +63,13 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL) -> Held | N
 
     `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any.
 
-    A provider that can't be reached changes nothing: the same record comes back, with a warning. Raises no CloudError.
+    A provider that can't be reached changes nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
         return await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
-        return held
+        return held._replace(detail=f"unreachable: {trimmed(error)}")
 
 
 async def update(world: World, held: Held, wanted: Wanted) -> Held:
@@ -232,16 +232,18 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         # What it was is gone, and something is left that must go.
         after = held._replace(status=UNSETTLED, machines=())
     elif after.status == PREEMPTED:
-        world.report("warning", f"{held.cluster}: {held.provider} took it back; the next `up` replaces it")
+        world.report("warning", f"{held.cluster}: {held.provider} took it back{_because(after)}; the next `up` replaces it")
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
-        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else 'ended by its own limit'}")
+        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
     elif after.status == FAILED and finished(after) and not finished(held):
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
+    elif after.status in (FAILED, STOPPED) and held.kind == "machine" and not kept_stopped(held):
+        world.report("warning", f"{held.cluster}: {after.status}{_because(after)}; it stays so: change `run` for a new one, or start it at its cloud")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
         said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
         world.report("warning", f"{held.cluster}: {said}")
@@ -287,6 +289,11 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
         return held
     leftovers = tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra))))
     return held._replace(leftovers=leftovers, reasons=(*held.reasons, told(list(extra))))
+
+
+def _because(held: Held) -> str:
+    """` (outbid)`: what the cloud says of the status, if that is more than the status."""
+    return f" ({held.detail})" if held.detail and held.detail != held.status else ""
 
 
 def _end(node: Node) -> str:

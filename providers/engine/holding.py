@@ -25,6 +25,9 @@ _LOSS_DOES = {
     REPLACE_NODE: "gets what is lost again in the same place, beside the rest",
 }
 
+_NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
+"""Statuses as clouds name them, which say no more than the product's own words for them."""
+
 ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
 
@@ -89,6 +92,7 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
     long its cloud remembers it.
     """
+    held = held._replace(detail="")
     if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
         return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
     if kept_stopped(held):
@@ -102,20 +106,24 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
             reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
             return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
         whole = len(nodes) == held.nodes
-        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes, on_loss)
+        detail = next((node.detail for node in nodes if node.status == RUNNING and _more(node)), "")
+        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(), detail=detail) if whole else _degraded(held, nodes, on_loss)
     if well:
         return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
-        ended = bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S
-        return held._replace(status=ENDED, machines=(), reasons=()) if ended else None
+        told = bool(nodes) and all(node.ended for node in nodes)
+        ended = told or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
+        return held._replace(status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else "") if ended else None
     there = tuple(node for node in nodes if node.status != GONE)
     status = next((status for status in (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING) if status in statuses), FAILED)
-    return held._replace(status=status, machines=there, reasons=())
+    why = next((node.detail for node in nodes if node.status == status and _more(node)), "")
+    return held._replace(status=status, machines=there, reasons=(), detail=why)
 
 
 def _degraded(held: Held, nodes: Sequence[Node], on_loss: str) -> Held:
     reasons = () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
-    return held._replace(status=DEGRADED, machines=tuple(node for node in nodes if node.status != GONE), reasons=reasons)
+    there = tuple(node for node in nodes if node.status != GONE)
+    return held._replace(status=DEGRADED, machines=there, reasons=reasons, detail=loss(held, nodes).removeprefix("degraded: "))
 
 
 def loss(held: Held, nodes: Sequence[Node]) -> str:
@@ -127,8 +135,12 @@ def loss(held: Held, nodes: Sequence[Node]) -> str:
 
 def became(node: Node) -> str:
     """What became of a machine that is not well: its status, and what its cloud says of it where that is more."""
-    detail = node.detail if node.detail.casefold() not in {node.status, "terminated", "stopped", "stopping", ""} else ""
-    return f"{node.status} ({detail})" if detail else node.status
+    return f"{node.status} ({node.detail})" if _more(node) else node.status
+
+
+def _more(node: Node) -> bool:
+    """True where the cloud's words say more than its own name of the status does."""
+    return bool(node.detail) and node.detail.casefold() not in {node.status, *_NATIVE} and "://" not in node.detail
 
 
 def ttl(wanted: Wanted, entry: int) -> int | None:

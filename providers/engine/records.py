@@ -77,6 +77,8 @@ class Held(NamedTuple):
     account: Account | None = None
     kind: str = "machine"
     """What it is: machine, job or service."""
+    detail: str = ""
+    """What the last look found out about the status: what its cloud says, or that the cloud could not be asked."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""

@@ -59,6 +59,8 @@ class Node(NamedTuple):
     """What of a service is not as it was deployed; the next update deploys it anew."""
     kind: str = "machine"
     """What it is: machine, job or service."""
+    ended: bool = False
+    """Gone, and by its own limit, timer or shutdown, on the cloud's word: nobody took it back."""
 
 
 class Setup(NamedTuple):

@@ -131,6 +131,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "schema": _described(_INTEGER, "The version of these outputs: 1."),
     "world": _WORLD,
     "status": _described(_STRING, "`running`, `queued`, `degraded`, `preempted`, `ended` ..."),
+    "detail": _described(
+        _STRING, "What is known of the status beyond its name: `outbid`, which machines of several are lost, `unreachable` and why. Mostly empty."
+    ),
     "provider": _described(_STRING, "Who sold it."),
     "region": _described(_STRING, "Where it runs."),
     "zone": _described(_STRING, "Where in the region."),

@@ -128,10 +128,10 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
     )
 
 
-def gone(handle: Handle, status: str, detail: str) -> Node:
+def gone(handle: Handle, status: str, detail: str, *, ended: bool = False) -> Node:
     """A machine that Google says does not exist."""
     _, zone, name = parse(handle)
-    return Node(handle=handle, name=name, status=status, region=zone.rsplit("-", 1)[0], zone=zone, detail=detail)
+    return Node(handle=handle, name=name, status=status, region=zone.rsplit("-", 1)[0], zone=zone, detail=detail, ended=ended)
 
 
 def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[str, Any] | None) -> str:
