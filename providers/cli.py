@@ -18,6 +18,7 @@ from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -142,6 +143,21 @@ def _check_parser(commands: Any) -> None:
 
 def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
+
+
+def _watch_parser(commands: Any) -> None:
+    from providers.watch import command
+
+    watch = commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval")
+    command.arguments(watch)
+    watch.set_defaults(run=_watch)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from providers.watch import command
+
+    gc.enable()  # it runs until it is stopped
+    return command.run(options, _project())
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -389,10 +405,20 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     return asks
 
 
-def read_stack(name: str) -> Stack:
-    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+def _project() -> Path:
+    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says. Raises SpecError where there is none."""
     from pathlib import Path
 
+    here = Path.cwd()
+    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
+    if project is None:
+        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    return project
+
+
+def read_stack(name: str) -> Stack:
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
 
     def read(path: Path) -> dict[str, Any]:
@@ -406,11 +432,7 @@ def read_stack(name: str) -> Stack:
             raise SpecError([Problem(str(path), "a mapping", type(content).__name__)])
         return content
 
-    here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
-    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
-    if project is None:
-        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    project = _project()
     declared = read(project / "Pulumi.yaml")
     folder = project / str(declared.get("stackConfigDir") or ".")
     file = folder / f"Pulumi.{name}.yaml"
@@ -567,6 +589,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "hardware": _hardware_parser,
     "check": _check_parser,
     **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
+    "watch": _watch_parser,
     "rehearse": _rehearse_parser,
 }
 

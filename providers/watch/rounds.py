@@ -1,0 +1,135 @@
+"""One round of a watch: look, see what an update would buy, buy it unless the cap for this hour is reached. Owns the cap and what a round came to.
+
+What was bought lately is counted from three memories, the highest counts: this machine's journal, the moments of launch in the stack's state, and
+the backend's history of updates. So a restart forgets nothing, and a pipeline that begins on an empty machine still counts.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import REHEARSAL
+from providers.errors import GpusError
+from providers.watch.stack import Failed, Locked, Run, Stack, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOUR_S = 3_600.0
+LOCK_PAUSE_S = 15.0
+UNCHANGED, CHANGED, BOUGHT, CAPPED, BUSY, FAILED, STOPPED = "unchanged", "changed", "bought", "capped", "busy", "failed", "stopped"
+"""What a round comes to. `busy`: another update of the stack did not end in time."""
+
+
+class Round(NamedTuple):
+    """One round, as the log has it. `bought` names the clusters that machines were got for, or would have been."""
+
+    at: float
+    result: str
+    text: str
+    bought: tuple[str, ...] = ()
+    bought_last_hour: int = 0
+    clusters: tuple[dict[str, Any], ...] = ()
+    lines: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain types, for one line of the log."""
+        out = self._asdict()
+        out["at"] = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return out
+
+
+class Watch:
+    """The rounds of one stack. `pause(seconds)` waits and says whether to go on; `now` is in epoch seconds."""
+
+    def __init__(self, stack: Stack, most: int, patience_s: float, now: Callable[[], float], pause: Callable[[float], bool]) -> None:
+        self._stack, self._most, self._patience_s, self._now, self._pause = stack, most, patience_s, now, pause
+        self.stopping = False
+
+    def stop(self) -> None:
+        """Ends the round in order: no further command is begun, and the one under way is told to stop."""
+        self.stopping = True
+        self._stack.stop()
+
+    def round(self) -> Round:
+        """One round. What fails is a result, never an exception, but for what no later round could mend (no such stack)."""
+        began = self._now()
+        try:
+            result = self._round(began)
+        except Locked as error:
+            result = Round(began, BUSY, f"another update is under way, and had not ended in time: {error}")
+        except Failed as error:
+            result = Round(began, FAILED, str(error), lines=error.lines)
+        if self.stopping:
+            result = result._replace(result=STOPPED, text=f"stopped; {result.text}")
+        return result._replace(seconds=round(self._now() - began, 1))
+
+    def _round(self, began: float) -> Round:
+        state = self._stack.state()
+        planned = self._unlocked(self._stack.preview)
+        buys = planned.buys(state)
+        count = bought_since(self._stack, state, began - HOUR_S)
+        # With nothing bought for an hour, more may be lost at once than the cap: they are bought in one round.
+        if buys and count + len(buys) > self._most and (count or not self._most):
+            text = f"{count} bought in the last hour, at most {self._most} may be: {', '.join(buys)} waits"
+            return Round(began, CAPPED, text, buys, count, _clusters(state), planned.lines)
+        if self.stopping:
+            return Round(began, STOPPED, "nothing was changed", (), count, _clusters(state), planned.lines)
+        done: Run = self._unlocked(self._stack.up)
+        after = self._stack.state()
+        launched = tuple(cluster.name for cluster in after.clusters if cluster.name in buys and _launches(cluster) - _launched(state))
+        if launched:
+            text = f"bought {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
+            return Round(began, BOUGHT, text, launched, count + len(launched), _clusters(after), done.lines)
+        changed = ", ".join(f"{name} ({operation})" for name, operation in done.operations.items())
+        text = f"changed {changed}" if changed else "nothing to do"
+        return Round(began, CHANGED if changed else UNCHANGED, text, (), count, _clusters(after), done.lines)
+
+    def _unlocked(self, command: Callable[[], Run]) -> Run:
+        """The command, once no other update is under way: that one is waited for, never cancelled."""
+        until = self._now() + self._patience_s
+        while True:
+            try:
+                return command()
+            except Locked:
+                if self._now() >= until or self.stopping or not self._pause(LOCK_PAUSE_S):
+                    raise
+
+
+def bought_since(stack: Stack, state: State, since: float) -> int:
+    """Placements that were had since then, as far as journal, state and history know; the world's clock counts where it is a rehearsal's."""
+    if not state.owner:
+        return stack.updates(since)
+    from providers.engine.world import open_world
+
+    world = open_world(state.world, {})
+    try:
+        shift = world.clock.now() - datetime.now(UTC).timestamp() if state.world == REHEARSAL else 0.0
+        moments = [launch.launched_at for launch in world.journal.launches(state.world, state.owner)] if world.has_journal else []
+    except GpusError:
+        moments, shift = [], 0.0
+    finally:
+        world.close()
+    journal = sum(moment >= since + shift for moment in moments)
+    held = sum(_moment(cluster.launched_at) >= since + shift for cluster in state.clusters)
+    return max(journal, held, stack.updates(since))
+
+
+def _launched(state: State) -> set[tuple[str, str]]:
+    return {pair for cluster in state.clusters for pair in _launches(cluster)}
+
+
+def _launches(cluster: Any) -> set[tuple[str, str]]:
+    """What tells one purchase of a cluster from the next: each of its machines, which are others then."""
+    return {(cluster.name, str(handle)) for handle in cluster.outputs.get("handles") or ()}
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _clusters(state: State) -> tuple[dict[str, Any], ...]:
+    kept = ("name", "status", "detail", "where", "price_usd_per_hour", "launched_at")
+    return tuple({key: value for key, value in cluster._asdict().items() if key in kept} for cluster in state.clusters)
