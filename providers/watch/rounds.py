@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL
 from providers.errors import GpusError
-from providers.watch.stack import Failed, Locked, Run, Stack, State
+from providers.watch.stack import Failed, Locked, Stack, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 HOUR_S = 3_600.0
-LOCK_PAUSE_S = 15.0
+LOCK_PAUSE_S = 5.0
 UNCHANGED, CHANGED, BOUGHT, CAPPED, BUSY, FAILED, STOPPED = "unchanged", "changed", "bought", "capped", "busy", "failed", "stopped"
 """What a round comes to. `busy`: another update of the stack did not end in time."""
 
@@ -56,20 +56,25 @@ class Watch:
     def round(self) -> Round:
         """One round. What fails is a result, never an exception, but for what no later round could mend (no such stack)."""
         began = self._now()
-        try:
-            result = self._round(began)
-        except Locked as error:
-            result = Round(began, BUSY, f"another update is under way, and had not ended in time: {error}")
-        except Failed as error:
-            result = Round(began, FAILED, str(error), lines=error.lines)
+        while True:
+            try:
+                result = self._round(began)
+            except Locked as error:
+                # Another update is waited for, never cancelled; what it did is seen by beginning anew.
+                if self._now() - began < self._patience_s and not self.stopping and self._pause(LOCK_PAUSE_S):
+                    continue
+                result = Round(began, BUSY, f"another update is under way, and had not ended in time: {error}")
+            except Failed as error:
+                result = Round(began, FAILED, str(error), lines=error.lines)
+            break
         if self.stopping:
             result = result._replace(result=STOPPED, text=f"stopped; {result.text}")
         return result._replace(seconds=round(self._now() - began, 1))
 
     def _round(self, began: float) -> Round:
         state = self._stack.state()
-        planned = self._unlocked(self._stack.preview)
-        buys = planned.buys(state)
+        planned = self._stack.preview()
+        buys = planned.buys
         count = bought_since(self._stack, state, began - HOUR_S)
         # With nothing bought for an hour, more may be lost at once than the cap: they are bought in one round.
         if buys and count + len(buys) > self._most and (count or not self._most):
@@ -77,25 +82,15 @@ class Watch:
             return Round(began, CAPPED, text, buys, count, _clusters(state), planned.lines)
         if self.stopping:
             return Round(began, STOPPED, "nothing was changed", (), count, _clusters(state), planned.lines)
-        done: Run = self._unlocked(self._stack.up)
+        done = self._stack.up()
         after = self._stack.state()
-        launched = tuple(cluster.name for cluster in after.clusters if cluster.name in buys and _launches(cluster) - _launched(state))
+        launched = tuple(cluster.name for cluster in after.clusters if cluster.name in done.buys and _launches(cluster) - _launched(state))
         if launched:
             text = f"bought {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
             return Round(began, BOUGHT, text, launched, count + len(launched), _clusters(after), done.lines)
         changed = ", ".join(f"{name} ({operation})" for name, operation in done.operations.items())
         text = f"changed {changed}" if changed else "nothing to do"
         return Round(began, CHANGED if changed else UNCHANGED, text, (), count, _clusters(after), done.lines)
-
-    def _unlocked(self, command: Callable[[], Run]) -> Run:
-        """The command, once no other update is under way: that one is waited for, never cancelled."""
-        until = self._now() + self._patience_s
-        while True:
-            try:
-                return command()
-            except Locked:
-                if self._now() >= until or self.stopping or not self._pause(LOCK_PAUSE_S):
-                    raise
 
 
 def bought_since(stack: Stack, state: State, since: float) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLUSTER, OWNERSHIP = "gpu:index:Cluster", "gpu:index:Ownership"
 _MAKES = frozenset({"create", "replace", "create-replacement"})
+_SILENT = frozenset({"refresh", "read", "same"})
 _COLOURS = re.compile(r"<\{%[^%]*%\}>")
 _SAID_MAX = 20
 
@@ -46,7 +47,7 @@ class Failed(GpusError):
 
 
 class Seen(NamedTuple):
-    """A cluster as the state has it. `repairs`: the next update has something to do there, whatever the program says."""
+    """A cluster as the state has it."""
 
     name: str
     status: str
@@ -54,7 +55,6 @@ class Seen(NamedTuple):
     where: str
     price_usd_per_hour: float | None
     launched_at: str
-    repairs: bool
     id: str
     outputs: Mapping[str, Any]
     inputs: Mapping[str, Any]
@@ -71,15 +71,13 @@ class State(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a preview or an update came to: operations on clusters by name, and the warnings and errors, one line each."""
+    """What a preview or an update came to: operations on clusters by name, those of them that get machines for it (what is made, replaced, or has
+    something to repair), and the warnings and errors, one line each.
+    """
 
     operations: Mapping[str, str]
+    buys: tuple[str, ...]
     lines: tuple[str, ...]
-
-    def buys(self, state: State) -> tuple[str, ...]:
-        """The clusters that an update would get machines for: those it makes or replaces, and those that have something to repair."""
-        repairs = {cluster.name for cluster in state.clusters if cluster.repairs}
-        return tuple(name for name, operation in self.operations.items() if operation in _MAKES or (name in repairs and operation != "delete"))
 
 
 class Stack:
@@ -147,15 +145,17 @@ class Stack:
 
     def _ran(self, run: Callable[[PulumiStack, Callable[[EngineEvent], None]], object]) -> Run:
         operations: dict[str, str] = {}
+        repairs: set[str] = set()
         said: list[tuple[str, str]] = []
 
         def heard(event: EngineEvent) -> None:
             step = event.resource_pre_event.metadata if event.resource_pre_event is not None else None
             if step is not None and step.type == CLUSTER:
-                operation = str(getattr(step.op, "value", step.op))
-                name = step.urn.rpartition("::")[2]
-                if operation not in ("refresh", "read", "same") and not (operation == "delete-replaced" and name in operations):
-                    operations[name] = operation if operations.get(name) not in _MAKES else operations[name]
+                operation, name = str(getattr(step.op, "value", step.op)), step.urn.rpartition("::")[2]
+                if operation not in _SILENT and operations.get(name) not in _MAKES:
+                    operations[name] = operation
+                if operation == "update" and step.old is not None and step.old.init_errors:
+                    repairs.add(name)
             note = event.diagnostic_event
             if note is not None and note.severity in ("warning", "error") and not note.ephemeral:
                 said.append((note.severity, _plain(note.message)))
@@ -167,7 +167,8 @@ class Stack:
             raise Locked(_first(str(error))) from None
         except CommandError as error:
             raise _failure(error, said) from None
-        return Run(operations, _lines(said))
+        buys = tuple(name for name, operation in operations.items() if operation in _MAKES or name in repairs)
+        return Run(operations, buys, _lines(said))
 
 
 class _Cli:
@@ -248,16 +249,14 @@ def read_state(deployment: Mapping[str, Any]) -> State:
             world, _, owner = str(item.get("id", "")).partition("/")
             settings, ownership = inputs.get("settings") or {}, outputs
         elif item.get("type") == CLUSTER:
-            status = str(outputs.get("status", ""))
             clusters.append(
                 Seen(
                     str(item.get("urn", "")).rpartition("::")[2],
-                    status,
+                    str(outputs.get("status", "")),
                     str(outputs.get("detail", "")),
                     " ".join(filter(None, (str(outputs.get("provider", "")), str(outputs.get("zone") or outputs.get("region") or "")))),
                     outputs.get("price_usd_per_hour"),
                     str(outputs.get("launched_at", "")),
-                    bool(item.get("initErrors")) or status == "preempted",
                     str(item.get("id", "")),
                     outputs,
                     inputs,

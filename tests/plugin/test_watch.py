@@ -50,3 +50,62 @@ def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
     assert records[1]["bought"] == ["train"] and records[1]["bought_last_hour"] == 2 and records[1]["clusters"][0]["status"] == "running"
     made.destroy()
     assert made.machines() == []
+
+
+def test_another_update_is_waited_for_not_cancelled(project):
+    """While an `up` holds the stack's lock a round waits; that `up` ends as it would have, and the round finds nothing left to do."""
+    made = project("train-a100-spot")
+    made.rehearse("latency", "gcp", "create", "25s")
+    with subprocess.Popen(made.command("up", "-s", made.stack, "--yes", "--skip-preview"), env=made.env, stdout=subprocess.PIPE, text=True) as up:
+        for line in up.stdout:
+            if ": asking" in line:
+                break
+        said = watch(made, "--once")
+        rest = up.stdout.read()
+    assert up.returncode == 0, rest
+    assert "unchanged: nothing to do" in said
+    assert len(made.machines()) == 1
+    made.destroy()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_purchase_in_order(project, number):
+    """SIGTERM or Ctrl-C while a round buys: what is half made is released, the state is whole, the log's line says stopped; destroy as ever."""
+    made = spot(project)
+    made.rehearse("preempt", "all")
+    made.rehearse("advance", "2m")
+    made.rehearse("latency", "gcp", "create", "20s")
+    before = made.seen()["mutations"]
+    with subprocess.Popen(words(made), env=made.env, cwd=made.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        wait_until(lambda: made.seen()["mutations"] > before)
+        running.send_signal(number)
+        said, _ = running.communicate(timeout=120)
+    assert "stopped" in said and "Traceback" not in said
+    assert running.returncode == 0, said
+    wait_until(lambda: made.machines() == [])
+    made.destroy()
+
+
+def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
+    """One of two machines is taken back: a round gets it again beside the other one, as `on_loss: replace-node` says."""
+    made = project("train-h100x8x2")
+    made.edit("nodes: 2", "nodes: 2\n      on_loss: replace-node")
+    made.up()
+    names = {machine["name"] for machine in made.machines()}
+    made.rehearse("preempt", sorted(names)[0])
+    made.rehearse("advance", "2m")
+    assert "gets what is lost again in the same place" in " ".join(made.preview().split())
+    said = watch(made, "--once")
+    assert "bought train" in said
+    assert len(made.machines()) == 2 and len(names & {machine["name"] for machine in made.machines()}) == 1
+    assert made.cluster()["outputs"]["status"] == "running"
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_what_no_round_could_mend_is_told_at_once(project):
+    """A stack that is not there, and arguments that mean nothing, are one line each."""
+    made = project()
+    assert "--stack: wanted a stack of this project and backend, found 'nothere'" in watch(made, "-s", "nothere", "--once", code=2)
+    assert "--interval: wanted at least 30s" in watch(made, "--interval", "1s", code=2)
+    assert '--max-buys: wanted a whole number an hour, as in "3/h"' in watch(made, "--max-buys", "lots", code=2)
