@@ -66,6 +66,9 @@ async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: B
     here = tuple(_here(candidate, held) for candidate in plan.candidates if _same(candidate, held))
     if not here:
         return None
+    if wanted.budget is not None and not (fit := tuple(candidate for candidate in here if _paid(world, wanted, held, candidate, missing))):
+        raise wanted.budget.refusal(part, Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings), world.clock.now())
+    here = fit if wanted.budget is not None else here
     left = await release_all(world, held, [handle for handle in (*held.handles, *held.leftovers) if handle not in rest], keep=rest)
     if not left.clean:
         return stuck(after, left)
@@ -117,6 +120,16 @@ def _part(world: World, held: Held, wanted: Wanted, index: int, missing: int) ->
     entries = (entry._replace(nodes=missing, ttl_s=left_s),)
     ask = wanted.ask._replace(entries=entries, max_price_micro_usd=cap, providers=(held.provider,))
     return wanted._replace(ask=ask, setup=wanted.setup._replace(ttl_s=left_s))
+
+
+def _paid(world: World, wanted: Wanted, held: Held, candidate: Candidate, missing: int) -> bool:
+    """Whether the stack can pay for the whole, the rest and what is added, as long as it may live."""
+    assert wanted.budget is not None
+    now = world.clock.now()
+    rest = None if held.micro_usd is None else held.micro_usd * (held.nodes - missing) // held.nodes
+    price = None if rest is None or candidate.micro_usd is None else rest + candidate.micro_usd
+    limit_s = int(held.ends_at - now) if held.ends_at else None
+    return wanted.budget.fits(candidate._replace(micro_usd=price), limit_s, now, wanted.cluster)
 
 
 def _same(candidate: Candidate, held: Held) -> bool:

@@ -245,7 +245,9 @@ class Journal:
         with self._read() as db:
             query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
             owners = [row[0] for row in db.execute(query, (world, project, stack, owner))]
-        return tuple(launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids)
+        found = [launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids]
+        # What another machine bought, that one's journal knows better.
+        return tuple(launch for launch in found if not launch.record.get("remembered"))
 
     def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
         """A state names this generation and these machines, as of the owner's present look."""
@@ -279,6 +281,9 @@ class Journal:
 
     def launched(self, held: Held) -> None:
         """Keeps the full record of a placement, with its price."""
+        self._launched(held, {})
+
+    def _launched(self, held: Held, more: dict[str, Any]) -> None:
         values = (
             held.world,
             held.owner,
@@ -291,7 +296,7 @@ class Journal:
             held.price_source,
             held.launched_at,
             None,
-            json.dumps(held.to_dict()),
+            json.dumps({**held.to_dict(), **more}),
         )
         with self._change() as db:
             db.execute(
@@ -299,6 +304,29 @@ class Journal:
                 (held.world, held.owner, held.cluster, held.generation),
             )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+
+    def remember(self, held: Held) -> None:
+        """Keeps a placement that a state names and that was bought from another machine; one that is known here stays as it is."""
+        with self._change() as db:
+            rows = db.execute(
+                "SELECT launched_at FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?)",
+                (held.world, held.owner, held.cluster, held.generation),
+            ).fetchall()
+        if not any(int(moment) == int(held.launched_at) for (moment,) in rows):
+            self._launched(held, {"remembered": True})
+
+    def rests(self, held: Held, now: float) -> None:
+        """What is held was stopped and is kept: its launch has ended, its orders stay open."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL",
+                (now, held.world, held.owner, held.cluster, held.generation),
+            )
+
+    def owners(self, world: str, project: str, stack: str) -> tuple[str, ...]:
+        """Every owner that a project and stack has ever had, as far as is known here."""
+        with self._read() as db:
+            return tuple(row[0] for row in db.execute("SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?)", (world, project, stack)))
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.engine.ready import Probe
+    from providers.engine.spending import Budget
     from providers.model.ask import Ask
 
 Account = tuple[tuple[str, str], ...]
@@ -26,7 +27,8 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 class Wanted(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
 
-    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do.
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do. `budget` is
+    what the stack may still spend this month; None for no limit.
     """
 
     owner: str
@@ -35,6 +37,7 @@ class Wanted(NamedTuple):
     setup: Setup
     fingerprint: str
     probe: Probe | None = None
+    budget: Budget | None = None
 
 
 class Held(NamedTuple):

@@ -35,6 +35,10 @@ def _described(kind: dict[str, Any], description: str) -> dict[str, Any]:
 
 _WORLD = _described(_STRING, "`rehearsal` or `live`. It is part of every id.")
 _SETTINGS = _described(_mapped(_mapped(_STRING)), "Per provider what an account needs, as in `{gcp: {project: my-project}}`. No secrets.")
+_MAX_SPEND = _described(
+    _NUMBER,
+    "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts; each cluster knows that there is a limit.",
+)
 _SPOT = _described(_STRING, "`never`, `prefer` or `only`: sugar for `capacity`.")
 _CAPACITY = _described(_listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`.")
 
@@ -121,6 +125,7 @@ CLUSTER_INPUTS: dict[str, Any] = {
     "owner": _described(_STRING, "The `owner_id` of the stack's Ownership."),
     "cluster": _described(_STRING, "The cluster's name, unique within its owner."),
     "settings": _SETTINGS,
+    "max_spend": _MAX_SPEND,
     "network_links": _described(
         _mapped(_STRING), "The managed network, as the program resolved it: `network`, and `subnetwork.REGION` for each region."
     ),
@@ -197,12 +202,15 @@ def document() -> str:
             "resources": {
                 "gpu:index:Ownership": {
                     "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
-                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS},
+                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS, "max_spend": _MAX_SPEND},
                     "requiredInputs": ["world"],
                     "properties": {
                         "world": _WORLD,
                         "owner_id": _described(_STRING, "Random, made once."),
                         "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                        "spending": _described(
+                            _mapped(_ANY), "What was spent this month and what runs, where `max_spend` is set: whole micro-dollars. Not an interface."
+                        ),
                     },
                     "required": ["world", "owner_id"],
                 },
