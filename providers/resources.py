@@ -64,7 +64,7 @@ class Ownership(pulumi.CustomResource):
         max_spend: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        self.max_spend = max_spend
+        self.limit_usd = max_spend  # under a name of its own: what is named as an input becomes an Output
         props = {"world": world, "settings": dict(settings or {}), "max_spend": max_spend, "owner_id": None}
         super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
 
@@ -118,8 +118,8 @@ class GpuCluster(pulumi.CustomResource):
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
         props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
-        if owner.max_spend is not None:
-            props["max_spend"] = owner.max_spend
+        if owner.limit_usd is not None:
+            props["max_spend"] = owner.limit_usd
         if managed_network is not None:
             props["network_links"] = managed_network.links
         for output in (*OUTPUTS, "nodes"):
