@@ -161,7 +161,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _adhoc_parsers(commands: Any) -> None:
-    """`run`, `cp`, `ssh`, `ps` and `release`: see `providers.adhoc.commands`."""
+    """`run`, `cp`, `ssh`, `logs`, `ps` and `release`: see `providers.adhoc.commands`."""
 
     def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", usage=f"gpus {usage}")
@@ -181,17 +181,21 @@ def _adhoc_parsers(commands: Any) -> None:
     run.add_argument("--get", action="append", default=[], metavar="THERE[:HERE]", help="copy this back afterwards; may be repeated")
     run.add_argument("--keep", action="store_true", help="leave it running afterwards, until `gpus release` or its ttl")
 
-    copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE")
+    copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]")
     copy.add_argument("source")
     copy.add_argument("target")
-    login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-L PORT] [-- COMMAND ...]")
+    login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-s STACK] [-L PORT] [-- COMMAND ...]")
     login.add_argument("name")
     login.add_argument("-L", dest="forward", action="append", default=[], metavar="[LOCAL:]PORT", help="carry this port of it here; may be repeated")
-    for parser in (copy, login):
+    logs = command("logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]")
+    logs.add_argument("name")
+    logs.add_argument("--lines", type=int, default=200, metavar="N", help="the last so many (default 200; 0 for all)")
+    for parser in (copy, login, logs):
         parser.add_argument("--node", type=int, default=0, help="which machine of a cluster (default 0)")
-    command("ps", "what is held ad hoc, by whom, at what price", "ps").add_argument(
-        "--json", action="store_true", help="a JSON list instead of a table"
-    )
+    listed = command("ps", "what is held, ad hoc and by stacks, by whom, at what price", "ps [-s STACK]")
+    listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    for parser in (copy, login, logs, listed):
+        parser.add_argument("-s", "--stack", metavar="STACK", help="what this stack declares, instead of what is ad hoc")
     command("release", "give back, confirmed, what bears a name", "release NAME ...").add_argument("names", nargs="+", metavar="NAME")
 
 
@@ -201,7 +205,7 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     gc.enable()  # these may take hours
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
-    return {"cp": commands.cp, "ps": commands.ps, "release": commands.release}[options.command](options)
+    return {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release}[options.command](options)
 
 
 def _spec(parser: argparse.ArgumentParser) -> None:
@@ -588,7 +592,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "plan": _plan_parser,
     "hardware": _hardware_parser,
     "check": _check_parser,
-    **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
+    **dict.fromkeys(("run", "cp", "ssh", "logs", "ps", "release"), _adhoc_parsers),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
 }

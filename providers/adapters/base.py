@@ -55,6 +55,9 @@ class Adapter(Protocol):
 
     An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
     asked in the live world only, reads, and answers within some seconds.
+
+    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
+    as the cloud still has it; empty while there is none. It reads.
     """
 
     @property
@@ -126,6 +129,16 @@ def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+class Placement(Protocol):
+    """What a machine is and where: a candidate, or what is held."""
+
+    @property
+    def machine_type(self) -> str: ...
+
+    @property
+    def nodes(self) -> int: ...
+
+
 class Manifest(NamedTuple):
     """What a folder presents. `connect(world, config)` makes the adapter: `config` is the provider's section of settings (project,
     endpoint...), strings only. It raises NotConfigured when live credentials are missing.
@@ -153,3 +166,7 @@ class Manifest(NamedTuple):
     """
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
+    unreachable: Callable[[Placement, Setup], str] | None = None
+    """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
+    then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
+    """

@@ -147,6 +147,11 @@ def find(name: str | None = None, *, world: str | None = None, settings: Setting
     return found[0]
 
 
+def bought(name: str, world: str | None = None) -> bool:
+    """True when something of that name was bought ad hoc from this machine and is not known to be released. Reads the state folder."""
+    return any(access.settings(each, name) is not None for each in (WORLDS if world is None else (world,)))
+
+
 def release(name: str, *, world: str | None = None, settings: Settings | None = None) -> None:
     """Gives back, confirmed, whatever bears this name, from any process. Raises GpusError when nothing does, HalfMade when that failed."""
     known = [each for each in WORLDS if access.settings(each, name) is not None]

@@ -8,30 +8,27 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import cluster
 from providers.engine import journal as journals
+from providers.engine.access import probe as probed
 from providers.engine.reconcile import survey
 from providers.engine.records import UNSETTLED, Held, Wanted
-from providers.engine.remote.ssh import SshProbe
-from providers.engine.remote.standin import StandInProbe
 from providers.engine.settle import bill
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
-from providers.model.machine import ENDED, Handle, Node, Setup
+from providers.model.machine import ENDED, Handle, Node
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
     from providers.adhoc.access import Access
-    from providers.engine.ready import Probe
+    from providers.engine.remote.ssh import SshProbe
+    from providers.engine.remote.standin import StandInProbe
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
-
-DEFAULT_USER = Setup().ssh_user
 
 
 class _Part(NamedTuple):
@@ -146,14 +143,9 @@ def _again(world: World, name: str) -> str:
     return f"to release it: gpus release {name} --world {world.name}"
 
 
-def probe(world: World, way: Access, *, pinned: bool = False) -> Probe:
+def probe(world: World, way: Access, *, pinned: bool = False) -> SshProbe | StandInProbe:
     """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
-    if world.name == REHEARSAL:
-        from providers.adapters.rehearsal import open_store
-
-        return StandInProbe(way.nodes, open_store())
-    mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
-    return SshProbe(way.key, way.known_hosts, DEFAULT_USER, mapped, pinned)
+    return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
 
 
 def reachable(world: World, spec: Cluster) -> Ask:
@@ -173,6 +165,8 @@ def reachable(world: World, spec: Cluster) -> Ask:
             problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
         else:
             problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
+    if spec.ready != "checked":
+        problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
     if spec.kind != "machine":
         problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
     if problems:

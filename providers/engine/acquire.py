@@ -14,7 +14,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.lines import WAITED, all_failed, clipped, folded, line, said, trimmed
 from providers.engine.planning import overlay
-from providers.engine.ready import until_ready
+from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.errors import (
     BadCredentials,
@@ -50,6 +50,8 @@ ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
+OUT_OF_REACH = 2
+"""Machines in a row that could not be reached, after which a cloud is left alone."""
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
@@ -146,6 +148,7 @@ class _Walk:
         self.skipped: Counter[str] = Counter()
         self.tried: set[tuple[object, ...]] = set()
         self.refreshed: set[str] = set()
+        self.unreached: Counter[str] = Counter()
 
     @property
     def now(self) -> float:
@@ -400,8 +403,21 @@ class _Walk:
             return self._stuck(order, error, left, started)
         self._refused(order.candidates, error, started)
         self._block(order.candidates, error)
+        self._out_of_reach(order, error)
         self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
         return None
+
+    def _out_of_reach(self, order: Order, error: HalfMade) -> None:
+        """Leaves a cloud alone for this run once two machines in a row could not be reached: each costs its whole wait, and it is the network
+        there, not the place. Where ports are mapped, each host is a network of its own.
+        """
+        provider = order.candidates[0].provider
+        self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH else 0
+        manifest = self.world.manifests.get(provider)
+        if self.unreached[provider] >= OUT_OF_REACH and not (manifest is not None and manifest.capabilities.maps_ports):
+            reason = f"{provider}: {OUT_OF_REACH} machines in a row could not be reached from here"
+            self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready`")
+            self.blocked.append((Scope(provider), "", reason))
 
     async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:
         self._refused(order.candidates, error, started)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from providers.engine import access
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, successor, told
@@ -46,14 +47,17 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     async def work(brake: Brake) -> Held:
         async with leased(world, wanted.owner, (wanted.cluster,), BUY_PATIENCE_S):
             await check_pinned(world, wanted)
-            adopted = await existing(world, wanted, generation, brake)
-            if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, wanted), wanted, brake)) is not None:
-                return ready
-            return await buy(world, wanted, generation, brake)
+            with access.kept(world, wanted):
+                able = await access.equipped(world, wanted)
+                adopted = await existing(world, able, generation, brake)
+                if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, able), able, brake)) is not None:
+                    return ready
+                return await buy(world, able, generation, brake)
 
     async def undo(held: Held) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
+            access.tidied(world, held.owner, held.cluster)
 
     return await shielded(world, work, undo)
 
@@ -80,7 +84,7 @@ async def update(world: World, held: Held, wanted: Wanted) -> Held:
 
     async def work(brake: Brake) -> Held:
         async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
-            return (await mend(world, held, wanted, brake))[0]
+            return (await mend(world, held, await access.equipped(world, wanted), brake))[0]
 
     return await shielded(world, work, None)
 
@@ -90,8 +94,9 @@ async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
 
     async def work(brake: Brake) -> Held:
         async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
-            now, taken = await mend(world, held, wanted, brake, lambda present, found: prefers(wanted, present, found))
-            return now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, wanted, brake)
+            able = await access.equipped(world, wanted)
+            now, taken = await mend(world, held, able, brake, lambda present, found: prefers(able, present, found))
+            return now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, able, brake)
 
     return await shielded(world, work, None)
 
@@ -105,6 +110,7 @@ async def delete(world: World, held: Held) -> None:
     async def work(_brake: Brake) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
+            access.tidied(world, held.owner, held.cluster)
 
     try:
         await shielded(world, work, None)
@@ -122,7 +128,9 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
     async def work(_brake: Brake) -> tuple[Node, ...]:
         pending = {entry.order.mark.cluster for entry in world.journal.orders(world.name, owner, states=journals.PENDING)}
         async with leased(world, owner, sorted(pending | set(world.journal.leased(world.name, owner))), CLEAN_PATIENCE_S):
-            return await end_all(world, owner, former)
+            found = await end_all(world, owner, former)
+            access.forget(world.name, owner)
+            return found
 
     try:
         return await shielded(world, work, None)

@@ -240,6 +240,12 @@ class Journal:
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
 
+    def owners(self, world: str) -> dict[str, tuple[str, str]]:
+        """(project, stack) of every owner that a stack of this machine has had, by its id."""
+        with self._read() as db:
+            rows = db.execute("SELECT owner, project, stack FROM owners WHERE world = ?", (world,)).fetchall()
+        return {owner: (project, stack) for owner, project, stack in rows}
+
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
         """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""
         with self._read() as db:
@@ -322,11 +328,6 @@ class Journal:
                 "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL",
                 (now, held.world, held.owner, held.cluster, held.generation),
             )
-
-    def owners(self, world: str, project: str, stack: str) -> tuple[str, ...]:
-        """Every owner that a project and stack has ever had, as far as is known here."""
-        with self._read() as db:
-            return tuple(row[0] for row in db.execute("SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?)", (world, project, stack)))
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""

@@ -27,8 +27,9 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 class Wanted(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
 
-    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do. `budget` is
-    what the stack may still spend this month; None for no limit.
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do. `ready` asks
+    the engine for a key of the cluster's own and, where it is `checked`, for a probe with it (see `providers.engine.access`). `budget` is what the
+    stack may still spend this month; None for no limit.
     """
 
     owner: str
@@ -37,6 +38,7 @@ class Wanted(NamedTuple):
     setup: Setup
     fingerprint: str
     probe: Probe | None = None
+    ready: str = ""
     budget: Budget | None = None
 
 

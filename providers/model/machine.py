@@ -13,6 +13,10 @@ STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, EN
 """preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist."""
 
 
+OWN_KEY = "gpus-own-"
+"""How the comment of an own public key begins, so that an edit of the user's key knows it and leaves it alone."""
+
+
 class Handle(NamedTuple):
     """One machine, as its cloud names it. `native_id` is enough to find it again: `projects/P/zones/Z/instances/N`."""
 
@@ -75,6 +79,8 @@ class Setup(NamedTuple):
     on_ttl: str = "release"
     ssh_public_key: str = ""
     ssh_user: str = "gpus"
+    own_public_key: str = ""
+    """The public half of a key pair that the engine made for this cluster alone, to look at its machines with: beside the user's key."""
     labels: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, object], ...] = ()
     network: tuple[tuple[str, str], ...] = ()

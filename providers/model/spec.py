@@ -161,6 +161,7 @@ class Cluster(_Strict):
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
     on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
+    ready: Literal["checked", "running"] = "checked"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -453,6 +454,7 @@ _MACHINE_ONLY = {
     "network": "it joins no network of yours",
     "on_ttl": "nothing of it is kept",
     "on_loss": "it has no machines to lose one by one",
+    "ready": "nobody logs into it",
 }
 
 

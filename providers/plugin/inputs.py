@@ -141,7 +141,8 @@ def wanted(values: Mapping[str, Any]) -> Wanted:
     from providers.engine.records import Wanted
 
     spec = spec_of(values)
-    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint())
+    ready = spec.ready if spec.kind == "machine" else ""
+    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:

@@ -69,9 +69,10 @@ async def former_owners(world: World, urn: str) -> tuple[str, ...]:
         return ()
     stack, project = _stack_of(urn)
     try:
-        return await asyncio.to_thread(world.journal.owners, world.name, project, stack)
+        every = await asyncio.to_thread(world.journal.owners, world.name)
     except GpusError:
         return ()
+    return tuple(owner for owner, of in every.items() if of == (project, stack))
 
 
 def spending(ledger: Ledger | None) -> dict[str, Any]:

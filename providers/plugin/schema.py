@@ -115,6 +115,11 @@ SPEC_INPUTS: dict[str, Any] = {
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
+    "ready": _described(
+        _STRING,
+        "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as ordered (`checked`), or once its cloud says so "
+        "(`running`).",
+    ),
     "reclaim": _described(
         _STRING, "Change it to any other text to move from a fallback to the preferred choice: that is had first, then the fallback goes."
     ),

@@ -10,7 +10,7 @@ from providers.model.capability import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.base import Adapter, Placement
     from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
@@ -60,6 +60,13 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     return plan_notes(candidate, setup)
 
 
+def unreachable(placed: Placement, setup: Setup) -> str:
+    """See `providers.adapters.aws.compile`."""
+    from providers.adapters.aws.compile import unreachable as why
+
+    return why(placed, setup)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -68,4 +75,5 @@ MANIFEST = Manifest(
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
     notes=notes,
+    unreachable=unreachable,
 )

@@ -379,6 +379,12 @@ class Ec2:
             for reservation in page.get("Reservations", ()):
                 yield from reservation.get("Instances", ())
 
+    def log(self, handle: Handle) -> str:
+        """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as EC2 keeps it."""
+        region, instance_id = _parsed(handle)
+        context = Context(f"aws {region}: reading the console of {instance_id}", region)
+        return str(self._client.call("get_console_output", context, InstanceId=instance_id, Latest=True).get("Output") or "")
+
     # Changing
 
     def delete(self, handle: Handle) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.aws.options import Options
+    from providers.adapters.base import Placement
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
@@ -215,14 +216,15 @@ def user_data(order: Order) -> str:
     """
     setup = order.setup
     parts = ["#!/bin/bash", "set -u"]
-    if setup.ssh_public_key:
-        user, key = shlex.quote(setup.ssh_user), shlex.quote(setup.ssh_public_key.strip())
+    keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
+    if keys:
+        user, listed = shlex.quote(setup.ssh_user), " ".join(map(shlex.quote, keys))
         parts.append(
             f"""user={user}
 id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$user"
 home=$(getent passwd "$user" | cut -d: -f6)
 install -d -m 700 -o "$user" -g "$(id -gn "$user")" "$home/.ssh"
-printf '%s\\n' {key} >> "$home/.ssh/authorized_keys"
+printf '%s\\n' {listed} >> "$home/.ssh/authorized_keys"
 chown "$user:$(id -gn "$user")" "$home/.ssh/authorized_keys"
 chmod 600 "$home/.ssh/authorized_keys"
 printf '%s ALL=(ALL) NOPASSWD:ALL\\n' "$user" > /etc/sudoers.d/90-gpus
@@ -242,6 +244,14 @@ systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
     return "\n".join(parts) + "\n" if len(parts) > 2 else ""
+
+
+def unreachable(placed: Placement, setup: Setup) -> str:
+    """Why no login can be had from here, by what was declared; empty where one can. Pure."""
+    options = read_options(dict(setup.options))
+    many = len(machines.efa_cards(placed.machine_type)) > 1
+    efa = placed.nodes > 1 if options.efa is None else options.efa
+    return "EC2 gives no public address to a machine with several network cards" if many and efa and placed.nodes > 1 else ""
 
 
 def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:

@@ -10,8 +10,9 @@ from providers.model.capability import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.base import Adapter, Placement
     from providers.errors import Problem
+    from providers.model.machine import Setup
 
 NAME = "clore"
 
@@ -48,6 +49,11 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
+def unreachable(_placed: Placement, setup: Setup) -> str:
+    """An order takes one key (clore.ai, create_order, read 2026-11-27): with the user's there is no room for another."""
+    return "Clore takes one key, and that is your ssh_key" if setup.ssh_public_key else ""
+
+
 SETTINGS = (
     *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
@@ -61,4 +67,5 @@ MANIFEST = Manifest(
     options=options,
     environment=("CLORE_API_KEY",),
     settings=SETTINGS,
+    unreachable=unreachable,
 )

@@ -287,8 +287,9 @@ class CloreAdapter:
             body["jupyter_token"] = self._jupyter_token
             body["image"] = JUPYTER_IMAGE if chosen.image == IMAGE else chosen.image
         body["ports"] = {str(port): kind for port, kind in sorted(ports.items())}
-        if order.setup.ssh_public_key:
-            body["ssh_key"] = order.setup.ssh_public_key
+        # One key is all that an order takes: the user's goes first.
+        if key := order.setup.ssh_public_key or order.setup.own_public_key:
+            body["ssh_key"] = key
         if chosen.command:
             body["command"] = chosen.command
         body["spotprice" if candidate.capacity == SPOT else "required_price"] = float(per_day)

@@ -10,7 +10,7 @@ from providers.model.capability import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.base import Adapter, Placement
     from providers.errors import Problem
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
@@ -70,6 +70,15 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
     return alike(candidates, section)
 
 
+def unreachable(_placed: Placement, setup: Setup) -> str:
+    """Without a way in from here by what was declared: a managed network lets ssh in through Google's own proxy alone."""
+    if setup.network:
+        return "its managed network lets ssh in through Google's Identity-Aware Proxy alone"
+    if dict(setup.options).get("external_ip") is False:
+        return "it has no address outside (options.gcp.external_ip)"
+    return ""
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -78,4 +87,5 @@ MANIFEST = Manifest(
     environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
     notes=notes,
     together=together,
+    unreachable=unreachable,
 )

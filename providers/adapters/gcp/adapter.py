@@ -455,6 +455,13 @@ class Gcp:
                     f"{context.what}: Google could not reach {', '.join(unreached)}; it is asked again", provider=PROVIDER, code="UNREACHABLE"
                 )
 
+    def log(self, handle: Handle) -> str:
+        """What the machine wrote to its first serial port, the start-up script's output included: the last megabyte, as Google keeps it."""
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: reading the serial port of {name}", self._client.project)
+        found = self._client.call(lambda service: service.instances().getSerialPortOutput(project=project, zone=zone, instance=name, port=1), context)
+        return str(found.get("contents", ""))
+
     # Changing
 
     def delete(self, handle: Handle) -> None:
@@ -524,9 +531,11 @@ class Gcp:
 
         def request(service: Any, instance: dict[str, Any]) -> Any:
             metadata = instance.get("metadata", {})
+            present = next((str(item.get("value", "")) for item in metadata.get("items", ()) if item.get("key") == "ssh-keys"), "")
             items = [item for item in metadata.get("items", ()) if item.get("key") != "ssh-keys"]
-            if public_key:
-                items.append({"key": "ssh-keys", "value": native.ssh_keys(user, public_key)})
+            # The user's key is exchanged; the one that the engine looks at the machine with stays.
+            if keys := native.ssh_keys(user, public_key, *native.own_keys(present)):
+                items.append({"key": "ssh-keys", "value": keys})
             body = {"fingerprint": metadata.get("fingerprint", ""), "items": items}
             return service.instances().setMetadata(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
 

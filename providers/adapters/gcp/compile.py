@@ -14,6 +14,7 @@ from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
 from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
+from providers.model.machine import OWN_KEY
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -199,9 +200,15 @@ def reservation_affinity(candidate: Candidate) -> dict[str, Any]:
     return {"consumeReservationType": "NO_RESERVATION" if candidate.capacity in (SPOT, FLEX_START) else "ANY_RESERVATION"}
 
 
-def ssh_keys(user: str, public_key: str) -> str:
-    """The value of the metadata item `ssh-keys`."""
-    return f"{user}:{public_key.strip()}"
+def ssh_keys(user: str, *public_keys: str) -> str:
+    """The value of the metadata item `ssh-keys`: a line for each key (Google, "Add SSH keys to VMs": one entry a line). Empty without any."""
+    return "\n".join(f"{user}:{key.strip()}" for key in dict.fromkeys(public_keys) if key.strip())
+
+
+def own_keys(value: str) -> list[str]:
+    """The keys of an `ssh-keys` value that an engine made for itself."""
+    keys = [line.partition(":")[2].strip() for line in value.splitlines()]
+    return [key for key in keys if key.split()[-1:] and key.split()[-1].startswith(OWN_KEY)]
 
 
 def start_up_script(container: str) -> str:
@@ -361,8 +368,8 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
     metadata: list[dict[str, str]] = []
-    if setup.ssh_public_key:
-        metadata.append({"key": "ssh-keys", "value": ssh_keys(setup.ssh_user, setup.ssh_public_key)})
+    if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
+        metadata.append({"key": "ssh-keys", "value": keys})
     if options.container:
         metadata.append({"key": "startup-script", "value": start_up_script(options.container)})
     body: dict[str, Any] = {

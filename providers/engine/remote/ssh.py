@@ -117,7 +117,8 @@ class SshProbe(NamedTuple):
         if where is None:
             return None
         name = user(node, self.default_user)
-        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), self.pinned, agent=not self.key.own)
+        pinned = self.pinned or known(self.known_hosts, node)
+        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), pinned, agent=not self.key.own)
 
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         try:
@@ -142,6 +143,15 @@ def alias(node: Node) -> str:
     return "gpus-" + "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in node.handle.native_id.lower())[-200:]
 
 
+def known(known_hosts: Path, node: Node) -> bool:
+    """True when the machine's host key is pinned. Reads one file."""
+    try:
+        lines = known_hosts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    return any(line.split(" ", 1)[0] == alias(node) for line in lines)
+
+
 async def _closed(where: Endpoint | Ssh) -> str:
     """Why ssh's port does not answer as ssh does; empty when it does. One connection, ended at once."""
     name = f"{where.host}:{where.port}"
@@ -162,11 +172,15 @@ async def _closed(where: Endpoint | Ssh) -> str:
     return "" if banner.startswith(b"SSH") else f"{name} is open, but not with ssh"
 
 
+class NoOpenSsh(GpusError):
+    """OpenSSH's client is not installed."""
+
+
 def program(name: str) -> str:
-    """The path of one of OpenSSH's programs. Raises GpusError when it is not installed."""
+    """The path of one of OpenSSH's programs. Raises NoOpenSsh when it is not installed."""
     found = shutil.which(name)
     if found is None:
-        raise GpusError(f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client (Debian, Ubuntu) or openssh")
+        raise NoOpenSsh(f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client (Debian, Ubuntu) or openssh")
     return found
 
 

@@ -158,6 +158,15 @@ def set_labels(call: Call) -> Json:
     return _edit(call, vm, "setLabels", labels=call.body.get("labels") or {})
 
 
+def serial_port(call: Call) -> Json:
+    """What a machine wrote while it started: nothing boots here, so that is said, with the script that it was given."""
+    vm = named(call)
+    script = next((str(item.get("value", "")) for item in vm.body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    given = f"its start-up script has {len(script.encode())} bytes and was not run" if script else "it was given no start-up script"
+    contents = f"rehearsal stand-in {vm.name}: nothing boots here; {given}\r\n"
+    return {"kind": "compute#serialPortOutput", "contents": contents, "start": "0", "next": str(len(contents)), "selfLink": f"{vm.link()}/serialPort"}
+
+
 def set_metadata(call: Call) -> Json:
     """Replaces a machine's metadata, likewise."""
     vm = named(call)
