@@ -62,18 +62,23 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     return await shielded(world, work, undo)
 
 
-async def read(world: World, held: Held, on_loss: str = REPLACE_ALL) -> Held | None:
+async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: bool = False) -> Held | None:
     """What is there now. None: all of it is gone, and not by its own limit; the place is then blocked in the journal for a while.
 
-    `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any.
+    `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
+    machine that ended itself is to go.
 
     A provider that can't be reached changes nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
-        return await _read(world, held, on_loss)
+        after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
         return held._replace(detail=f"unreachable: {trimmed(error)}")
+    if after is not None and frees and after.status == ENDED and after.machines and held.kind == "machine" and not after.reasons:
+        # Some clouds only stop a machine that powered itself off.
+        return after._replace(reasons=("ended: it stopped itself, and its disks are billed until the next `up` deletes it",))
+    return after
 
 
 async def update(world: World, held: Held, wanted: Wanted) -> Held:
@@ -221,6 +226,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra = await _beside(world, held, gone=after is None)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), detail=why)
     if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
         extra = tuple(node for node in extra if node.handle not in whole.handles)
         world.journal.launched(whole)
@@ -247,6 +254,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
+        else:
+            world.journal.rests(held, now)
     elif after.status == FAILED and finished(after) and not finished(held):
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")

@@ -92,7 +92,7 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
     long its cloud remembers it.
     """
-    held = held._replace(detail="")
+    former, held = held.detail if held.status == ENDED else "", held._replace(detail="")
     if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
         return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
     if kept_stopped(held):
@@ -112,8 +112,8 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
         return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
         told = bool(nodes) and all(node.ended for node in nodes)
-        ended = told or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
-        return held._replace(status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else "") if ended else None
+        ended = told or held.status == ENDED or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
+        return held._replace(status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else former) if ended else None
     there = tuple(node for node in nodes if node.status != GONE)
     status = next((status for status in (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING) if status in statuses), FAILED)
     why = next((node.detail for node in nodes if node.status == status and _more(node)), "")

@@ -329,6 +329,19 @@ class Journal:
                 (now, held.world, held.owner, held.cluster, held.generation),
             )
 
+    def ends(self, held: Held, why: str) -> None:
+        """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
+        with self._change() as db:
+            key = (held.world, held.owner, held.cluster, held.generation)
+            match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
+            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
+                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "ended_why": why}), rowid))
+
+    def ended_why(self, held: Held) -> str:
+        """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
+        found = [launch for launch in self.launches(held.world, held.owner, held.cluster) if launch.generation == held.generation]
+        return str(found[-1].record.get("ended_why", "")) if found else ""
+
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""
         with self._read() as db:

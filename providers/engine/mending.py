@@ -67,6 +67,8 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
         held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
         after = seen(held, held.machines, now, policy)
         world.journal.launched(held)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), leftovers=(), detail=why)
     if extra:
         found = await _exchanged(world, held, wanted, after, extra, preferred)
         if found is None:
@@ -120,7 +122,14 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
     if after is not None and ended:
-        return after
+        if not (after.machines and wanted.setup.idle_s and wanted.setup.on_ttl == "release" and held.kind == "machine"):
+            return after._replace(reasons=())
+        # It powered itself off, and its cloud only stopped it: what remains costs its disks.
+        left = await release_all(world, held, held.handles)
+        if not left.clean:
+            return stuck(after, left)
+        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+        return after._replace(machines=(), reasons=())
     if stops and (after is None or after.reasons):
         what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
         raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")

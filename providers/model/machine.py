@@ -89,6 +89,8 @@ class Setup(NamedTuple):
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
     expose: str = "private"
     """`private`, or `public`: who can reach what listens."""
+    idle_s: int | None = None
+    """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever."""
     on_loss: str = "replace-all"
     """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
-IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
+IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key", "idle_after": "idle_after"}
 """Edits that an adapter may carry out on a running machine, by the capability that says so. Where it cannot, they wait for the next replacement: no
 machine is given up for them."""
 IDENTITY = {

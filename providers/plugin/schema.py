@@ -105,6 +105,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
     "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
     "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
+    "idle_after": _described(_DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."),
     "on_loss": _described(_STRING, "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several machines are lost."),
     "disk_gib": _described(_INTEGER, "The boot disk's size."),
     "ports": _described(_listed(_INTEGER), "Ports that listen."),

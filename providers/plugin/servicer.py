@@ -192,7 +192,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             from providers.engine import registry
 
             able = registry.capabilities().get(held.provider)
-            in_place = able.in_place if able is not None else frozenset()
+            # Where no timer on the machine was given the limit, whoever looks reads it anew.
+            in_place = able.in_place | (frozenset() if able.ends_idle else {"idle_after"}) if able is not None else frozenset()
         verdict = diff.cluster(old, new, state, satisfied, in_place)
         if new.get("state") == "stopped":
             refusals.stop(held, verdict)
@@ -281,10 +282,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._adopt(request, context, old.values)
         setup = refusals.setup_of(old.values)
         policy = () if setup is None else (setup.on_loss,)
+        frees = {"frees": True} if setup is not None and setup.idle_s and setup.on_ttl == "release" else {}
         try:
             held = outputs.read(request.id, state)
             await self._claim(held, old.values)
-            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy))
+            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL
 from providers.errors import GpusError
+from providers.watch.idle import ended
 from providers.watch.stack import Failed, Locked, Stack, State
 
 if TYPE_CHECKING:
@@ -73,24 +74,31 @@ class Watch:
 
     def _round(self, began: float) -> Round:
         state = self._stack.state()
+        idle = ended(state, 2 * self._patience_s)
+        if idle.ended:
+            # Written into the state at once: elsewhere nobody would know why it has gone.
+            self._stack.refresh()
+            state = self._stack.state()
         planned = self._stack.preview()
         buys = planned.buys
         count = bought_since(self._stack, state, began - HOUR_S)
         # With nothing bought for an hour, more may be lost at once than the cap: they are bought in one round.
         if buys and count + len(buys) > self._most and (count or not self._most):
             text = f"{count} bought in the last hour, at most {self._most} may be: {', '.join(buys)} waits"
-            return Round(began, CAPPED, text, buys, count, _clusters(state), planned.lines)
+            return Round(began, CAPPED, text, buys, count, _clusters(state), (*idle.lines, *planned.lines))
         if self.stopping:
-            return Round(began, STOPPED, "nothing was changed", (), count, _clusters(state), planned.lines)
+            return Round(began, STOPPED, "nothing was changed", (), count, _clusters(state), (*idle.lines, *planned.lines))
         done = self._stack.up()
         after = self._stack.state()
         launched = tuple(cluster.name for cluster in after.clusters if cluster.name in done.buys and _launches(cluster) - _launched(state))
         if launched:
             text = f"bought {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
-            return Round(began, BOUGHT, text, launched, count + len(launched), _clusters(after), done.lines)
+            return Round(began, BOUGHT, text, launched, count + len(launched), _clusters(after), (*idle.lines, *done.lines))
         changed = ", ".join(f"{name} ({operation})" for name, operation in done.operations.items())
         text = f"changed {changed}" if changed else "nothing to do"
-        return Round(began, CHANGED if changed else UNCHANGED, text, (), count, _clusters(after), done.lines)
+        if idle.ended:
+            text = f"released {', '.join(idle.ended)}, which had nothing to do{f'; {text}' if changed else ''}"
+        return Round(began, CHANGED if changed or idle.ended else UNCHANGED, text, (), count, _clusters(after), (*idle.lines, *done.lines))
 
 
 def bought_since(stack: Stack, state: State, since: float) -> int:

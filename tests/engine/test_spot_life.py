@@ -124,3 +124,36 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
     seen = rig.read(held)
     assert "ended" == seen.status and "shut itself down" in seen.detail
     assert "ended" == rig.update(seen, wanted).status
+
+
+@pytest.mark.parametrize("provider", ["gcp", "aws"])
+def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, provider):
+    """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google keeps of it is deleted by the next update."""
+    wanted, held = rig.made(provider, idle_after="2h")
+    console = import_module(f"providers.adapters.{provider}.standin.console")
+    assert "running" == rig.read(held).status
+    rig.store.advance(3600)
+    assert console.idle(rig.store, held.machines[0].name) == pytest.approx(rig.store.now() + 7200, abs=60)
+    rig.store.advance(7000)
+    assert "running" == rig.read(held).status
+    rig.store.advance(400)
+    seen = asyncio.run(cluster.read(rig.world, held, frees=True))
+    assert "ended" == seen.status
+    if provider == "gcp":
+        assert "its disks are billed until the next `up` deletes it" in seen.reasons[0]
+        assert "PREEMPTED" not in seen.detail
+    else:
+        assert () == seen.reasons and "shut itself down" in seen.detail
+    after = rig.update(seen, wanted)
+    assert ("ended", ()) == (after.status, after.reasons)
+    assert () == tuple(rig.world.adapter(provider).find("owner1")) and () == rig.world.journal.blocks("rehearsal")
+    rig.store.advance(86_400)
+    assert "ended" == asyncio.run(cluster.read(rig.world, after, frees=True)).status
+    assert "ended" == rig.update(after, wanted).status
+
+
+def test_one_of_several_has_no_timer_of_its_own(rig):
+    """A machine of a cluster cannot see whether the others work, so it is given no timer."""
+    _, held = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
+    console = import_module("providers.adapters.gcp.standin.console")
+    assert 0.0 == console.idle(rig.store, held.machines[0].name)

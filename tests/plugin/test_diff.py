@@ -152,7 +152,7 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "on_loss", "max_spend"}
+    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "on_loss", "max_spend", "ready", "idle_after"}
     assert tried == set(CLUSTER_INPUTS)
 
 

@@ -109,3 +109,43 @@ def test_what_no_round_could_mend_is_told_at_once(project):
     assert "--stack: wanted a stack of this project and backend, found 'nothere'" in watch(made, "-s", "nothere", "--once", code=2)
     assert "--interval: wanted at least 30s" in watch(made, "--interval", "1s", code=2)
     assert '--max-buys: wanted a whole number an hour, as in "3/h"' in watch(made, "--max-buys", "lots", code=2)
+
+
+def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project):
+    """A marketplace host whose GPUs had nothing to do for `idle_after` is released by a round, told as ended, and not bought again; busy ones stay."""
+    made = project("rent-4090x2")
+    made.edit("ttl: 12h", "ttl: 12h\n      idle_after: 1h")
+    made.up()
+    busy = ("--once", "--interval", "90m")
+    assert "unchanged: nothing to do" in watch(made, *busy)
+    made.rehearse("idle", "all")
+    assert "idle for 0s, ends after 1h" in watch(made, *busy)
+    made.rehearse("advance", "70m")
+    said = watch(made, *busy)
+    assert "released bench, which had nothing to do" in said and "as idle_after says" in said
+    assert made.machines() == []
+    outputs = made.cluster()["outputs"]
+    assert outputs["status"] == "ended" and outputs["detail"].startswith("idle for 1h")
+    made.preview("--expect-no-changes")
+    made.up()
+    assert made.machines() == []
+    made.destroy()
+
+
+def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project):
+    """Google stops a machine that powered itself off: the next `up` deletes the rest, says that it ended, and buys nothing; `run` gets a new one."""
+    made = project("serve-l4")
+    made.edit("gpu: L4:1", "gpu: L4:1\n      idle_after: 1h")
+    made.up()
+    assert "ends itself at" in made.rehearse("idle", "all")
+    made.rehearse("advance", "2h")
+    assert [machine["status"] for machine in made.machines()] == ["TERMINATED"]
+    made.up()
+    assert made.machines() == []
+    assert made.cluster()["outputs"]["status"] == "ended"
+    made.up()
+    assert made.machines() == []
+    made.edit("idle_after: 1h", "idle_after: 1h\n      run: again")
+    made.up()
+    assert len(made.machines()) == 1
+    made.destroy()

@@ -13,6 +13,7 @@ from providers.adapters.aws import machines
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
@@ -243,7 +244,14 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
+    if timed_idle(order):
+        parts.append(idle.script(setup.idle_s or 0))
     return "\n".join(parts) + "\n" if len(parts) > 2 else ""
+
+
+def timed_idle(order: Order) -> bool:
+    """Whether the machine ends itself when it is idle. One of several does not: it cannot see whether the others work."""
+    return bool(order.setup.idle_s) and not several(order)
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:
@@ -280,7 +288,7 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
 
     kind = Scope("aws", machine_type=candidate.machine_type)
     here = Scope("aws", candidate.region, candidate.zone)
-    if candidate.capacity == SPOT and order.setup.ttl_s and order.setup.on_ttl == "keep":
+    if candidate.capacity == SPOT and (order.setup.ttl_s or order.setup.idle_s) and order.setup.on_ttl == "keep":
         # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
         raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
     if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (options.ami or options.ami_ssm_parameter):
@@ -331,7 +339,7 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         body["KeyName"] = options.key_name
     if options.instance_profile:
         body["IamInstanceProfile"] = {"Arn" if options.instance_profile.startswith("arn:") else "Name": options.instance_profile}
-    if setup.ttl_s:
+    if setup.ttl_s or timed_idle(order):
         body["InstanceInitiatedShutdownBehavior"] = "stop" if setup.on_ttl == "keep" else "terminate"
     return body
 

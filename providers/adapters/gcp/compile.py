@@ -12,6 +12,7 @@ from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import OWN_KEY
@@ -370,8 +371,8 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     metadata: list[dict[str, str]] = []
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         metadata.append({"key": "ssh-keys", "value": keys})
-    if options.container:
-        metadata.append({"key": "startup-script", "value": start_up_script(options.container)})
+    if script := _at_boot(order, options):
+        metadata.append({"key": "startup-script", "value": script})
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,
@@ -389,6 +390,15 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     if account:
         body["serviceAccounts"] = [{"email": account, "scopes": SCOPES}]
     return body
+
+
+def _at_boot(order: Order, options: Options) -> str:
+    """What the machine runs at every boot: the timer that stops it when it is idle (one of several has none: it cannot see whether the others work),
+    and the container.
+    """
+    alone = len(order.node_names) + len(order.joins) == 1
+    timer = f"#!/bin/bash\n{idle.script(order.setup.idle_s)}\n" if order.setup.idle_s and alone else ""
+    return timer + (start_up_script(options.container) if options.container else "")
 
 
 def _instance(order: Order, candidate: Candidate, options: Options) -> dict[str, Any]:
