@@ -34,6 +34,7 @@ class Round(NamedTuple):
     clusters: tuple[dict[str, Any], ...] = ()
     lines: tuple[str, ...] = ()
     seconds: float = 0.0
+    spending: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain types, for one line of the log."""
@@ -47,6 +48,7 @@ class Watch:
 
     def __init__(self, stack: Stack, most: int, patience_s: float, now: Callable[[], float], pause: Callable[[float], bool]) -> None:
         self._stack, self._most, self._patience_s, self._now, self._pause = stack, most, patience_s, now, pause
+        self._money: dict[str, Any] | None = None
         self.stopping = False
 
     def stop(self) -> None:
@@ -70,10 +72,16 @@ class Watch:
             break
         if self.stopping:
             result = result._replace(result=STOPPED, text=f"stopped; {result.text}")
-        return result._replace(seconds=round(self._now() - began, 1))
+        spending = self._money
+        if spending is not None and spending["spent_usd"] > spending["max_spend_usd"]:
+            sums = f"${spending['spent_usd']:,.2f} spent of ${spending['max_spend_usd']:,.2f}"
+            line = f"max_spend: {sums} this month; nothing is bought, what runs goes on"
+            result = result._replace(lines=(line, *result.lines))
+        return result._replace(seconds=round(self._now() - began, 1), spending=spending)
 
     def _round(self, began: float) -> Round:
         state = self._stack.state()
+        self._money = money(state)
         idle = ended(state, 2 * self._patience_s)
         if idle.ended:
             # Written into the state at once: elsewhere nobody would know why it has gone.
@@ -118,6 +126,27 @@ def bought_since(stack: Stack, state: State, since: float) -> int:
     journal = sum(moment >= since + shift for moment in moments)
     held = sum(_moment(cluster.launched_at) >= since + shift for cluster in state.clusters)
     return max(journal, held, stack.updates(since))
+
+
+def money(state: State) -> dict[str, Any] | None:
+    """What the stack has spent this month and what is to come, in US dollars, as its state and this machine's journal know; None without a limit."""
+    if state.max_spend is None or not state.owner:
+        return None
+    from providers.engine import spending
+    from providers.engine.world import open_world
+
+    world = open_world(state.world, {})
+    try:
+        now = world.clock.now()
+        known = spending.of_journal(world, (state.owner,))
+    except GpusError:
+        return None
+    finally:
+        world.close()
+    budget = spending.Budget(0, spending.merged(spending.read(state.ownership.get("spending")), known, now))
+    sums = budget.sums(now)
+    found = {"month": spending.month(now), "max_spend_usd": state.max_spend, "spent_usd": sums.spent / 1e6, "to_come_usd": sums.running / 1e6}
+    return {**found, "unknown": list(sums.unknown)}
 
 
 def _launched(state: State) -> set[tuple[str, str]]:

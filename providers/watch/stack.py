@@ -68,6 +68,7 @@ class State(NamedTuple):
     settings: Mapping[str, Mapping[str, str]]
     clusters: tuple[Seen, ...]
     ownership: Mapping[str, Any]
+    max_spend: float | None = None
 
 
 class Run(NamedTuple):
@@ -240,6 +241,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
     world = owner = ""
     settings: Mapping[str, Mapping[str, str]] = {}
     ownership: Mapping[str, Any] = {}
+    max_spend: float | None = None
     clusters: list[Seen] = []
     for item in deployment.get("resources") or ():
         outputs, inputs = item.get("outputs") or {}, item.get("inputs") or {}
@@ -247,7 +249,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
             continue
         if item.get("type") == OWNERSHIP:
             world, _, owner = str(item.get("id", "")).partition("/")
-            settings, ownership = inputs.get("settings") or {}, outputs
+            settings, ownership, max_spend = inputs.get("settings") or {}, outputs, inputs.get("max_spend")
         elif item.get("type") == CLUSTER:
             clusters.append(
                 Seen(
@@ -262,7 +264,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
                     inputs,
                 )
             )
-    return State(world, owner, settings, tuple(clusters), ownership)
+    return State(world, owner, settings, tuple(clusters), ownership, max_spend)
 
 
 def _failure(error: CommandError, said: list[tuple[str, str]]) -> GpusError:

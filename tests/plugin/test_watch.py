@@ -29,7 +29,9 @@ def spot(project):
 
 def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
     """A preempted machine is bought again by one round; at the cap a round buys nothing and says so; an hour later it does. One JSON line a round."""
-    made = spot(project)
+    made = project("train-a100-spot")
+    made.edit("gpus:world: rehearsal", "gpus:world: rehearsal\n  gpus:max_spend: 5000")
+    made.up()
     log = tmp_path / "watch.jsonl"
     assert "unchanged: nothing to do" in watch(made, "--once", "--log", str(log))
     first = made.machines()[0]["name"]
@@ -48,6 +50,7 @@ def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [record["result"] for record in records] == ["unchanged", "bought", "capped", "capped"]
     assert records[1]["bought"] == ["train"] and records[1]["bought_last_hour"] == 2 and records[1]["clusters"][0]["status"] == "running"
+    assert records[0]["spending"]["max_spend_usd"] == 5000 and 0 < records[2]["spending"]["spent_usd"] < records[2]["spending"]["to_come_usd"] + 100
     made.destroy()
     assert made.machines() == []
 
