@@ -57,6 +57,15 @@ def _main(arguments: list[str]) -> int:
             from providers.testing import rehearse
 
             code: int = rehearse.run(arguments[1:])
+        elif arguments[:1] == ["size"]:
+            from providers.workloads import command as sizing
+
+            code = sizing.run(arguments[1:])
+        elif arguments[:1] == ["watch"]:
+            from providers.watch import command as watching
+
+            gc.enable()  # it runs until it is stopped
+            code = watching.run(arguments[1:], _project)
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -145,19 +154,12 @@ def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
 
 
+def _size_parser(commands: Any) -> None:
+    commands.add_parser("size", help="which GPUs hold a model, how many, what that costs", add_help=False)
+
+
 def _watch_parser(commands: Any) -> None:
-    from providers.watch import command
-
-    watch = commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval")
-    command.arguments(watch)
-    watch.set_defaults(run=_watch)
-
-
-def _watch(options: argparse.Namespace) -> int:
-    from providers.watch import command
-
-    gc.enable()  # it runs until it is stopped
-    return command.run(options, _project())
+    commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval", add_help=False)
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -595,6 +597,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     **dict.fromkeys(("run", "cp", "ssh", "logs", "ps", "release"), _adhoc_parsers),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
+    "size": _size_parser,
 }
 
 

@@ -27,7 +27,7 @@ ALLOWED = {
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
     "watch": LEAVES | {"engine", "adapters"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "watch"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "watch"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""
