@@ -47,9 +47,20 @@ class Market(NamedTuple):
 
         def noted(candidate: Candidate) -> Sequence[str]:
             note = self.notes.get(candidate.provider)
-            return note(candidate, known) if note is not None else ()
+            own = note(candidate, known) if note is not None else ()
+            able = self.capabilities.get(candidate.provider)
+            return own if not known.idle_s or able is None else (*own, *_idle_notes(candidate, able))
 
         return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted)
+
+
+def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
+    """What of `idle_after` somebody else must do at this place, or nobody does."""
+    if able.ends_idle and candidate.nodes == 1:
+        return ()
+    if not able.ssh:
+        return ("idle_after does nothing here: nobody can measure its GPUs from outside",)
+    return ("idle_after needs `gpus watch` here: no timer of its own ends it",)
 
 
 def plan(
