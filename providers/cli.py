@@ -18,6 +18,7 @@ from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Pr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -60,6 +61,11 @@ def _main(arguments: list[str]) -> int:
             from providers.workloads import command as sizing
 
             code = sizing.run(arguments[1:])
+        elif arguments[:1] == ["watch"]:
+            from providers.watch import command as watching
+
+            gc.enable()  # it runs until it is stopped
+            code = watching.run(arguments[1:], _project)
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -176,6 +182,10 @@ def _rehearse_parser(commands: Any) -> None:
 
 def _size_parser(commands: Any) -> None:
     commands.add_parser("size", help="which GPUs hold a model, how many, what that costs", add_help=False)
+
+
+def _watch_parser(commands: Any) -> None:
+    commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval", add_help=False)
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -427,10 +437,20 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     return asks
 
 
-def read_stack(name: str) -> Stack:
-    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+def _project() -> Path:
+    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says. Raises SpecError where there is none."""
     from pathlib import Path
 
+    here = Path.cwd()
+    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
+    if project is None:
+        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    return project
+
+
+def read_stack(name: str) -> Stack:
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
 
     def read(path: Path) -> dict[str, Any]:
@@ -444,11 +464,7 @@ def read_stack(name: str) -> Stack:
             raise SpecError([Problem(str(path), "a mapping", type(content).__name__)])
         return content
 
-    here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
-    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
-    if project is None:
-        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    project = _project()
     declared = read(project / "Pulumi.yaml")
     folder = project / str(declared.get("stackConfigDir") or ".")
     file = folder / f"Pulumi.{name}.yaml"
@@ -616,6 +632,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "check": _check_parser,
     "sweep": _sweep_parser,
     **dict.fromkeys(("run", "cp", "ssh", "logs", "ps", "release"), _adhoc_parsers),
+    "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,
 }

@@ -18,6 +18,7 @@ REHEARSAL, LIVE = "rehearsal", "live"
 OUTPUTS = (
     "schema",
     "status",
+    "detail",
     "provider",
     "region",
     "zone",
@@ -38,8 +39,8 @@ OUTPUTS = (
     "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-_RESERVED = frozenset({"world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
-_CONFIG = ("world", "clusters")
+_RESERVED = frozenset({"max_spend", "world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
+_CONFIG = ("world", "clusters", "max_spend")
 _PACKED = "H4sI"
 """How base64 of gzip begins."""
 _IAP_RANGE = "35.235.240.0/20"
@@ -49,7 +50,10 @@ _STAND_IN_VERSION = "0.0.9"
 
 
 class Ownership(pulumi.CustomResource):
-    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it."""
+    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it.
+
+    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US dollars: it counts what they do.
+    """
 
     owner_id: pulumi.Output[str]
     world: pulumi.Output[str]
@@ -60,9 +64,11 @@ class Ownership(pulumi.CustomResource):
         *,
         world: str = REHEARSAL,
         settings: Mapping[str, Mapping[str, str]] | None = None,
+        max_spend: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        props = {"world": world, "settings": dict(settings or {}), "owner_id": None}
+        self.limit_usd = max_spend  # under a name of its own: what is named as an input becomes an Output
+        props = {"world": world, "settings": dict(settings or {}), "max_spend": max_spend, "owner_id": None}
         super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
 
 
@@ -74,6 +80,7 @@ class GpuCluster(pulumi.CustomResource):
     """
 
     status: pulumi.Output[str]
+    detail: pulumi.Output[str]
     provider: pulumi.Output[str]
     region: pulumi.Output[str]
     zone: pulumi.Output[str]
@@ -116,6 +123,8 @@ class GpuCluster(pulumi.CustomResource):
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
         props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
+        if owner.limit_usd is not None:
+            props["max_spend"] = owner.limit_usd
         if managed_network is not None:
             props["network_links"] = managed_network.links
         for output in (*OUTPUTS, "nodes"):
@@ -387,10 +396,24 @@ def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]], networ
         _end_quietly()
         # Made after the networks, so that it goes before them: what it finds and deletes may still use one.
         opts = pulumi.ResourceOptions(depends_on=list(networks))
-        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, opts=opts)
+        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, max_spend=_max_spend(), opts=opts)
     if made["world"] != world:
         raise pulumi.RunError(f"world: wanted one world for all clusters of a stack, found {made['world']} and {world}; make a stack for each")
     return cast("Ownership", made["ownership"])
+
+
+def _max_spend() -> float | None:
+    """`gpus:max_spend` of the stack's configuration: US dollars a calendar month for all its clusters together."""
+    text = pulumi.Config("gpus").get("max_spend")
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1e9:
+        raise pulumi.RunError(f"gpus:max_spend: wanted US dollars a calendar month, more than 0, found {text!r}")
+    return found
 
 
 def _stand_in(project: str | None) -> pulumi.ProviderResource:

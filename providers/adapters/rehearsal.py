@@ -421,6 +421,15 @@ class Store:
                     self.set_stock(provider, place, machine_type, capacity, count, gpu)
                 db.execute("INSERT INTO meta VALUES ('begun', ?)", (repr(self.now()),))
 
+    def go_idle(self, name: str) -> None:
+        """From now on the GPUs of the machine of this name have nothing to do."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"idle:{name}", repr(self.now())))
+
+    def is_idle(self, name: str) -> bool:
+        """Whether the GPUs of the machine of this name have nothing to do; they are busy until somebody says otherwise."""
+        return self.connection().execute("SELECT 1 FROM meta WHERE key = ?", (f"idle:{name}",)).fetchone() is not None
+
     def reset(self) -> None:
         """Forgets everything, machines and log included, and begins again with the default scenario and real time."""
         with self.transaction() as db:

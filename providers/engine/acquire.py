@@ -102,15 +102,18 @@ async def acquire(
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
+    joins: Sequence[Handle] = (),
 ) -> Outcome:
     """Gets the first candidate of the plan that can be had, and says how.
 
     `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that
     exist already and stay. `accept` narrows the candidates. `before` are earlier attempts of the same purchase, which the numbering goes on
-    from. Raises AllFailed when nothing could be had and nothing is left; NotConfigured, BadCredentials or InsufficientFunds when the only
-    allowed provider says so; GpusError when stopped, or when the journal can't be written.
+    from. `joins` are machines that what is had is to stand beside. Raises AllFailed when nothing could be had and nothing is left; NotConfigured,
+    BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when stopped, or when the journal can't be written.
     """
-    return await _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before).run()
+    walk = _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before)
+    walk.joins = tuple(joins)
+    return await walk.run()
 
 
 async def resumed(
@@ -142,6 +145,7 @@ class _Walk:
         self.mark = Mark(wanted.owner, wanted.cluster, generation, wanted.fingerprint)
         self.pending = [candidate for candidate in plan.candidates if self.accept(candidate)] if plan is not None else []
         self.attempts: list[Attempt] = list(before)
+        self.joins: tuple[Handle, ...] = ()
         self.blocked: list[tuple[Scope, str, str]] = []
         """(scope, the one reservation that is meant or nothing, why)"""
         self.again: set[str] = set()
@@ -202,7 +206,7 @@ class _Walk:
         begun = start(self.wanted.ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
         setup = started(setup._replace(options=tuple(sorted(section.items())), secrets=narrowed(setup.secrets, head.provider)), begun)
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
-        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
+        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd, self.joins)
 
     def _terms(self, candidate: Candidate) -> tuple[object, ...]:
         entry = self.wanted.ask.entries[candidate.entry]

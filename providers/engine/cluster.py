@@ -15,7 +15,8 @@ from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settin
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import finished, kept_stopped, seen, to_release
+from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen, to_release
+from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
@@ -62,16 +63,23 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     return await shielded(world, work, undo)
 
 
-async def read(world: World, held: Held) -> Held | None:
+async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: bool = False) -> Held | None:
     """What is there now. None: all of it is gone, and not by its own limit; the place is then blocked in the journal for a while.
 
-    A provider that can't be reached changes nothing: the same record comes back, with a warning. Raises no CloudError.
+    `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
+    machine that ended itself is to go.
+
+    A provider that can't be reached changes nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
-        return await _read(world, held)
+        after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
-        return held
+        return held._replace(detail=f"unreachable: {trimmed(error)}")
+    if after is not None and frees and after.status == ENDED and after.machines and held.kind == "machine" and not after.reasons:
+        # Some clouds only stop a machine that powered itself off.
+        return after._replace(reasons=("ended: it stopped itself, and its disks are billed until the next `up` deletes it",))
+    return after
 
 
 async def update(world: World, held: Held, wanted: Wanted) -> Held:
@@ -197,7 +205,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
     return seen(held, nodes, world.clock.now()) or held
 
 
-async def _read(world: World, held: Held) -> Held | None:
+async def _read(world: World, held: Held, on_loss: str) -> Held | None:
     now = world.clock.now()
     if not held.handles and not held.leftovers:
         waiting = world.journal.orders(world.name, held.owner, held.cluster, held.generation, journals.PENDING)
@@ -211,14 +219,21 @@ async def _read(world: World, held: Held) -> Held | None:
             return held
     adapter = await home_of(world, held)
     nodes = await observed(world, adapter, held) if held.handles else ()
-    after: Held | None = seen(held, nodes, now)
+    after: Held | None = seen(held, nodes, now, on_loss)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
         held = held._replace(leftovers=still, reasons=held.reasons if still else ())
-        after = seen(held, nodes, now)
+        after = seen(held, nodes, now, on_loss)
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra = await _beside(world, held, gone=after is None)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), detail=why)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        extra = tuple(node for node in extra if node.handle not in whole.handles)
+        world.journal.launched(whole)
+        held, nodes = whole, whole.machines
+        after = seen(held, nodes, now, on_loss)
     if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))):
         # A step that was cut short placed it anew: the mark is the same.
         moved = await successor(world, held, extra)
@@ -233,18 +248,23 @@ async def _read(world: World, held: Held) -> Held | None:
         # What it was is gone, and something is left that must go.
         after = held._replace(status=UNSETTLED, machines=())
     elif after.status == PREEMPTED:
-        world.report("warning", f"{held.cluster}: {held.provider} took it back; the next `up` replaces it")
+        world.report("warning", f"{held.cluster}: {held.provider} took it back{_because(after)}; the next `up` replaces it")
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
-        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else 'ended by its own limit'}")
+        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
+        else:
+            world.journal.rests(held, now)
     elif after.status == FAILED and finished(after) and not finished(held):
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
+    elif after.status in (FAILED, STOPPED) and held.kind == "machine" and not kept_stopped(held):
+        world.report("warning", f"{held.cluster}: {after.status}{_because(after)}; it stays so: change `run` for a new one, or start it at its cloud")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
-        world.report("warning", f"{held.cluster}: {after.reasons[0]}")
+        said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
+        world.report("warning", f"{held.cluster}: {said}")
     if to_release(after):
         after = after._replace(reasons=(*after.reasons, f"done: {_done(after)}; its machine is still there: the next `up` releases it"))
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
@@ -293,6 +313,11 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
 
 def _done(held: Held) -> str:
     return next((node.detail for node in held.machines if node.detail), held.status)
+
+
+def _because(held: Held) -> str:
+    """` (outbid)`: what the cloud says of the status, if that is more than the status."""
+    return f" ({held.detail})" if held.detail and held.detail != held.status else ""
 
 
 def _end(node: Node) -> str:

@@ -203,6 +203,21 @@ class Journal:
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
+    def forget(self, world: str, owner: str, cluster: str, generation: str, handles: Collection[Handle], now: float) -> None:
+        """These machines are gone, confirmed, and others of their orders are not: the orders stay open, of what is left."""
+        ids = {handle.native_id for handle in handles}
+        with self._change() as db:
+            for token, known in db.execute(
+                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                (world, owner, cluster, generation),
+            ).fetchall():
+                left = [pair for pair in json.loads(known) if pair[1] not in ids]
+                if left != json.loads(known):
+                    db.execute(
+                        "UPDATE orders SET native_ids = ?, state = ?, updated_at = ? WHERE token = ?",
+                        (json.dumps(left), MADE if left else RELEASED, now, token),
+                    )
+
     def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
         """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
         ids = {handle.native_id for handle in handles}
@@ -260,7 +275,9 @@ class Journal:
         with self._read() as db:
             query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
             owners = [row[0] for row in db.execute(query, (world, project, stack, owner))]
-        return tuple(launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids)
+        found = [launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids]
+        # What another machine bought, that one's journal knows better.
+        return tuple(launch for launch in found if not launch.record.get("remembered"))
 
     def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
         """A state names this generation and these machines, as of the owner's present look."""
@@ -294,6 +311,9 @@ class Journal:
 
     def launched(self, held: Held) -> None:
         """Keeps the full record of a placement, with its price."""
+        self._launched(held, {})
+
+    def _launched(self, held: Held, more: dict[str, Any]) -> None:
         values = (
             held.world,
             held.owner,
@@ -306,7 +326,7 @@ class Journal:
             held.price_source,
             held.launched_at,
             None,
-            json.dumps(held.to_dict()),
+            json.dumps({**held.to_dict(), **more}),
         )
         with self._change() as db:
             db.execute(
@@ -314,6 +334,37 @@ class Journal:
                 (held.world, held.owner, held.cluster, held.generation),
             )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+
+    def remember(self, held: Held) -> None:
+        """Keeps a placement that a state names and that was bought from another machine; one that is known here stays as it is."""
+        with self._change() as db:
+            rows = db.execute(
+                "SELECT launched_at FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?)",
+                (held.world, held.owner, held.cluster, held.generation),
+            ).fetchall()
+        if not any(int(moment) == int(held.launched_at) for (moment,) in rows):
+            self._launched(held, {"remembered": True})
+
+    def rests(self, held: Held, now: float) -> None:
+        """What is held was stopped and is kept: its launch has ended, its orders stay open."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL",
+                (now, held.world, held.owner, held.cluster, held.generation),
+            )
+
+    def ends(self, held: Held, why: str) -> None:
+        """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
+        with self._change() as db:
+            key = (held.world, held.owner, held.cluster, held.generation)
+            match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
+            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
+                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "ended_why": why}), rowid))
+
+    def ended_why(self, held: Held) -> str:
+        """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
+        found = [launch for launch in self.launches(held.world, held.owner, held.cluster) if launch.generation == held.generation]
+        return str(found[-1].record.get("ended_why", "")) if found else ""
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""

@@ -14,7 +14,8 @@ from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
 from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
-from providers.engine.holding import ON_DONE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.holding import ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.joining import joined, rejoin
 from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
@@ -62,16 +63,23 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     if held.handles:
         adapter = await home_of(world, held)
         nodes = await observed(world, adapter, held)
-    after: Held | None = seen(held._replace(leftovers=()), nodes, now)
+    policy = wanted.setup.on_loss
+    after: Held | None = seen(held._replace(leftovers=()), nodes, now, policy)
     taken = False
     extra = await beside(world, held)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
+        after = seen(held, held.machines, now, policy)
+        world.journal.launched(held)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), leftovers=(), detail=why)
     if extra:
         found = await _exchanged(world, held, wanted, after, extra, preferred)
         if found is None:
             held = held._replace(leftovers=tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra)))))
         else:
             held, taken = found, True
-            after = seen(held._replace(leftovers=()), held.machines, now)
+            after = seen(held._replace(leftovers=()), held.machines, now, policy)
             if held.reasons:
                 return held, taken
     return await _brought(world, held, wanted, after, brake), taken
@@ -118,19 +126,27 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
     if after is not None and ended:
-        if not to_release(after):
-            return after
-        left = await release_all(world, after, after.handles)
+        idle = bool(after.machines) and bool(wanted.setup.idle_s) and wanted.setup.on_ttl == "release" and held.kind == "machine"
+        if not (idle or to_release(after)):
+            return after._replace(reasons=())
+        # It powered itself off, and its cloud may only have stopped it: what remains costs its disks.
+        left = await release_all(world, held, held.handles)
         if not left.clean:
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
-        world.report("info", f"{held.cluster}: the job is done; its machine is released")
+        if not idle:
+            world.report("info", f"{held.cluster}: the job is done; its machine is released")
         return after._replace(machines=(), reasons=())
     if stops and (after is None or after.reasons):
         what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
         raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")
     if after is not None and rests:
         return await edit(world, after, wanted)
+    if after is not None and after.status == DEGRADED and wanted.setup.on_loss == REPLACE_NODE:
+        made_good = await rejoin(world, held, wanted, after, brake)
+        if made_good is not None:
+            return made_good
+        world.report("warning", f"{held.cluster}: {held.provider} sells nothing more beside the rest of it, so all of it is placed anew")
     if after is None or not useful:
         return await _place_anew(world, held, wanted, after, brake)
     entry_index = satisfied(wanted.ask, after)
@@ -245,7 +261,8 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
             change["script"] = setup.script
     if change:
         adapter = await home_of(world, held)
-        for handle in held.handles:
+        # What is lost of a degraded cluster cannot be written on.
+        for handle in (node.handle for node in held.machines) if held.status == DEGRADED else held.handles:
             await repeated(world, adapter.name, adapter.update, handle, change)
         if "service" in change:
             nodes = await repeated(world, adapter.name, adapter.observe, held.handles)

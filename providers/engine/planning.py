@@ -56,6 +56,9 @@ class Market(NamedTuple):
                 lines += [found.note] if found.note else []
                 if found.job_hours is not None and candidate.micro_usd is not None:
                     lines.append(f"the run: about {found.job_hours:,.1f} h, ${found.job_hours * candidate.micro_usd / 1e6:,.2f}")
+            able = self.capabilities.get(candidate.provider)
+            if known.idle_s and able is not None:
+                lines += _idle_notes(candidate, able)
             return lines
 
         return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted, fits=fits)
@@ -69,6 +72,15 @@ def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
     from providers.workloads.fit import fit
 
     return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.nodes)
+
+
+def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
+    """What of `idle_after` somebody else must do at this place, or nobody does."""
+    if able.ends_idle and candidate.nodes == 1:
+        return ()
+    if not able.ssh:
+        return ("idle_after does nothing here: nobody can measure its GPUs from outside",)
+    return ("idle_after needs `gpus watch` here: no timer of its own ends it",)
 
 
 def plan(

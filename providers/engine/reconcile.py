@@ -263,7 +263,11 @@ async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:
         placed = made.ticket.placed
-        return Price(placed.micro_usd, placed.price_as_of, placed.price_source)
+        whole = placed.micro_usd
+        if whole is not None and placed.nodes != where.nodes:
+            # Not all of them were bought at once.
+            whole = whole * where.nodes // placed.nodes
+        return Price(whole, placed.price_as_of, placed.price_source)
     from providers.engine.planning import market
 
     offers = (await world.call(node.handle.provider, market, world, ask)).table

@@ -46,6 +46,10 @@ async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
     if after is None:
         raise GpusError(f"{held.cluster}: it is gone; run it again")
     world.report("info", f"{held.cluster}: {after.status}")
+    if state == STOPPED:
+        world.journal.rests(after, now)
+    else:
+        world.journal.launched(after._replace(launched_at=now))
     return after
 
 

@@ -27,6 +27,8 @@ class Capabilities(NamedTuple):
     """A port inside is another one outside; until a machine shows its map, it has no ports."""
     ends_at_ttl: bool = True
     """A machine ends when its ttl has passed, whatever became of who asked for it: by its cloud, or by a timer of its own."""
+    ends_idle: bool = False
+    """A single machine whose GPUs are idle for long ends by a timer of its own; elsewhere a watch must look, and can where it answers ssh."""
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 

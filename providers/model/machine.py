@@ -63,6 +63,8 @@ class Node(NamedTuple):
     """What of a service is not as it was deployed; the next update deploys it anew."""
     kind: str = "machine"
     """What it is: machine, job or service."""
+    ended: bool = False
+    """Gone, and by its own limit, timer or shutdown, on the cloud's word: nobody took it back."""
 
 
 class Setup(NamedTuple):
@@ -96,13 +98,18 @@ class Setup(NamedTuple):
     secrets: tuple[tuple[str, object], ...] = ()
     """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an Order (name, the provider's own reference). Never
     a value."""
+    idle_s: int | None = None
+    """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever."""
+    on_loss: str = "replace-all"
+    """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
 
 
 class Order(NamedTuple):
     """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
 
     `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
-    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says).
+    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says). `joins` are machines
+    that run and that the new ones are to stand beside, as near as if one call had made all of them: what was lost of a cluster is made good.
     """
 
     mark: Mark
@@ -112,6 +119,7 @@ class Order(NamedTuple):
     setup: Setup
     wait_s: int
     max_micro_usd: int | None = None
+    joins: tuple[Handle, ...] = ()
 
 
 class Ticket(NamedTuple):

@@ -161,6 +161,7 @@ class Cluster(_Strict):
     wait: Duration = "15m"
     ttl: Duration | None = None
     on_ttl: Literal["release", "keep"] = "release"
+    idle_after: Duration | None = None
     disk_gib: int | None = Field(default=None, ge=10, le=65_536, strict=True)
     ports: tuple[Port, ...] = ()
     expose: Literal["private", "token", "public"] = "private"
@@ -173,6 +174,7 @@ class Cluster(_Strict):
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
     workload: Workload | None = None
+    on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
     ready: Literal["checked", "running"] = "checked"
 
     def semantic(self) -> list[Problem]:
@@ -205,6 +207,7 @@ class Cluster(_Strict):
         return Setup(
             disk_gib=self.disk_gib,
             ttl_s=self.ask().entries[0].ttl_s,
+            idle_s=None if self.idle_after is None else duration.seconds(self.idle_after),
             on_ttl=self.on_ttl,
             ssh_public_key=(self.ssh_key or "").strip(),
             labels=tuple(sorted(self.labels.items())),
@@ -213,6 +216,7 @@ class Cluster(_Strict):
             state=self.state,
             expose=self.expose,
             secrets=tuple((name, tuple(sorted(references.items()))) for name, references in sorted(self.secrets.items())),
+            on_loss=self.on_loss,
         )
 
     def fingerprint(self) -> str:
@@ -354,6 +358,7 @@ _FIELDS = {
     "fallback": 'a list such as ["H200:8"]',
     "wait": 'a duration such as "20h", "15m" or "1h30m"',
     "ttl": 'a duration such as "20h", "15m" or "1h30m"',
+    "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
 }
 """Where several types will do, what is meant in one phrase; by the field's name."""
 _TYPES = {
@@ -465,8 +470,9 @@ def _semantic(cluster: Cluster) -> list[Problem]:
             problems.append(Problem(field, "at least one", "an empty list", "leave it out for any"))
         if names and len(set(names)) != len(names):
             problems.append(Problem(field, "each once", ", ".join(names)))
-    if cluster.on_ttl == "keep" and cluster.ttl is None:
+    if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
         problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
+    _seconds(cluster.idle_after, "idle_after", problems, 600)
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(Problem(f"prices.overrides[{index}].capacity", "one of " + ", ".join(asks.CAPACITIES), repr(override.capacity)))
@@ -480,6 +486,8 @@ _MACHINE_ONLY = {
     "state": "only a machine is stopped and kept",
     "network": "it joins no network of yours",
     "on_ttl": "nothing of it is kept",
+    "on_loss": "it has no machines to lose one by one",
+    "idle_after": "a job ends by itself, and a service scales down by its own options",
     "ready": "nobody logs into it",
 }
 

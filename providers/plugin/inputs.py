@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
 from providers.model import secret
+from providers.plugin.budgets import problems as budget_problems
 from providers.plugin.wire import UNKNOWN
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
     from providers.plugin.wire import Properties
 
-OWN = ("world", "owner", "cluster", "settings", "network_links")
+OWN = ("world", "owner", "cluster", "settings", "network_links", "max_spend")
 """The inputs that are the plugin's, besides the spec's fields."""
 _STAND_IN_GPU = "H100:1"
 
@@ -132,6 +133,7 @@ def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tu
             )
         elif key != "world" and not (isinstance(value, str) and value):
             problems.append(Problem(key, "a text", repr(value) if value is not None else "nothing"))
+    problems.extend(budget_problems(known))
     settings = known.get("settings", {})
     if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
         problems.append(Problem("settings", "a mapping such as {gcp: {project: my-project}}", repr(settings)))

@@ -24,6 +24,7 @@ SCHEMA = 1
 MAX_BYTES = 2_048
 PLACED = (
     "status",
+    "detail",
     "provider",
     "region",
     "zone",
@@ -59,6 +60,7 @@ def resource_id(held: Held) -> str:
 def write(held: Held, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
     """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
     out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
+    out["detail"] = _clip(held.detail)
     if held.micro_usd is not None:
         out["price_usd_per_hour"] = usd(held.micro_usd)
     out["attempts"] = _attempts(held)
@@ -119,6 +121,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
         account=account_in(record.get("account")),
         kind=str(record.get("kind", "machine")),
+        detail=str(outputs.get("detail", "")),
         **plain,
     )
 

@@ -35,6 +35,10 @@ def _described(kind: dict[str, Any], description: str) -> dict[str, Any]:
 
 _WORLD = _described(_STRING, "`rehearsal` or `live`. It is part of every id.")
 _SETTINGS = _described(_mapped(_mapped(_STRING)), "Per provider what an account needs, as in `{gcp: {project: my-project}}`. No secrets.")
+_MAX_SPEND = _described(
+    _NUMBER,
+    "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts; each cluster knows that there is a limit.",
+)
 _SPOT = _described(_STRING, "`never`, `prefer` or `only`: sugar for `capacity`.")
 _CAPACITY = _described(_listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`.")
 
@@ -104,6 +108,8 @@ SPEC_INPUTS: dict[str, Any] = {
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
     "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
     "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
+    "idle_after": _described(_DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."),
+    "on_loss": _described(_STRING, "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several machines are lost."),
     "disk_gib": _described(_INTEGER, "The boot disk's size."),
     "ports": _described(_listed(_INTEGER), "Ports that listen."),
     "expose": _described(_STRING, "`private`, `public`, or `token` (a service): who can reach the ports."),
@@ -132,6 +138,7 @@ CLUSTER_INPUTS: dict[str, Any] = {
     "owner": _described(_STRING, "The `owner_id` of the stack's Ownership."),
     "cluster": _described(_STRING, "The cluster's name, unique within its owner."),
     "settings": _SETTINGS,
+    "max_spend": _MAX_SPEND,
     "network_links": _described(
         _mapped(_STRING), "The managed network, as the program resolved it: `network`, and `subnetwork.REGION` for each region."
     ),
@@ -142,6 +149,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "schema": _described(_INTEGER, "The version of these outputs: 1."),
     "world": _WORLD,
     "status": _described(_STRING, "`running`, `queued`, `degraded`, `preempted`, `ended` ..."),
+    "detail": _described(
+        _STRING, "What is known of the status beyond its name: `outbid`, which machines of several are lost, `unreachable` and why. Mostly empty."
+    ),
     "provider": _described(_STRING, "Who sold it."),
     "region": _described(_STRING, "Where it runs."),
     "zone": _described(_STRING, "Where in the region."),
@@ -208,12 +218,15 @@ def document() -> str:
             "resources": {
                 "gpu:index:Ownership": {
                     "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
-                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS},
+                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS, "max_spend": _MAX_SPEND},
                     "requiredInputs": ["world"],
                     "properties": {
                         "world": _WORLD,
                         "owner_id": _described(_STRING, "Random, made once."),
                         "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                        "spending": _described(
+                            _mapped(_ANY), "What was spent this month and what runs, where `max_spend` is set: whole micro-dollars. Not an interface."
+                        ),
                     },
                     "required": ["world", "owner_id"],
                 },

@@ -246,7 +246,10 @@ def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
     held = _created(bench)
     world = bench.world
     bench.store.add_fault(bench.name, "*", "unauthorized", None)
-    assert bench.run(cluster.read(world, held)) == held
+    seen = bench.run(cluster.read(world, held))
+    assert seen is not None, "wanted it kept, found it dropped"
+    assert seen.detail.startswith("unreachable: "), f"wanted it told as unreachable, found {seen}"
+    assert seen._replace(detail=held.detail) == held
     assert any(line.startswith("warning: ") for line in bench.said), f"wanted a warning, found {bench.said}"
     try:
         bench.run(cluster.delete(world, held))

@@ -108,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "preempt", _preempt, "take machines back now that may be taken back: Spot ones, and every Modal container", name="a machine's name, or all"
     )
+    command("idle", _idle, "from now on a machine's GPUs have nothing to do", name="a machine's name, or all")
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
@@ -274,6 +275,23 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
         raise _wrong("name", "a running machine that can be taken back", found, f"running: {', '.join(machine.name for machine in able) or 'none'}")
     taken = [machine.name for machine in chosen if _console(machine.provider).preempt(store, machine.name)]
     return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs, nor another that can be taken back"
+
+
+def _idle(store: Store, options: argparse.Namespace) -> str:
+    from datetime import UTC, datetime
+
+    running = [machine for cloud in _clouds() for machine in _console(cloud).running(store) if machine.status.casefold() == "running"]
+    chosen = running if options.name == "all" else [machine for machine in running if machine.name == options.name]
+    if not chosen:
+        raise _wrong("name", "a running machine", options.name, f"running: {', '.join(machine.name for machine in running) or 'none'}")
+    said = []
+    for machine in chosen:
+        store.go_idle(machine.name)
+        ends = getattr(_console(machine.provider), "idle", None)
+        moment = ends(store, machine.name) if ends is not None else 0.0
+        at = f"ends itself at {datetime.fromtimestamp(moment, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}" if moment else "has no timer of its own"
+        said.append(f"{machine.name}: idle, {at}")
+    return "\n".join(said)
 
 
 def _advance(store: Store, options: argparse.Namespace) -> str:

@@ -160,13 +160,36 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
     assert "HalfMade" == held.attempts[0].outcome
 
 
-def test_an_outbid_rental_is_replaced_by_the_plan(market):
-    """Read says that it was taken back; update places anew under the cap, and never two stand."""
-    world = market.world()
-    held = run(cluster.create(world, wanted(capacity=(Capacity("spot"),)), "g1"))
+def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
+    """The look says that it was outbid, the host is left alone for a while, and update places it anew under the cap; never two stand."""
+    world, want = market.world(), wanted(capacity=(Capacity("spot"),))
+    held = run(cluster.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
     seen = run(cluster.read(world, held))
-    assert seen is None or "preempted" == seen.status
+    assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or ("preempted", "outbid") == (seen.status, seen.detail)
+    (block,) = world.journal.blocks("rehearsal")
+    assert ("server-71002", "spot") == (block.scope.machine_type, block.scope.capacity)
+    after = run(cluster.update(world, seen, want))
+    assert "running" == after.status and "server-71002" != after.machine_type and 1 == len(market.alive)
+
+
+def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
+    """The host's longest rental is over: ended, with that in the detail; an update rents nothing."""
+    world, want = market.world(), wanted(capacity=(Capacity("on-demand"),))
+    held = run(cluster.create(world, want, "g1"))
+    market.clock.advance(market.alive[0].mrl * 3_600 + 60)
+    seen = run(cluster.read(world, held))
+    assert "ended" == seen.status and "longest rental" in seen.detail
+    assert "ended" == run(cluster.update(world, seen, want)).status and [] == market.alive
+
+
+def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
+    """An error of the service is no word about the rental: it stays as it was, and the detail says that nobody could be asked."""
+    world = market.world()
+    held = run(cluster.create(world, wanted(), "g1"))
+    market.store.add_fault("clore", "my_orders", "unavailable", None)
+    seen = run(cluster.read(world, held))
+    assert "running" == seen.status and seen.detail.startswith("unreachable")
 
 
 def test_settling_an_owner_ends_every_order_of_it(market):

@@ -162,10 +162,10 @@ def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
 
 
 def test_b29_unreachable_changes_nothing(lab):
-    """A provider that can't be reached is a warning: the record stays, nothing counts as gone."""
+    """A provider that can't be reached is a warning: the record stays, but for the detail; nothing counts as gone."""
     world, held = made(lab)
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
-    assert run(cluster.read(world, held)) == held
+    assert run(cluster.read(world, held)) == held._replace(detail="unreachable: down")
     assert lab.said("could not be asked")
 
 

@@ -220,3 +220,18 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkey
     seen = planning.market(world, ask())
     assert {"alpha": "wanted a key, found none"} == seen.unavailable
     assert "alpha: could not be looked at, its bundled offers are shown: no connection" in seen.table.warnings
+
+
+@pytest.mark.parametrize(
+    ("provider", "nodes", "words"),
+    [("gcp", 1, ""), ("gcp", 2, "needs `gpus watch`"), ("clore", 1, "needs `gpus watch`"), ("modal", 1, "does nothing here")],
+)
+def test_a_plan_says_where_idle_after_needs_somebody(provider, nodes, words, monkeypatch, tmp_path):
+    """Where no timer of the machine's own ends it, the plan says who must look, or that nobody can."""
+    from providers.model.spec import Cluster
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    gpu = {"clore": "RTX-4090:2", "gcp": "H100:8", "modal": "H100:8"}[provider]
+    spec = Cluster(name="x", gpu=gpu, nodes=nodes, providers=(provider,), idle_after="1h")
+    notes = " ".join(planning.plan(spec.ask(), setup=spec.setup()).notes)
+    assert (words in notes) if words else ("idle_after" not in notes)

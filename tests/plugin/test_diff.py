@@ -160,8 +160,29 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state", "ready", "workload", "secrets"}
+    tried |= {
+        "expose",
+        "reclaim",
+        "run",
+        "kind",
+        "on_ttl",
+        "ssh_key",
+        "network",
+        "state",
+        "ready",
+        "workload",
+        "secrets",
+        "on_loss",
+        "max_spend",
+        "idle_after",
+    }
     assert tried == set(CLUSTER_INPUTS)
+
+
+def test_what_is_done_about_a_loss_is_policy():
+    """An edit of `on_loss` touches nothing that runs."""
+    made = verdict({"on_loss": "report"})
+    assert made.changes and not made.replaces and not made.later
 
 
 def test_an_ownership_is_replaced_for_another_world_only():

@@ -26,8 +26,9 @@ ALLOWED = {
     "api": LEAVES | {"catalog", "planner", "engine"},
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch"},
     "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin"},
+    "watch": LEAVES | {"engine", "adapters"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""

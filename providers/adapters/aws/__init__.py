@@ -27,6 +27,7 @@ CAPABILITIES = Capabilities(
     # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
     in_place=frozenset({"labels"}),
     live_offers=False,
+    ends_idle=True,
     # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.
     ends_at_ttl=True,
     sold_types=frozenset(

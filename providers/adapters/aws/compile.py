@@ -16,6 +16,7 @@ from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.adapters.base import KEEP_STATUS, too_large
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
@@ -67,7 +68,7 @@ class Reservation(NamedTuple):
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
     ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id. `new_group` is the security
-    group if it was made just now, for this order.
+    group if it was made just now, for this order. `placement_group` is that of the machines which the order joins.
     """
 
     image: Image
@@ -77,6 +78,7 @@ class Around(NamedTuple):
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
     new_group: str = ""
+    placement_group: str = ""
 
 
 class Call(NamedTuple):
@@ -144,7 +146,8 @@ def placement_group(order: Order) -> tuple[str, bool]:
         return "", False
     if chosen:
         return chosen, False
-    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 else ("", False)
+    # What joins others goes into their group, which is looked up at the machines themselves.
+    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 and not order.joins else ("", False)
 
 
 def mark_tags(order: Order) -> dict[str, str]:
@@ -200,7 +203,7 @@ def creating_call(order: Order, around: Around) -> Call:
     if not usable:
         assert refused is not None
         raise refused
-    if len(order.node_names) > 1 or order.candidates[0].capacity == RESERVATION:
+    if several(order) or order.candidates[0].capacity == RESERVATION:
         return _run(order, usable[0], options, around)
     return _fleet(order, usable, options, around)
 
@@ -213,7 +216,7 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
     return None
 
 
-def user_data(setup: Setup, region: str = "") -> str:
+def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
     """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
 
     EC2 has no run limit of its own: the limit is a timer inside the machine, and the machine's own shutdown then terminates it (or stops it, where
@@ -247,6 +250,8 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
+    if setup.idle_s and alone:
+        parts.append(idle.script(setup.idle_s or 0))
     if secrets := referred(setup.secrets):
         parts.append(secret.fetching(secrets, region))
     if setup.script:
@@ -264,6 +269,11 @@ printf %s {text} | base64 -d | gunzip > /var/lib/gpus/start.sh
 printf '{unit}' > /etc/systemd/system/gpus-work.service
 systemctl daemon-reload
 systemctl enable --now --no-block gpus-work.service"""
+
+
+def timed_idle(order: Order) -> bool:
+    """Whether the machine ends itself when it is idle. One of several does not: it cannot see whether the others work."""
+    return bool(order.setup.idle_s) and not several(order)
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:
@@ -284,7 +294,12 @@ def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
     """Whether the machines get EFA: as told, else where there are several nodes and the type takes it."""
     if options.efa is not None:
         return options.efa
-    return len(order.node_names) > 1 and bool(machines.efa_cards(candidate.machine_type))
+    return several(order) and bool(machines.efa_cards(candidate.machine_type))
+
+
+def several(order: Order) -> bool:
+    """Whether what is ordered is one of several machines of a cluster."""
+    return len(order.node_names) + len(order.joins) > 1
 
 
 def needs_subnet(order: Order) -> bool:
@@ -301,7 +316,7 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
 
     kind = Scope("aws", machine_type=candidate.machine_type)
     here = Scope("aws", candidate.region, candidate.zone)
-    if candidate.capacity == SPOT and order.setup.ttl_s and order.setup.on_ttl == "keep":
+    if candidate.capacity == SPOT and (order.setup.ttl_s or order.setup.idle_s) and order.setup.on_ttl == "keep":
         # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
         raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
     if order.setup.secrets and not options.instance_profile:
@@ -354,7 +369,7 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         body["KeyName"] = options.key_name
     if options.instance_profile:
         body["IamInstanceProfile"] = {"Arn" if options.instance_profile.startswith("arn:") else "Name": options.instance_profile}
-    if setup.ttl_s or setup.script:
+    if setup.ttl_s or setup.script or timed_idle(order):
         body["InstanceInitiatedShutdownBehavior"] = "stop" if setup.on_ttl == "keep" else "terminate"
     return body
 
@@ -363,7 +378,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     """One machine from the first pool that has it: an instant fleet over (type, zone)."""
     first = candidates[0]
     data = _machine(order, options, around)
-    if script := user_data(order.setup, order.candidates[0].region):
+    if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         data["UserData"] = base64.b64encode(script.encode()).decode()
     efa = wants_efa(order, first, options)
     if efa:
@@ -414,7 +429,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MaxCount": count,
         "ClientToken": order.token,
     }
-    if script := user_data(order.setup, order.candidates[0].region):
+    if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         body["UserData"] = script  # the client encodes it, here and only here
     subnet = options.subnet(candidate.zone)
     placement = {} if subnet else dict(_where(candidate, around))
@@ -436,7 +451,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         body["SecurityGroupIds"] = list(around.groups)
         if subnet:
             body["SubnetId"] = subnet
-    if name := placement_group(order)[0]:
+    if name := placement_group(order)[0] or around.placement_group:
         placement["GroupName"] = name
     if placement:
         body["Placement"] = placement

@@ -27,6 +27,7 @@ CAPABILITIES = Capabilities(
     # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
     in_place=frozenset({"labels", "ssh_key", "state", "script"}),
     live_offers=False,
+    ends_idle=True,
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     sold_types=frozenset(
         {"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-edgegpu-", "a3-highgpu-", "a3-megagpu-", "a3-ultragpu-", "a4-highgpu-", "a4x-highgpu-"}

@@ -419,7 +419,7 @@ class Gcp:
         why = read.why(reasons[project, zone], name, instance)
         if instance is None:
             detail = {PREEMPTED: "preempted and deleted", ENDED: "ended by its run limit and deleted"}.get(why, "deleted")
-            return read.gone(handle, GONE, detail)
+            return read.gone(handle, GONE, detail, ended=why == ENDED)
         return read.node(handle, instance, why)
 
     def _endings(self, project: str, zone: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from providers.adapters.gcp import secrets as secret
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import OWN_KEY
@@ -373,8 +374,8 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
     return out
 
 
-def _metadata(setup: Setup, options: Options) -> dict[str, str]:
-    """What the machine is told at its start, by key."""
+def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str, str]:
+    """What the machine is told at its start, by key. One of several (not `alone`) has no idle timer: it cannot see whether the others work."""
     found: dict[str, str] = {}
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
@@ -384,6 +385,8 @@ def _metadata(setup: Setup, options: Options) -> dict[str, str]:
         found["startup-script"] = f"#!/bin/bash\n{first}{setup.script}" if first else setup.script
     elif options.container or secrets:
         found["startup-script"] = start_up_script(options.container, secrets)
+    if setup.idle_s and alone:
+        found["startup-script"] = f"#!/bin/bash\n{idle.script(setup.idle_s)}\n{found.get('startup-script', '')}"
     return found
 
 
@@ -406,7 +409,7 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
-    metadata = _metadata(setup, options)
+    metadata = _metadata(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,

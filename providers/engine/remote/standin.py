@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from providers.model.machine import Node
 
 LABEL = "rehearsal stand-in"
+BUSY_FILE = ".gpus-busy"
+"""What a stand-in's GPUs are busy with, in percent."""
+BUSY, IDLE = 97, 0
 _NO_DRIVER = 9
 """What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
 _WRONG = "wrong-gpus.json"
@@ -81,6 +84,7 @@ class StandIn(NamedTuple):
 {rows}
 GPUS
   ;;
+  *--query-gpu=utilization.gpu*) for _ in $(seq {count}); do cat "$HOME/{BUSY_FILE}" || exit {_NO_DRIVER}; done ;;
   *) echo "{LABEL}: there is no GPU here; it stands for {count} x {name}" ;;
 esac"""
         else:
@@ -112,6 +116,12 @@ class StandInProbe(NamedTuple):
     def line(self, node: Node) -> StandIn:
         """The line to a machine's stand-in."""
         return StandIn(self.folder / node.name, node.name, node.mark.cluster if node.mark is not None else node.name)
+
+    def play(self, node: Node) -> None:
+        """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
+        folder = self.line(node).folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
 
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))

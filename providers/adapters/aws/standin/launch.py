@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters import played
 from providers.adapters.aws import machines
 from providers.adapters.aws.standin import places, things
-from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline
+from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
+from providers.model import idle
 
 if TYPE_CHECKING:
     from providers.adapters.aws.standin.state import Rows
@@ -214,6 +215,7 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             "volume_gib": next((item["Ebs"].get("VolumeSize", 8) for item in spec.get("BlockDeviceMappings", ()) if item.get("Ebs")), 8),
             "tokens_required": (spec.get("MetadataOptions") or {}).get("HttpTokens") == "required",
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
+            "idle_s": idle_s(spec),
         }
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [up + ttl_s] if (ttl_s := run_limit_s(spec)) else []
@@ -242,6 +244,23 @@ def run_limit_s(spec: Json) -> float:
     """The seconds after which the machine's own timer ends it; 0 for none."""
     line = next((line for line in user_data(spec).splitlines() if line.startswith(TTL_LINE)), "")
     return float(line.removeprefix(TTL_LINE) or 0)
+
+
+def idle_s(spec: Json) -> int:
+    """The seconds of idleness after which the machine's own timer ends it; 0 for none."""
+    return idle.limit_s(base64.b64decode(str(spec.get("UserData") or "")).decode())
+
+
+def goes_idle(rows: Rows, item: Instance) -> float:
+    """From now on the machine's GPUs have nothing to do; when its own timer ends it, 0 for never."""
+    limit_s = item.body.get("idle_s", 0)
+    begin = rows.now + limit_s
+    if not limit_s or item.state(rows.now) != "running":
+        return 0.0
+    ended = [moment for moment, state, _ in item.timeline if moment > rows.now and state]
+    if not ended or begin < ended[0]:
+        rows.write(item._replace(timeline=cut(item.timeline, rows.now, _end_of_run(rows, begin, item.body["shutdown"]))))
+    return float(begin)
 
 
 def _end_of_run(rows: Rows, begin: float, behaviour: str) -> Timeline:

@@ -69,6 +69,16 @@ def preempt(store: Store, name: str) -> int:
         return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))
 
 
+def idle(store: Store, name: str) -> float | None:
+    """From now on the GPUs of the machine of this name have nothing to do: when its own timer stops it, 0 for never. None where none runs."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        named = [vm for vm in rows.vms("name = ?", (name,)) if vm.status(rows.now) == "RUNNING"]
+        return vms.goes_idle(rows, named[0]) if named else None
+
+
 PROJECT = "rehearsal"
 """The project of a rehearsal unless its settings name another."""
 

@@ -8,6 +8,7 @@ from providers.adapters import played
 from providers.adapters.gcp.standin import machines, place, wish
 from providers.adapters.gcp.standin.state import GONE, HOLDING, Vm, cut, vm_number
 from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, exists, invalid, missing, quota_refusal, timestamp
+from providers.model import idle
 
 if TYPE_CHECKING:
     from providers.adapters.gcp.standin.calls import Call
@@ -228,3 +229,24 @@ def preempt(rows: Rows, vm: Vm) -> bool:
         vm.project, f"zones/{vm.zone}", "compute.instances.preempted", vm.link(), end[-1][0], target_id=vm_number(vm.id), user="system", vm=vm.id
     )
     return True
+
+
+def goes_idle(rows: Rows, vm: Vm) -> float:
+    """From now on the machine's GPUs have nothing to do; when its own timer powers it off, 0 for never. Google then keeps it, stopped."""
+    script = next((str(item.get("value", "")) for item in vm.body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    begin = rows.now + (limit_s := idle.limit_s(script))
+    if not limit_s or vm.status(rows.now) != "RUNNING":
+        return 0.0
+    if any(rows.now < moment <= begin for moment, _ in vm.timeline):
+        return float(begin)
+    end = place.ending(rows, begin, "STOP", "stop")
+    rows.drop_plans(vm.id)
+    rows.write_vm(vm._replace(timeline=cut(vm.timeline, rows.now, end)))
+    rows.add_operation(
+        *(vm.project, f"zones/{vm.zone}", "compute.instances.guestTerminate", vm.link(), end[-1][0]),
+        target_id=vm_number(vm.id),
+        created=begin,
+        user="system",
+        vm=vm.id,
+    )
+    return float(begin)
