@@ -244,7 +244,7 @@ def test_import_of_a_lost_machine(project):
     assert made.machines() == []
 
 
-def test_the_schema_is_accepted():
+def test_the_schema_is_accepted(tmp_path):
     """`pulumi package get-schema` takes the plugin's schema whole."""
     if shutil.which("pulumi", path=f"{BIN}") is None and shutil.which("pulumi") is None:
         pytest.fail("wanted pulumi on PATH, found none; run `make setup`")
@@ -253,6 +253,7 @@ def test_the_schema_is_accepted():
         capture_output=True,
         text=True,
         timeout=60,
+        cwd=tmp_path,
         env={"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/tmp", "PULUMI_SKIP_UPDATE_CHECK": "true"},
     )
     assert done.returncode == 0, done.stderr
