@@ -2,7 +2,8 @@
 
 The counting reads the rehearsal's SQLite file and nothing else: never an adapter, a stand-in's own code or the journal, since those are what is
 tested. A machine's row tells its whole life, so that what ran side by side at any moment can be counted afterwards. Must not import the package's
-engine, plugin or adapters; the one exception is the pure function that reads whose a Clore order is, since that cloud keeps no labels.
+engine, plugin or adapters; the exceptions are two pure things of Clore: whose an order's ports say it is, since that cloud keeps no labels, and its
+coins' worth.
 """
 
 from __future__ import annotations
@@ -164,17 +165,20 @@ def overlaps(home: Path, owner: str, most: Mapping[str, int]) -> tuple[int, str]
 def _gcp(db: sqlite3.Connection, now: float) -> Iterable[Running]:
     if not _has(db, "gcp_vm"):
         return
-    machines = {}
+    machines: dict[int, tuple[tuple[str, str, str], float]] = {}
     for number, name, zone, kind, created, gone, body, timeline in db.execute(
         "SELECT id, name, zone, machine_type, created, gone, body, timeline FROM gcp_vm ORDER BY id"
     ):
         labels = json.loads(body).get("labels") or {}
         status = next((word for at, word in reversed(json.loads(timeline)) if at <= now), "")
         mark = _mark(labels)
-        machines[number] = mark
+        machines[number] = mark, float(gone)
         yield Running("gcp", f"{zone}/{name}", "machine", status, *mark, kind, float(created), float(gone))
-    for zone, name, vm, created, gone in db.execute("SELECT zone, name, vm, created, gone FROM gcp_disk"):
-        yield Running("gcp", f"{zone}/{name}", "disk", "", *machines.get(vm, ("", "", "")), "", float(created), FOREVER if gone is None else float(gone))
+    for zone, name, vm, automatic, created, gone in db.execute("SELECT zone, name, vm, auto_delete, created, gone FROM gcp_disk"):
+        mark, machine_gone = machines.get(vm, (("", "", ""), FOREVER))
+        # A disk that goes with its machine has no end of its own.
+        ends = min(FOREVER if gone is None else float(gone), machine_gone if automatic else FOREVER)
+        yield Running("gcp", f"{zone}/{name}", "disk", "", *mark, "", float(created), ends)
 
 
 def _aws(db: sqlite3.Connection, now: float) -> Iterable[Running]:
@@ -214,17 +218,23 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
     if not _has(db, "clore_order"):
         return
     from providers.adapters.clore.mark import belongs
+    from providers.adapters.clore.standin.inventory import USD_PER_COIN
 
     known = {}
     if _has(db, "clore_rental"):
         known = {number: mark for number, *mark in db.execute("SELECT order_id, owner, cluster, generation FROM clore_rental")}
-    for number, server, ports, since, up_at, longest_h, ended in db.execute(
-        "SELECT id, si, ports, ct, up_at, mrl, ended_at FROM clore_order ORDER BY id"
+    bids = list(db.execute("SELECT si, coin, per_day, at FROM clore_bid")) if _has(db, "clore_bid") else []
+    for number, server, spot, coin, per_day, ports, since, up_at, longest_h, ended in db.execute(
+        "SELECT id, si, spot, coin, per_day, ports, ct, up_at, mrl, ended_at FROM clore_order ORDER BY id"
     ):
         mark = known.get(number, ["", "", ""])
         if not mark[0] and owner and belongs(map(int, json.loads(ports)), owner):
             mark = [owner, *mark[1:]]
         ends = min(FOREVER if ended is None else float(ended), float(since) + float(longest_h) * 3_600)
+        higher = [at for si, its, offered, at in bids if spot and si == server and offered * USD_PER_COIN[its] > per_day * USD_PER_COIN[coin]]
+        if higher:
+            # Somebody bid more: paused, and over a minute later.
+            ends = min(ends, max(min(higher), float(since)) + 60.0)
         yield Running("clore", str(number), "machine", "running" if up_at <= now else "starting", *mark, f"server-{server}", float(since), ends)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +82,8 @@ class Server:
         with self.store.transaction() as db:
             rows = Rows(self.store, db, self.store.now())
             fault = self.store.take_fault(PROVIDER, request.method, *_about(request, rows))
+            if fault and fault.kind == "twice":
+                self._work(request._replace(parameters=deepcopy(request.parameters)), rows, fault)
             out = _refused(request.service, fault) or self._work(request, rows, fault)
             verb = "GET" if request.operation.startswith(("Describe", "Get")) or request.parameters.get("DryRun") else "POST"
             status = 0 if out.content is None else out.status

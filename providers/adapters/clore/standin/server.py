@@ -146,15 +146,17 @@ class Api:
         fault = self.store.take_fault(PROVIDER, name, place, machine)
         if fault is not None and fault.kind in _BEFORE:
             return self._log(verb, name, split.path, _before(fault), fault.kind)
-        if fault is not None and fault.kind == "delay":
-            time.sleep(float(str(fault.settings.get("seconds", 1))))
         try:
             if name != "marketplace":
                 self._admit(name, headers)
             arguments = {**arguments, "_fault": fault} if name == "create_order" else arguments
             good = _json({"code": 0, **getattr(self, name)(arguments)})
+            if fault is not None and fault.kind == "twice":
+                good = _json({"code": 0, **getattr(self, name)(arguments)})
         except Refused as refusal:
             return self._log(verb, name, split.path, _json(refusal.reply, refusal.status), fault.kind if fault else "")
+        if fault is not None and fault.kind == "delay":
+            time.sleep(float(str(fault.settings.get("seconds", 1))))
         if fault is not None and fault.kind in _AFTER:
             return self._log(verb, name, split.path, _after(fault, good), fault.kind)
         return self._log(verb, name, split.path, good, fault.kind if fault else "")

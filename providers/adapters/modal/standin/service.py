@@ -204,6 +204,8 @@ def handlers(store: Store) -> Any:
 
 
 async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]] | None, stream: Any) -> None:
+    import asyncio
+
     request = await stream.recv_message()
     changing = method in CHANGING or known is None or getattr(request, "object_creation_type", 0) == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
     verb = "POST" if changing else "GET"
@@ -216,6 +218,10 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
         if fault is not None:
             await _refuse(fault)
         reply = await known(request, **_settings(method, stream, fault))
+        if fault is not None and kind == "twice":
+            reply = await known(request, **_settings(method, stream, fault))
+        if fault is not None and kind == "delay":
+            await asyncio.sleep(float(str(fault.settings.get("seconds", 1.0))))
         if fault is not None and kind == "error-after":
             raise GRPCError(_status(fault, Status.UNAVAILABLE), "the answer was lost on its way")
     except GRPCError as error:
@@ -250,11 +256,7 @@ def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:
 
 
 async def _refuse(fault: Fault) -> None:
-    """Raises for a failure before any work; waits for one that only delays."""
-    import asyncio
-
-    if fault.kind == "delay":
-        await asyncio.sleep(float(str(fault.settings.get("seconds", 1.0))))
+    """Raises for a failure before any work."""
     if fault.kind in {"rate-limit", "too-many"}:
         policy = api.RPCRetryPolicy(retry_after_secs=float(str(fault.settings.get("seconds", 1.0))))
         raise GRPCError(BEFORE[fault.kind], "too many calls", [policy])
