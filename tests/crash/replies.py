@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,7 +30,10 @@ CREATES = {
     "clore": ("create_order",),
 }
 """The calls that make what costs money."""
-READS = ("get", "list", "aggregatedList", "List", "Get", "Describe", "my_orders", "marketplace", "wallets", "renter_fees", "spot_marketplace", "Info", "Wait")
+CHANGES = 3
+"""Of the calls of one name that change something, so many in a step are broken, in every way."""
+LOOKS = 10
+"""Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look the same look is made again, whatever the step."""
 NAME = "train"
 
 
@@ -130,22 +134,23 @@ def points(seed: int) -> list[Point]:
 
     out: list[Point] = []
     for cloud in CLOUDS:
+        chance = random.Random(f"{seed} {cloud}")
         singles: dict[str, list[Hit]] = {}
         for name in STEPS:
             if (cloud, name) not in found:
                 continue
             out.append(Point("b", f"{name}/good", cloud, seed))
-            seen: dict[str, int] = {}
-            for method in found[cloud, name]:
-                nth = seen.get(method, 0)
-                seen[method] = nth + 1
-                reads = method.rpartition(".")[2].startswith(READS) or method.endswith(READS)
-                # A second look is another moment; a third is the second again.
-                if nth >= (2 if reads else 4):
-                    continue
-                singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in KINDS if not (reads and (kind == "twice" or nth and kind in (GONE, STOP))))
-            out += [Point("b", f"{name}/{one}", cloud, seed) for one in singles.get(name, ())]
-        chance = random.Random(f"{seed} {cloud}")
+            looks: list[Hit] = []
+            seen: Counter[str] = Counter()
+            for verb, method in found[cloud, name]:
+                nth = seen[method]
+                seen[method] += 1
+                if verb != "GET" and nth < CHANGES:
+                    singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in KINDS)
+                elif verb == "GET" and nth < 3:
+                    looks += [Hit(kind, method, nth) for kind in KINDS if kind != "twice"]
+            singles.setdefault(name, []).extend(chance.sample(looks, min(LOOKS, len(looks))))
+            out += [Point("b", f"{name}/{one}", cloud, seed) for one in singles[name]]
         names = [name for name in singles if len({one.method for one in singles[name]}) > 1]
         for _ in range(PAIRS):
             name = chance.choice(names)
@@ -154,15 +159,17 @@ def points(seed: int) -> list[Point]:
     return list(dict.fromkeys(out))
 
 
-def calls_of(cloud: str, name: str) -> list[str]:
-    """The calls that a step makes when all goes well."""
+def calls_of(cloud: str, name: str) -> list[tuple[str, str]]:
+    """The calls that a step makes when all goes well: (verb, name), GET for what only looks."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="gpus-crash-", ignore_cleanup_errors=True) as folder:
         experiment = _Experiment(Point("b", f"{name}/good", cloud, 0), Path(folder))
         try:
-            asyncio.run(experiment.step())
-            return list(experiment.wire.calls)
+            went = asyncio.run(experiment.step())
+            assert not went, f"{cloud} {name}: nothing was broken, and it failed: {went}"
+            verbs = {method: verb for found, verb, method, *_ in requests(experiment.home) if found == cloud}
+            return [(verbs.get(method, "POST"), method) for method in experiment.wire.calls]
         finally:
             experiment.close()
 
