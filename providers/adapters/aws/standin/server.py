@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.aws.standin import calls, places, wire
 from providers.adapters.aws.standin.state import PROVIDER, SCHEMA, Rows
 from providers.adapters.aws.standin.wire import Refusal, Request
+from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -80,8 +81,10 @@ class Server:
 
     def _serve(self, request: Request) -> Answer:
         with self.store.transaction() as db:
+            fault = self.store.take_fault(PROVIDER, request.method, *_about(request, Rows(self.store, db, self.store.now())))
+        time.sleep(comes_late(fault))
+        with self.store.transaction() as db:
             rows = Rows(self.store, db, self.store.now())
-            fault = self.store.take_fault(PROVIDER, request.method, *_about(request, rows))
             if fault and fault.kind == "twice":
                 self._work(request._replace(parameters=deepcopy(request.parameters)), rows, fault)
             out = _refused(request.service, fault) or self._work(request, rows, fault)

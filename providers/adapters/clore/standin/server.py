@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from providers.adapters.clore.standin import KEY, LIMIT, inventory
 from providers.adapters.clore.standin.state import PROVIDER, State, holders, rows
+from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,6 +147,7 @@ class Api:
         fault = self.store.take_fault(PROVIDER, name, place, machine)
         if fault is not None and fault.kind in _BEFORE:
             return self._log(verb, name, split.path, _before(fault), fault.kind)
+        time.sleep(comes_late(fault))
         try:
             if name != "marketplace":
                 self._admit(name, headers)

@@ -21,6 +21,7 @@ from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.adapters.modal.standin.deployed import summary
 from providers.adapters.modal.standin.functions import FunctionService, gpu_of
 from providers.adapters.modal.standin.state import TERMINATED, Sandbox, State, new_id
+from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -214,6 +215,7 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
         raise GRPCError(Status.UNIMPLEMENTED, f"the rehearsal has no {method}")
     fault = store.take_fault(PROVIDER, method, *_about(request))
     kind = fault.kind if fault is not None else ""
+    await asyncio.sleep(comes_late(fault))
     try:
         if fault is not None:
             await _refuse(fault)
