@@ -5,7 +5,6 @@ A moment is an event: a row of the journal, of a stand-in's tables or of its log
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from typing import Callable, Mapping, NamedTuple
@@ -19,6 +18,8 @@ HELD_S = 4.0
 LONG_S = 5.0
 """How long an operation at a cloud takes where the moment is while it is under way, in world seconds."""
 
+SEARCH = "instances.aggregatedList"
+"""Google Cloud's, which the Ownership's delete asks whatever the stack's own cloud is."""
 CREATE = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "modal": "SandboxCreate", "clore": "create_order"}
 DELETE = {"gcp": "instances.delete", "aws": "ec2.TerminateInstances", "modal": "SandboxTerminate", "clore": "cancel_order"}
 LOOK = {"gcp": "instances.get", "aws": "ec2.DescribeInstances", "modal": "SandboxWait", "clore": "my_orders"}
@@ -29,8 +30,8 @@ EDIT = {"gcp": "instances.setLabels", "aws": "ec2.CreateTags", "modal": "Sandbox
 class Watch:
     """What is seen of one command while it runs: everything is compared with how it was before the command."""
 
-    def __init__(self, clone: Clone, cloud: str) -> None:
-        self.clone, self.cloud = clone, cloud
+    def __init__(self, clone: Clone, cloud: str, create: str = "") -> None:
+        self.clone, self.cloud, self.create = clone, cloud, create or CREATE[cloud]
         self.store = Store(clone.home / "rehearsal.db")
         self.before = {one.id for one in lives(clone.home)}
         self.orders = {token for token, *_ in self._journal("SELECT token FROM orders")}
@@ -104,6 +105,10 @@ def _holds(calls: Mapping[str, str], kind: str) -> Callable[[Watch], None]:
     return lambda watch: watch.hold(watch.cloud, calls[watch.cloud], kind)
 
 
+def _holds_create(kind: str) -> Callable[[Watch], None]:
+    return lambda watch: watch.hold(watch.cloud, watch.create, kind)
+
+
 def _long(step: str) -> Callable[[Watch], None]:
     return lambda watch: watch.store.set_latency(watch.cloud, step, LONG_S)
 
@@ -113,7 +118,7 @@ def _ownership(watch: Watch) -> bool:
     first where both ask the same cloud.
     """
     if watch.held and watch.searches:
-        watch.hold("gcp", "instances.aggregatedList", *watch.searches.pop(0))
+        watch.hold("gcp", SEARCH, *watch.searches.pop(0))
         return False
     return watch.held
 
@@ -125,13 +130,13 @@ def _before_ownership(watch: Watch) -> None:
 
 MOMENTS = {
     "owned": Moment("the stack has its owner id, nothing else", _nothing, lambda w: w.owned()),
-    "intent": Moment("the intent is on the disk, the creating call sent", _holds(CREATE, "late"), lambda w: w.held),
-    "made": Moment("the creating call is carried out and not answered", _holds(CREATE, "delay"), lambda w: bool(w.machines())),
+    "intent": Moment("the intent is on the disk, the creating call sent", _holds_create("late"), lambda w: w.held),
+    "made": Moment("the creating call is carried out and not answered", _holds_create("delay"), lambda w: bool(w.machines())),
     "pending": Moment("the creating call is answered, the operation under way", _long("create"), lambda w: w.written("intent", ticket=True)),
     "running": Moment("the machine runs, and the plugin has not seen it", _nothing, lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines())),
     "reply": Moment("the purchase is in the journal, the reply on its way", _nothing, lambda w: w.written("made")),
     "saved": Moment("the state has it, the command has not ended", _nothing, lambda w: w.generation not in ("", w.state)),
-    "refused": Moment("one cloud has refused, the next is being asked", _holds(CREATE, "late"), lambda w: w.written("failed") and w.held),
+    "refused": Moment("one cloud has refused, the next is being asked", _holds_create("late"), lambda w: w.written("failed") and w.held),
     "edit-sent": Moment("the edit is sent, not carried out", _holds(EDIT, "late"), lambda w: w.held),
     "edited": Moment("the edit is carried out and not answered", _holds(EDIT, "delay"), lambda w: w.held),
     "look": Moment("the look is sent and not answered", _holds(LOOK, "delay"), lambda w: w.held),
@@ -148,8 +153,3 @@ def _up(watch: Watch, one: Running) -> bool:
     if one.cloud in ("gcp", "aws"):
         return one.status in ("RUNNING", "running")
     return moment(watch.clone.home) >= one.begins + watch.store.latency(one.cloud, "create")
-
-
-def settings_of(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """A stack file's keys."""
-    return {f"{cloud}:{name}": json.loads(json.dumps(value)) for cloud, found in settings.items() for name, value in found.items()}
