@@ -91,7 +91,7 @@ SERVICE = {
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
     "up-nodes": Step(("made", "pending", "running"), first=False, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
-    "up-across": Step(("refused", "made", "running"), first=False, edit={"gpu": "T4:1", "providers": ["gcp", "aws"]}, clouds=("aws",), world="sold out at gcp"),
+    "up-across": Step(("refused", "made", "running"), first=False, edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "regions": ["us-central1", "us-east-1"]}, clouds=("aws",), world="sold out at gcp"),
     "refresh": Step(("look",), words=REFRESH),
     "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
     "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
