@@ -8,7 +8,6 @@ times `refresh` before; at the end `destroy`. After each of them it counts what 
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import tempfile
 import time
@@ -152,7 +151,7 @@ def run(point: Point, folder: Path) -> Result:
     if found.good:
         return found
     kept = Path(tempfile.mkdtemp(prefix="gpus-crash-kept-")) / "point"
-    shutil.copytree(folder, kept)
+    folder.rename(kept)
     return found._replace(detail="\n  ".join([*experiment.words, f"its logs, state and rehearsal: {kept}"]))
 
 
@@ -257,8 +256,8 @@ class _Experiment:
         self.clean(run.said)
         if who in ("plugin", "both"):
             kill(self.clone.plugins())
-        elif who in ORDERLY or self.chance.random() < 0.5:
-            # The others meet the old plugin still at work.
+        elif who in ORDERLY or (self.name == "up" and not self.twist) or self.chance.random() < 0.5:
+            # In the others the recovery meets the old plugin, still at work.
             self.settled(run, moment, who)
 
     def settled(self, run: Run, moment: str, who: str) -> None:
