@@ -31,6 +31,8 @@ WALKING = ("intent", "made", "pending", "refused")
 """Moments at which the purchase is half made: one interrupt must end it, and say so."""
 WHO = ("cli", "plugin", "both", "int", "int2", "term")
 """Who dies: killed with -9, or the CLI's group gets SIGINT once or twice, or the CLI SIGTERM."""
+HANG_UP = "hup"
+"""The terminal is closed: the CLI's group gets SIGHUP, which ends it at once."""
 ORDERLY = ("int", "int2", "term")
 
 
@@ -109,7 +111,9 @@ TWISTS = {
     "clone": "another clone, with a backend of its own, works in the same account meanwhile",
     "moved": "the state goes on in another clone, on another machine with a backend and a journal of its own",
 }
-TWISTED = (
+BESIDES = (
+    ("gcp", "up", "made", HANG_UP),
+    ("aws", "replace", "running", HANG_UP),
     ("gcp", "up", "made", "both", "edited"),
     ("aws", "up", "pending", "cli", "edited"),
     ("modal", "up", "running", "plugin", "edited"),
@@ -127,14 +131,14 @@ TWISTED = (
 
 
 def points(seed: int) -> list[Point]:
-    """Every point: each moment of each step at each cloud, who dies going round, and those with a twist."""
+    """Every point: each moment of each step at each cloud, who dies going round, and some besides."""
     out, turn = [], 0
     for name, step in STEPS.items():
         for number, moment in enumerate(step.moments):
             for where, cloud in enumerate(step.clouds):
                 out.append(Point("a", f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}", cloud, seed))
         turn += 1
-    return out + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in TWISTED]
+    return out + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
 
 
 def run(point: Point, folder: Path) -> Result:
@@ -162,7 +166,7 @@ class _Stuck(Exception):
 class _Experiment:
     def __init__(self, point: Point, folder: Path) -> None:
         name, moment, who, *twist = point.name.split("/")
-        if name not in STEPS or moment not in MOMENTS or who not in WHO or point.cloud not in CLOUDS or not set(twist) <= set(TWISTS):
+        if name not in STEPS or moment not in MOMENTS or who not in (*WHO, HANG_UP) or point.cloud not in CLOUDS or not set(twist) <= set(TWISTS):
             raise ValueError(f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}")
         self.point, self.folder, self.who, self.twist = point, folder, who, twist[0] if twist else ""
         self.name, self.step, self.moment, self.cloud = name, STEPS[name], moment, CLOUDS[point.cloud]
@@ -243,6 +247,8 @@ class _Experiment:
             kill(plugins)
         elif who == "term":
             run.signal(signal.SIGTERM)
+        elif who == HANG_UP:
+            run.signal(signal.SIGHUP, group=True)
         else:
             run.signal(signal.SIGINT, group=True)
             if who == "int2":
