@@ -13,7 +13,6 @@ import random
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -66,10 +65,10 @@ def results(found: Sequence[Point], at_once: int = 0) -> Iterator[Result]:
         if not mine:
             continue
         width = at_once or import_module(PARTS[part]).AT_ONCE
-        # Each point changes its process's environment; a fresh interpreter now and then keeps threads from piling up.
-        with ProcessPoolExecutor(width, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=50) as pool:
-            for done in as_completed([pool.submit(one, point) for point in mine]):
-                yield done.result()
+        # Each point changes its process's environment; a fresh interpreter now and then keeps threads from piling up. (Not a ProcessPoolExecutor: with
+        # max_tasks_per_child Python 3.11's can wait for ever for a worker that it did not start, github.com/python/cpython/issues/115634.)
+        with multiprocessing.get_context("spawn").Pool(width, maxtasksperchild=40) as pool:
+            yield from pool.imap_unordered(one, mine)
 
 
 def report(found: Sequence[Result], say: Callable[[str], None] = print) -> bool:

@@ -21,7 +21,7 @@ from tests.crash.point import CLOUDS, Point, Result, count, overlaps, requests, 
 AT_ONCE = max(2, os.cpu_count() or 1)
 RECOVERIES = 3
 """So many times is the same command run again before something counts as stuck."""
-PAIRS = 25
+PAIRS = 20
 """Points of two faults, for each cloud."""
 CREATES = {
     "gcp": ("instances.insert", "instances.bulkInsert", "regionInstances.bulkInsert"),
@@ -30,9 +30,9 @@ CREATES = {
     "clore": ("create_order",),
 }
 """The calls that make what costs money."""
-CHANGES = 3
+CHANGES = 2
 """Of the calls of one name that change something, so many in a step are broken, in every way."""
-LOOKS = 10
+LOOKS = 8
 """Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look the same look is made again, whatever the step."""
 NAME = "train"
 

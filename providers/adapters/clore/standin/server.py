@@ -79,8 +79,7 @@ class Server(NamedTuple):
 
 def start(store: Store, pace: Pace = LIMIT) -> Server:
     """Starts the stand-in on a free port of loopback, on threads of this process."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(Api(store, pace)))
-    http.daemon_threads = True
+    http = _Http(("127.0.0.1", 0), _handler(Api(store, pace)))
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True)
     thread.start()
 
@@ -91,6 +90,13 @@ def start(store: Store, pace: Pace = LIMIT) -> Server:
         store.close()
 
     return Server(f"http://127.0.0.1:{http.server_address[1]}/v1", close)
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no news."""
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
