@@ -287,10 +287,11 @@ class _Walk:
                 ticket = found
             except HalfMade:
                 raise
-            except OutcomeUnknown as error:
+            except (OutcomeUnknown, OfferGone) as error:
+                # "Somebody has it": where a request was delivered twice, that is this order's own first delivery.
                 if isinstance(error, Unclassified):
                     self.world.report("warning", f"{self._line(order)}: unknown code {error.code or '(none)'}: {trimmed(error)}")
-                found = await self._certain(adapter, order, call)
+                found = await self._certain(adapter, order, call if isinstance(error, OutcomeUnknown) else None)
                 if found is None:
                     raise
                 ticket = found

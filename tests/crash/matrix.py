@@ -77,7 +77,9 @@ def report(found: Sequence[Result], say: Callable[[str], None] = print) -> bool:
     for result in found:
         rows.setdefault((result.point.part, result.point.cloud, result.point.step), []).append(result)
     say(f"{'part':5}{'cloud':7}{'step':26}{'points':>7}{'orphans':>9}{'duplicates':>12}{'stuck':>7}{'seconds':>9}")
-    for (part, cloud, step), mine in sorted(rows.items(), key=lambda row: (row[0][0], CLOUDS.index(row[0][1]) if row[0][1] in CLOUDS else 9, row[0][2])):
+    for (part, cloud, step), mine in sorted(
+        rows.items(), key=lambda row: (row[0][0], CLOUDS.index(row[0][1]) if row[0][1] in CLOUDS else 9, row[0][2])
+    ):
         say(f"{part:5}{cloud:7}{step:26}{len(mine):7}{_sum(mine)}{sum(result.seconds for result in mine):9.0f}")
     for result in found:
         if not result.good:
@@ -104,7 +106,8 @@ def main(words: Sequence[str] | None = None) -> int:
     found = [
         point
         for point in points([chosen.part] if chosen.part else list(PARTS), chosen.seed)
-        if (not chosen.cloud or point.cloud == chosen.cloud) and (not chosen.only or point.name == chosen.only or fnmatchcase(point.name, chosen.only))
+        if (not chosen.cloud or point.cloud == chosen.cloud)
+        and (not chosen.only or point.name == chosen.only or fnmatchcase(point.name, chosen.only))
     ]
     if chosen.points:
         found = sample(found, chosen.points, chosen.seed)
@@ -119,7 +122,11 @@ def main(words: Sequence[str] | None = None) -> int:
     for result in results(found, chosen.at_once):
         done.append(result)
         if os.isatty(2) or not result.good:
-            print(f"\r{len(done)} of {len(found)}" + ("" if result.good else f": {result.point.cloud} {result.point.name}\n"), end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{len(done)} of {len(found)}" + ("" if result.good else f": {result.point.cloud} {result.point.name}\n"),
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
     order = {point: number for number, point in enumerate(found)}
     return 0 if report(sorted(done, key=lambda result: order[result.point])) else 1
-

@@ -89,7 +89,9 @@ class Wire:
         for found in mine:
             if found.kind in REPLIES:
                 kind, settings = REPLIES[found.kind]
-                fault = Fault(0, provider, method, kind, 1, "", "", {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind == "late" else {})})
+                fault = Fault(
+                    0, provider, method, kind, 1, "", "", {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind == "late" else {})}
+                )
             else:
                 self._engine(found.kind)
         return fault
