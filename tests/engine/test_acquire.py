@@ -54,6 +54,14 @@ def test_group_goes_out_as_one_call(lab):
     assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == ["north-a", "north-b"]
 
 
+def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
+    """A market says "taken", and what took it is the first delivery of this very order: it is found, and no other is bought."""
+    lab.alpha.fail("submit", errors.OfferGone("taken", provider="alpha", code="TAKEN"), after=True)
+    held = create(lab)
+    assert (held.status, held.zone) == ("running", "north-a")
+    assert lab.creates == len(lab.alive) == 1
+
+
 def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
     """A regional quota blocks the whole region for the run: one call, then the next region."""
     scopes = [Scope("alpha", "north")]
