@@ -104,6 +104,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=0, metavar="N", help="how many points run side by side (default: as the part says)")
     parser.add_argument("--list", action="store_true", help="print the points and run none")
     chosen = parser.parse_args(words)
+    # Connections that a killed engine cancels are no news here.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     found = [
         point
         for point in points([chosen.part] if chosen.part else list(PARTS), chosen.seed)

@@ -23,6 +23,8 @@ RECOVERIES = 3
 """So many times is the same command run again before something counts as stuck."""
 PAIRS = 20
 """Points of two faults, for each cloud."""
+EDITS, EDITED = 20, "edited"
+"""Points, for each cloud, after whose fault another GPU is declared before the recovery."""
 CREATES = {
     "gcp": ("instances.insert", "instances.bulkInsert", "regionInstances.bulkInsert"),
     "aws": ("ec2.CreateFleet", "ec2.RunInstances"),
@@ -166,6 +168,10 @@ def points(seed: int) -> list[Point]:
             name = chance.choice(names)
             first, second = chance.sample([one for one in singles[name] if one.kind in REPLIES], 2)
             out.append(Point("b", f"{name}/{first}+{second}", cloud, seed))
+        for _ in range(EDITS):
+            # The declaration is edited before the recovery.
+            name = chance.choice([name for name in names if STEPS[name].after is not None])
+            out.append(Point("b", f"{name}/{chance.choice(singles[name])}+{EDITED}", cloud, seed))
     return list(dict.fromkeys(out))
 
 
@@ -209,7 +215,9 @@ class _Experiment:
         if name not in STEPS or point.cloud not in STEPS[name].clouds:
             raise ValueError(f"wanted a step of {', '.join(STEPS)} at a cloud that has it, found {name!r} at {point.cloud}")
         self.name, self.plan, self.cloud = name, STEPS[name], TABLE[point.cloud]
-        self.hits = () if what == "good" else tuple(map(wire.hit, what.split("+")))
+        words = what.split("+")
+        self.edited = EDITED in words
+        self.hits = tuple(wire.hit(word) for word in words if word not in ("good", EDITED))
         self.wire = wire.Wire(point.cloud)
         wire.attach(self.wire)
         self.store = open_store()
@@ -239,7 +247,7 @@ class _Experiment:
         self.words.append(f"the step: {went or 'went well'}")
         if [str(one) for one in self.hits] != [str(one) for one in self.wire.reached] and len(self.hits) == 1:
             self.wrong("stuck", 1, f"the call never came; there were {self.wire.calls}")
-        wanted, owner = self.plan.after, self.engine.owner or self.owner
+        wanted = self.plan.after if not self.edited else lambda cloud: cloud.other
         if any(one.kind == "engine-gone" for one in self.hits):
             self.released(went)
         for _ in range(RECOVERIES):
@@ -248,7 +256,7 @@ class _Experiment:
         else:
             self.wrong("stuck", 1, f"after {RECOVERIES} more: {went or [kept.reasons for kept in self.engine.state.values()]}")
         if wanted is not None:
-            self.counted(owner, {NAME: self.nodes(wanted)}, "recovered")
+            self.counted({NAME: self.nodes(wanted)}, "recovered")
             made = self.creates()
             if (went := await self.command(wanted)) or self.creates() != made:
                 self.wrong("stuck", 1, f"not stable: {went or 'an unchanged stack bought again'}")
@@ -257,7 +265,7 @@ class _Experiment:
                     break
             else:
                 self.wrong("stuck", 1, f"destroy, {RECOVERIES} times: {went}")
-        self.counted(owner, {}, "destroyed")
+        self.counted({}, "destroyed")
         if self.engine.state:
             self.wrong("stuck", 1, f"left in the state: {', '.join(self.engine.state)}")
         over, words = overlaps(self.home, "", {NAME: self.plan.nodes})
@@ -279,7 +287,6 @@ class _Experiment:
             self.store.set_stock(self.point.cloud, "", "", "", 0, self.cloud.sold_out_gpu)
         if self.plan.before is not None and (went := await self.command(self.plan.before)):
             raise AssertionError(f"nothing was broken yet, and it failed: {went}")
-        self.owner = self.engine.owner
         if self.plan.between in ("preempted", "one preempted"):
             self.preempt(1 if self.plan.between == "one preempted" else self.plan.nodes)
         loop = asyncio.get_running_loop()
@@ -332,10 +339,9 @@ class _Experiment:
                 "orphans", len(here) - named, f"the engine was gone ({went}), the state names {named} machines, found {'; '.join(map(str, here))}"
             )
 
-    def counted(self, owner: str, declared: Mapping[str, int], when: str) -> None:
+    def counted(self, declared: Mapping[str, int], when: str) -> None:
         found = count(self.home, "", declared)
         self.orphans += found.orphans
         self.duplicates += found.duplicates
         self.stuck += min(found.missing, 1)
         self.words += [f"{when}: {words}" for words in found.words]
-        del owner

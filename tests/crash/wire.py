@@ -22,9 +22,11 @@ REPLIES = {
     "garbled": ("malformed", {}),
 }
 """What can become of a reply -> the stand-ins' fault."""
+LASTING = {"outage": "unavailable", "blackout": "reply-lost"}
+"""What can become of this reply and of every later one until the command ends -> the stand-ins' fault."""
 GONE, STOP = "engine-gone", "stopped"
 """What can happen to the engine while the call is answered: killed, or told to stop (one Ctrl-C)."""
-KINDS = (*REPLIES, GONE, STOP)
+KINDS = (*REPLIES, *LASTING, GONE, STOP)
 TIMEOUT_S = 1.0
 """Real seconds that a client waits for a reply here."""
 LATE_S = {"modal": 3.0}
@@ -60,14 +62,14 @@ class Wire:
         self.reached: list[Hit] = []
         self._lock = threading.Lock()
         self._hits: list[Hit] = []
-        self._armed = False
+        self._armed, self._lasting = False, ""
         self._counts: Counter[str] = Counter()
         self._engine: Callable[[str], None] = lambda kind: None
 
     def arm(self, hits: tuple[Hit, ...], engine: Callable[[str], None]) -> None:
         """From now on; `engine(kind)` is called, from any thread, when something is to happen to the engine."""
         with self._lock:
-            self._hits, self._engine, self._armed = list(hits), engine, True
+            self._hits, self._engine, self._armed, self._lasting = list(hits), engine, True, ""
             self.calls, self.reached, self._counts = [], [], Counter()
 
     def disarm(self) -> None:
@@ -85,14 +87,15 @@ class Wire:
             self.calls.append(method)
             mine = [found for found in self._hits if (found.method, found.nth) == (method, nth)]
             self.reached += mine
-        fault = None
+            self._lasting = next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            fault = Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
         for found in mine:
             if found.kind in REPLIES:
                 kind, settings = REPLIES[found.kind]
                 fault = Fault(
                     0, provider, method, kind, 1, "", "", {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind == "late" else {})}
                 )
-            else:
+            elif found.kind in (GONE, STOP):
                 self._engine(found.kind)
         return fault
 
