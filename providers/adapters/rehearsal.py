@@ -47,6 +47,7 @@ FAULTS = {
     "html": "HTTP 502 with a web page instead of JSON, before any work",
     "malformed": "the work is done, then half of the JSON answer arrives",
     "delay": "the work is done, then the answer comes `seconds` later (of real time)",
+    "overtaken": "the work is done only `seconds` later (of real time), when whoever asked may have given up",
     "twice": "the request arrives twice, and the answer is that to the second",
     "slow": "the operation takes `seconds` longer (of world time)",
     "op-error": "the operation ends with error `code` and changes nothing",

@@ -41,6 +41,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         an_error_after_the_work_is_found_by_its_token,
         a_garbled_reply_is_found_by_its_token,
         a_request_that_arrives_twice_makes_one_machine,
+        *([the_same_order_sent_again_makes_no_second_machine] if harness.manifest.capabilities.deduplicates else []),
         a_web_page_before_the_work_is_no_refusal_and_no_machine,
         an_unknown_code_is_an_unknown_outcome,
         an_order_that_fails_late_leaves_nothing_or_names_it,
@@ -173,6 +174,18 @@ def a_request_that_arrives_twice_makes_one_machine(bench: Bench) -> None:
     assert ticket is not None, "wanted the one machine found by the order's token, found that nothing was made"
     done = bench.finish(ticket)
     bench.exist(1, "delivered twice")
+    bench.removed(done.handles)
+
+
+def the_same_order_sent_again_makes_no_second_machine(bench: Bench) -> None:
+    """Declared to do the work of one token once: the same order, sent again before and after it is made, is the same machine."""
+    order = bench.order()
+    bench.adapter.submit(order)
+    other = bench.connect()
+    done = bench.finish(other.submit(order), other)
+    again = bench.finish(other.submit(order), other)
+    assert again.handles == done.handles, f"wanted the same machine, found {again.handles}"
+    bench.exist(1, "sent again")
     bench.removed(done.handles)
 
 

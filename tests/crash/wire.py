@@ -20,6 +20,7 @@ REPLIES = {
     "late": ("delay", {}),
     "twice": ("twice", {}),
     "garbled": ("malformed", {}),
+    "overtaken": ("overtaken", {}),
 }
 """What can become of a reply -> the stand-ins' fault."""
 LASTING = {"outage": "unavailable", "blackout": "reply-lost"}
@@ -93,7 +94,14 @@ class Wire:
             if found.kind in REPLIES:
                 kind, settings = REPLIES[found.kind]
                 fault = Fault(
-                    0, provider, method, kind, 1, "", "", {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind == "late" else {})}
+                    0,
+                    provider,
+                    method,
+                    kind,
+                    1,
+                    "",
+                    "",
+                    {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind in ("late", "overtaken") else {})},
                 )
             elif found.kind in (GONE, STOP):
                 self._engine(found.kind)

@@ -152,6 +152,8 @@ class Api:
         fault = self.store.take_fault(PROVIDER, name, place, machine)
         if fault is not None and fault.kind in _BEFORE:
             return self._log(verb, name, split.path, _before(fault), fault.kind)
+        if fault is not None and fault.kind == "overtaken":
+            time.sleep(float(str(fault.settings.get("seconds", 1))))
         try:
             if name != "marketplace":
                 self._admit(name, headers)
