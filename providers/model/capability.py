@@ -30,8 +30,9 @@ class Capabilities(NamedTuple):
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
     deduplicates: bool = False
-    """The same order sent again, by the same token, makes no second machine: the cloud takes a request id (Compute Engine's `requestId`, EC2's
-    `ClientToken`). After a lost answer it is then the same order that is sent once more, and a first request that was only late is no second purchase.
+    """The same order sent again makes no second machine: the cloud does the work of one token once (Compute Engine's `requestId`, EC2's `ClientToken`).
+
+    After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
     """
 
     def orders(self, machine_type: str) -> bool:

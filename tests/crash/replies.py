@@ -21,9 +21,9 @@ from tests.crash.point import CLOUDS, Point, Result, count, overlaps, requests, 
 AT_ONCE = max(2, os.cpu_count() or 1)
 RECOVERIES = 3
 """So many times is the same command run again before something counts as stuck."""
-PAIRS = 20
+PAIRS = 15
 """Points of two faults, for each cloud."""
-EDITS, EDITED = 20, "edited"
+EDITS, EDITED = 15, "edited"
 """Points, for each cloud, after whose fault another GPU is declared before the recovery."""
 CREATES = {
     "gcp": ("instances.insert", "instances.bulkInsert", "regionInstances.bulkInsert"),
@@ -32,9 +32,16 @@ CREATES = {
     "clore": ("create_order",),
 }
 """The calls that make what costs money."""
+DELETES = {
+    "gcp": ("instances.delete",),
+    "aws": ("ec2.TerminateInstances",),
+    "modal": ("SandboxTerminate", "AppStop"),
+    "clore": ("cancel_order",),
+}
+"""The calls that end it."""
 CHANGES = 2
-"""Of the calls of one name that change something, so many in a step are broken, in every way."""
-LOOKS = 8
+"""Of the calls of one name that change something, so many in a step are broken."""
+LOOKS = 6
 """Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look the same look is made again, whatever the step."""
 ONCE = frozenset({"EnvironmentGetOrCreate", "AppHeartbeat"})
 """Calls that Modal's client makes once a process, or by its own clock: there is no telling whether they come."""
@@ -158,7 +165,9 @@ def points(seed: int) -> list[Point]:
                 nth = seen[method]
                 seen[method] += 1
                 if verb != "GET" and nth < CHANGES:
-                    singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in KINDS)
+                    # What makes and ends machines is broken in every way; what is around them in some.
+                    kinds = KINDS if method in (*CREATES[cloud], *DELETES[cloud]) else chance.sample(KINDS, 3)
+                    singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in kinds)
                 elif verb == "GET" and nth < 3:
                     looks += [Hit(kind, method, nth) for kind in KINDS if kind != "twice"]
             singles.setdefault(name, []).extend(chance.sample(looks, min(LOOKS, len(looks))))
