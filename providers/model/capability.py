@@ -30,7 +30,7 @@ class Capabilities(NamedTuple):
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
     deduplicates: bool = False
-    """The same order sent again makes no second machine: the cloud does the work of one token once (Compute Engine's `requestId`, EC2's `ClientToken`).
+    """The same order sent again makes no second machine: the cloud does one token's work once (Compute Engine's `requestId`, EC2's `ClientToken`).
 
     After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
     """
