@@ -13,8 +13,9 @@ SIZES = {"a": 15, "b": 100}
 REPOSITORY = Path(__file__).parents[2]
 
 BROKEN = {
-    # An answer that was lost is taken for "nothing was made".
-    ("gcp", "up/dropped@regionInstances.bulkInsert#0"): "async def nothing(*_): return None\nacquire.certain = nothing",
+    # An answer that was lost is taken for "nothing was made", and the next order has a token of its own.
+    ("gcp", "up/dropped@regionInstances.bulkInsert#0"): "async def nothing(*_): return None\nacquire.certain = nothing\n"
+    "gcp.MANIFEST = gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))",
     # A deletion whose answer was lost is taken for done, and so is every other.
     ("gcp", "destroy/5xx-before@instances.delete#0"): "async def done(*_, **__): return Left()\nending.release = done",
     # The engine is gone, and what it had ordered is kept.
@@ -42,6 +43,7 @@ def test_the_matrix_notices_a_broken_rule(cloud, name, tmp_path):
     """With a rule of the engine broken on purpose, the point that is about it fails."""
     code = f"""
 from pathlib import Path
+from providers.adapters import gcp
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.engine import acquire, cluster, ending
 from providers.engine.leasing import shielded
