@@ -56,6 +56,10 @@ def _main(arguments: list[str]) -> int:
             from providers.testing import rehearse
 
             code: int = rehearse.run(arguments[1:])
+        elif arguments[:1] == ["size"]:
+            from providers.workloads import command as sizing
+
+            code = sizing.run(arguments[1:])
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -142,6 +146,10 @@ def _check_parser(commands: Any) -> None:
 
 def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
+
+
+def _size_parser(commands: Any) -> None:
+    commands.add_parser("size", help="which GPUs hold a model, how many, what that costs", add_help=False)
 
 
 def _adhoc_parsers(commands: Any) -> None:
@@ -568,6 +576,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "check": _check_parser,
     **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
     "rehearse": _rehearse_parser,
+    "size": _size_parser,
 }
 
 

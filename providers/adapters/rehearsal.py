@@ -46,8 +46,8 @@ FAULTS = {
     "quota": "HTTP 403 quotaExceeded for `metric`, before any work",
     "html": "HTTP 502 with a web page instead of JSON, before any work",
     "malformed": "the work is done, then half of the JSON answer arrives",
-    "late": "the call is carried out `seconds` later (of real time), and then answered",
     "delay": "the work is done, then the answer comes `seconds` later (of real time)",
+    "overtaken": "the work is done only `seconds` later (of real time), when whoever asked may have given up",
     "twice": "the request arrives twice, and the answer is that to the second",
     "slow": "the operation takes `seconds` longer (of world time)",
     "op-error": "the operation ends with error `code` and changes nothing",
@@ -399,11 +399,6 @@ class Store:
             for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
                 db.execute(f'DELETE FROM "{table}"')  # noqa: S608 (a name from the file's own schema)
             self.begin()
-
-
-def comes_late(fault: Fault | None) -> float:
-    """Real seconds until the call is carried out; 0 unless the fault is of that kind. To be waited outside of any transaction."""
-    return float(str(fault.settings.get("seconds", 1))) if fault is not None and fault.kind == "late" else 0.0
 
 
 def open_store() -> Store:

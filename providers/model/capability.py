@@ -29,6 +29,12 @@ class Capabilities(NamedTuple):
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
+    deduplicates: bool = False
+    """The same order sent again makes no second machine: the cloud does one token's work once (Compute Engine's `requestId`, EC2's `ClientToken`).
+
+    After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
+    """
+
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""
         return not self.sold_types or any(machine_type.startswith(prefix) for prefix in self.sold_types)

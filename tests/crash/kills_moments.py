@@ -15,6 +15,8 @@ from tests.crash.point import Running, lives, moment
 
 HELD_S = 4.0
 """How long a held call is held, in real seconds: ample to act in, and over soon where the plugin lives on."""
+LATE = "overtaken"
+"""The fault of a call that has come and is carried out only when it has been held."""
 LONG_S = 5.0
 """How long an operation at a cloud takes where the moment is while it is under way, in world seconds."""
 
@@ -39,7 +41,7 @@ class Watch:
         self.searches: list[tuple[str, float]] = []
 
     def hold(self, cloud: str, method: str, kind: str, seconds: float = HELD_S) -> None:
-        """One call of this name waits: `late` before it is carried out, `delay` before it is answered."""
+        """One call of this name waits: LATE before it is carried out, `delay` before it is answered."""
         self.store.add_fault(cloud, method, kind, 1, seconds=seconds)
 
     @property
@@ -125,22 +127,22 @@ def _ownership(watch: Watch) -> bool:
 
 def _before_ownership(watch: Watch) -> None:
     watch.hold(watch.cloud, DELETE[watch.cloud], "delay", 1.5)
-    watch.searches = [("delay", 1.5)] * (watch.cloud == "gcp") + [("late", HELD_S)]
+    watch.searches = [("delay", 1.5)] * (watch.cloud == "gcp") + [(LATE, HELD_S)]
 
 
 MOMENTS = {
     "owned": Moment("the stack has its owner id, nothing else", _nothing, lambda w: w.owned()),
-    "intent": Moment("the intent is on the disk, the creating call sent", _holds_create("late"), lambda w: w.held),
+    "intent": Moment("the intent is on the disk, the creating call sent", _holds_create(LATE), lambda w: w.held),
     "made": Moment("the creating call is carried out and not answered", _holds_create("delay"), lambda w: bool(w.machines())),
     "pending": Moment("the creating call is answered, the operation under way", _long("create"), lambda w: w.written("intent", ticket=True)),
     "running": Moment("the machine runs, and the plugin has not seen it", _nothing, lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines())),
     "reply": Moment("the purchase is in the journal, the reply on its way", _nothing, lambda w: w.written("made")),
     "saved": Moment("the state has it, the command has not ended", _nothing, lambda w: w.generation not in ("", w.state)),
-    "refused": Moment("one cloud has refused, the next is being asked", _holds_create("late"), lambda w: w.written("failed") and w.held),
-    "edit-sent": Moment("the edit is sent, not carried out", _holds(EDIT, "late"), lambda w: w.held),
+    "refused": Moment("one cloud has refused, the next is being asked", _holds_create(LATE), lambda w: w.written("failed") and w.held),
+    "edit-sent": Moment("the edit is sent, not carried out", _holds(EDIT, LATE), lambda w: w.held),
     "edited": Moment("the edit is carried out and not answered", _holds(EDIT, "delay"), lambda w: w.held),
     "look": Moment("the look is sent and not answered", _holds(LOOK, "delay"), lambda w: w.held),
-    "delete-sent": Moment("the deletion is sent, not carried out", _holds(DELETE, "late"), lambda w: w.held),
+    "delete-sent": Moment("the deletion is sent, not carried out", _holds(DELETE, LATE), lambda w: w.held),
     "deleted": Moment("the deletion is carried out and not answered", _holds(DELETE, "delay"), lambda w: w.held),
     "deleting": Moment("the deletion is answered and under way", _long("delete"), lambda w: w.asked(DELETE[w.cloud]) and bool(w.old())),
     "between": Moment("the old one is gone, nothing new is asked for", _nothing, lambda w: w.released()),

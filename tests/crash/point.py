@@ -190,7 +190,9 @@ def _aws(db: sqlite3.Connection, now: float) -> Iterable[Running]:
         steps = json.loads(timeline)
         ends = next((float(at) for at, word, _ in steps if word in ("terminated", "")), FOREVER)
         status = next((word for at, word, _ in reversed(steps) if at <= now), "")
-        yield Running("aws", f"{region}/{number} in {zone}", "machine", status, *_mark(json.loads(body).get("tags") or {}), kind, float(created), ends)
+        yield Running(
+            "aws", f"{region}/{number} in {zone}", "machine", status, *_mark(json.loads(body).get("tags") or {}), kind, float(created), ends
+        )
 
 
 def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
@@ -200,7 +202,9 @@ def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
         ):
             ends = min(FOREVER if ended is None else float(ended), FOREVER if started is None else float(started) + float(limit))
             status = "queued" if started is None else "running"
-            yield Running("modal", number, "machine", status if now < ends else "ended", *_mark(json.loads(tags)), f"{gpus} GPUs", float(created), ends)
+            yield Running(
+                "modal", number, "machine", status if now < ends else "ended", *_mark(json.loads(tags)), f"{gpus} GPUs", float(created), ends
+            )
     if not _has(db, "modal_deployed"):
         return
     marks = {}

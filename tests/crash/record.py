@@ -17,7 +17,9 @@ from pathlib import Path
 FILE = Path(__file__).parent / "recorded.json"
 STACK = "recorded"
 SPEC = {"gpu": "L4:1", "providers": ["gcp"], "regions": ["us-central1"], "ttl": "20h"}
-SKIPPED = frozenset({"Handshake", "GetPluginInfo", "GetSchema", "GetMapping", "GetMappings", "Attach", "CheckConfig", "DiffConfig", "Configure", "Cancel"})
+SKIPPED = frozenset(
+    {"Handshake", "GetPluginInfo", "GetSchema", "GetMapping", "GetMappings", "Attach", "CheckConfig", "DiffConfig", "Configure", "Cancel"}
+)
 """Calls that are about the process, not about a resource."""
 
 

@@ -21,8 +21,10 @@ from tests.crash.point import CLOUDS, Point, Result, count, overlaps, requests, 
 AT_ONCE = max(2, os.cpu_count() or 1)
 RECOVERIES = 3
 """So many times is the same command run again before something counts as stuck."""
-PAIRS = 25
+PAIRS = 15
 """Points of two faults, for each cloud."""
+EDITS, EDITED = 15, "edited"
+"""Points, for each cloud, after whose fault another GPU is declared before the recovery."""
 CREATES = {
     "gcp": ("instances.insert", "instances.bulkInsert", "regionInstances.bulkInsert"),
     "aws": ("ec2.CreateFleet", "ec2.RunInstances"),
@@ -30,10 +32,19 @@ CREATES = {
     "clore": ("create_order",),
 }
 """The calls that make what costs money."""
-CHANGES = 3
-"""Of the calls of one name that change something, so many in a step are broken, in every way."""
-LOOKS = 10
+DELETES = {
+    "gcp": ("instances.delete",),
+    "aws": ("ec2.TerminateInstances",),
+    "modal": ("SandboxTerminate", "AppStop"),
+    "clore": ("cancel_order",),
+}
+"""The calls that end it."""
+CHANGES = 2
+"""Of the calls of one name that change something, so many in a step are broken."""
+LOOKS = 6
 """Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look the same look is made again, whatever the step."""
+ONCE = frozenset({"EnvironmentGetOrCreate", "AppHeartbeat"})
+"""Calls that Modal's client makes once a process, or by its own clock: there is no telling whether they come."""
 NAME = "train"
 
 
@@ -50,7 +61,9 @@ class Cloud(NamedTuple):
     settings: Mapping[str, Mapping[str, str]] = {}
 
 
-def _cloud(name: str, gpu: str, other: str, missing: str, gone: str, *, spot: Mapping[str, Any], settings: Mapping[str, str] | None = None, **more: Any) -> Cloud:
+def _cloud(
+    name: str, gpu: str, other: str, missing: str, gone: str, *, spot: Mapping[str, Any], settings: Mapping[str, str] | None = None, **more: Any
+) -> Cloud:
     # Amazon's catalog has no spot prices; what has no price is never bought.
     prices = {"overrides": [{"provider": name, "capacity": "spot", "price_usd_per_hour": 0.5}]}
     base = {"gpu": gpu, "providers": [name], "ttl": "20h", **more}
@@ -110,12 +123,16 @@ STEPS = {
     "up-job": Step(None, lambda cloud: JOB, ("modal",)),
     "unchanged": Step(_base, _base),
     "update": Step(_base, lambda cloud: cloud.edited),
-    "update-service": Step(lambda cloud: SERVICE, lambda cloud: {**SERVICE, "options": {"modal": {**SERVICE["options"]["modal"], "max_containers": 2}}}, ("modal",)),
+    "update-service": Step(
+        lambda cloud: SERVICE, lambda cloud: {**SERVICE, "options": {"modal": {**SERVICE["options"]["modal"], "max_containers": 2}}}, ("modal",)
+    ),
     "replace": Step(_base, lambda cloud: cloud.other),
     "replace-asked": Step(_base, _base, replace=True),
     "replace-nodes": Step(_pair_of_nodes, _base, ("gcp", "aws"), nodes=2),
     "preempted": Step(lambda cloud: cloud.spot, lambda cloud: cloud.spot, between="preempted"),
-    "degraded": Step(lambda cloud: {**cloud.spot, "nodes": 2}, lambda cloud: {**cloud.spot, "nodes": 2}, ("gcp", "aws"), between="one preempted", nodes=2),
+    "degraded": Step(
+        lambda cloud: {**cloud.spot, "nodes": 2}, lambda cloud: {**cloud.spot, "nodes": 2}, ("gcp", "aws"), between="one preempted", nodes=2
+    ),
     "destroy": Step(_base, None),
     "destroy-nodes": Step(_pair_of_nodes, None, ("gcp", "aws"), nodes=2),
     "destroy-service": Step(lambda cloud: SERVICE, None, ("modal",)),
@@ -143,10 +160,14 @@ def points(seed: int) -> list[Point]:
             looks: list[Hit] = []
             seen: Counter[str] = Counter()
             for verb, method in found[cloud, name]:
+                if method in ONCE:
+                    continue
                 nth = seen[method]
                 seen[method] += 1
                 if verb != "GET" and nth < CHANGES:
-                    singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in KINDS)
+                    # What makes and ends machines is broken in every way; what is around them in some.
+                    kinds = KINDS if method in (*CREATES[cloud], *DELETES[cloud]) else chance.sample(KINDS, 3)
+                    singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in kinds)
                 elif verb == "GET" and nth < 3:
                     looks += [Hit(kind, method, nth) for kind in KINDS if kind != "twice"]
             singles.setdefault(name, []).extend(chance.sample(looks, min(LOOKS, len(looks))))
@@ -156,6 +177,10 @@ def points(seed: int) -> list[Point]:
             name = chance.choice(names)
             first, second = chance.sample([one for one in singles[name] if one.kind in REPLIES], 2)
             out.append(Point("b", f"{name}/{first}+{second}", cloud, seed))
+        for _ in range(EDITS):
+            # The declaration is edited before the recovery.
+            name = chance.choice([name for name in names if STEPS[name].after is not None])
+            out.append(Point("b", f"{name}/{chance.choice(singles[name])}+{EDITED}", cloud, seed))
     return list(dict.fromkeys(out))
 
 
@@ -199,7 +224,9 @@ class _Experiment:
         if name not in STEPS or point.cloud not in STEPS[name].clouds:
             raise ValueError(f"wanted a step of {', '.join(STEPS)} at a cloud that has it, found {name!r} at {point.cloud}")
         self.name, self.plan, self.cloud = name, STEPS[name], TABLE[point.cloud]
-        self.hits = () if what == "good" else tuple(map(wire.hit, what.split("+")))
+        words = what.split("+")
+        self.edited = EDITED in words
+        self.hits = tuple(wire.hit(word) for word in words if word not in ("good", EDITED))
         self.wire = wire.Wire(point.cloud)
         wire.attach(self.wire)
         self.store = open_store()
@@ -229,7 +256,7 @@ class _Experiment:
         self.words.append(f"the step: {went or 'went well'}")
         if [str(one) for one in self.hits] != [str(one) for one in self.wire.reached] and len(self.hits) == 1:
             self.wrong("stuck", 1, f"the call never came; there were {self.wire.calls}")
-        wanted, owner = self.plan.after, self.engine.owner or self.owner
+        wanted = self.plan.after if not self.edited else lambda cloud: cloud.other
         if any(one.kind == "engine-gone" for one in self.hits):
             self.released(went)
         for _ in range(RECOVERIES):
@@ -238,7 +265,7 @@ class _Experiment:
         else:
             self.wrong("stuck", 1, f"after {RECOVERIES} more: {went or [kept.reasons for kept in self.engine.state.values()]}")
         if wanted is not None:
-            self.counted(owner, {NAME: self.nodes(wanted)}, "recovered")
+            self.counted({NAME: self.nodes(wanted)}, "recovered")
             made = self.creates()
             if (went := await self.command(wanted)) or self.creates() != made:
                 self.wrong("stuck", 1, f"not stable: {went or 'an unchanged stack bought again'}")
@@ -247,14 +274,18 @@ class _Experiment:
                     break
             else:
                 self.wrong("stuck", 1, f"destroy, {RECOVERIES} times: {went}")
-        self.counted(owner, {}, "destroyed")
+        self.counted({}, "destroyed")
         if self.engine.state:
             self.wrong("stuck", 1, f"left in the state: {', '.join(self.engine.state)}")
         over, words = overlaps(self.home, "", {NAME: self.plan.nodes})
         if over:
             self.wrong("duplicates", over, f"side by side: {words}")
         if self.orphans or self.duplicates or self.stuck:
-            self.words += [f"    {method} {status}{' ' + fault if fault else ''}" for cloud, _, method, status, fault in requests(self.home) if cloud == self.point.cloud][-150:]
+            self.words += [
+                f"    {method} {status}{' ' + fault if fault else ''}"
+                for cloud, _, method, status, fault in requests(self.home)
+                if cloud == self.point.cloud
+            ][-150:]
             self.words += self.engine.said[-60:]
         else:
             self.words.clear()
@@ -265,7 +296,6 @@ class _Experiment:
             self.store.set_stock(self.point.cloud, "", "", "", 0, self.cloud.sold_out_gpu)
         if self.plan.before is not None and (went := await self.command(self.plan.before)):
             raise AssertionError(f"nothing was broken yet, and it failed: {went}")
-        self.owner = self.engine.owner
         if self.plan.between in ("preempted", "one preempted"):
             self.preempt(1 if self.plan.between == "one preempted" else self.plan.nodes)
         loop = asyncio.get_running_loop()
@@ -314,12 +344,13 @@ class _Experiment:
         named = sum(len(kept.outputs["handles"]) for name, kept in self.engine.state.items() if name == NAME and "handles" in kept.outputs)
         here = [one for one in running(self.home) if one.kind == "machine"]
         if len(here) > named:
-            self.wrong("orphans", len(here) - named, f"the engine was gone ({went}), the state names {named} machines, found {'; '.join(map(str, here))}")
+            self.wrong(
+                "orphans", len(here) - named, f"the engine was gone ({went}), the state names {named} machines, found {'; '.join(map(str, here))}"
+            )
 
-    def counted(self, owner: str, declared: Mapping[str, int], when: str) -> None:
+    def counted(self, declared: Mapping[str, int], when: str) -> None:
         found = count(self.home, "", declared)
         self.orphans += found.orphans
         self.duplicates += found.duplicates
         self.stuck += min(found.missing, 1)
         self.words += [f"{when}: {words}" for words in found.words]
-        del owner

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import cache
 from typing import Callable, NamedTuple
 
 from providers.adapters.rehearsal import NODE_LOOK, Fault, Store
@@ -19,11 +20,14 @@ REPLIES = {
     "late": ("delay", {}),
     "twice": ("twice", {}),
     "garbled": ("malformed", {}),
+    "overtaken": ("overtaken", {}),
 }
 """What can become of a reply -> the stand-ins' fault."""
+LASTING = {"outage": "unavailable", "blackout": "reply-lost"}
+"""What can become of this reply and of every later one until the command ends -> the stand-ins' fault."""
 GONE, STOP = "engine-gone", "stopped"
 """What can happen to the engine while the call is answered: killed, or told to stop (one Ctrl-C)."""
-KINDS = (*REPLIES, GONE, STOP)
+KINDS = (*REPLIES, *LASTING, GONE, STOP)
 TIMEOUT_S = 1.0
 """Real seconds that a client waits for a reply here."""
 LATE_S = {"modal": 3.0}
@@ -59,14 +63,14 @@ class Wire:
         self.reached: list[Hit] = []
         self._lock = threading.Lock()
         self._hits: list[Hit] = []
-        self._armed = False
+        self._armed, self._lasting = False, ""
         self._counts: Counter[str] = Counter()
         self._engine: Callable[[str], None] = lambda kind: None
 
     def arm(self, hits: tuple[Hit, ...], engine: Callable[[str], None]) -> None:
         """From now on; `engine(kind)` is called, from any thread, when something is to happen to the engine."""
         with self._lock:
-            self._hits, self._engine, self._armed = list(hits), engine, True
+            self._hits, self._engine, self._armed, self._lasting = list(hits), engine, True, ""
             self.calls, self.reached, self._counts = [], [], Counter()
 
     def disarm(self) -> None:
@@ -84,12 +88,22 @@ class Wire:
             self.calls.append(method)
             mine = [found for found in self._hits if (found.method, found.nth) == (method, nth)]
             self.reached += mine
-        fault = None
+            self._lasting = next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            fault = Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
         for found in mine:
             if found.kind in REPLIES:
                 kind, settings = REPLIES[found.kind]
-                fault = Fault(0, provider, method, kind, 1, "", "", {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind == "late" else {})})
-            else:
+                fault = Fault(
+                    0,
+                    provider,
+                    method,
+                    kind,
+                    1,
+                    "",
+                    "",
+                    {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind in ("late", "overtaken") else {})},
+                )
+            elif found.kind in (GONE, STOP):
                 self._engine(found.kind)
         return fault
 
@@ -113,8 +127,28 @@ def attach(wire: Wire) -> None:
             self._store.advance(seconds)
 
     RehearsalClock.sleep = jump
+    # What reads megabytes of descriptions is done once here, not once a plugin: it holds no state.
+    if not hasattr(aws.sealed_session, "__wrapped__"):
+        aws.sealed_session = cache(aws.sealed_session)
+    if not hasattr(gcp.build, "kept"):
+        gcp.build = _kept(gcp.build)
     gcp.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     clore.Client._call.__kwdefaults__["timeout_s"] = TIMEOUT_S
     clore.MARKET_TIMEOUT_S = 10.0
     modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = 2.0
+
+
+def _kept(build):
+    """Google's client library's description of the API, made once for each endpoint."""
+    found: dict[str, object] = {}
+
+    def made(*words, client_options, **rest):
+        endpoint = client_options["api_endpoint"]
+        if endpoint not in found:
+            found.clear()
+            found[endpoint] = build(*words, client_options=client_options, **rest)
+        return found[endpoint]
+
+    made.kept = found
+    return made

@@ -26,7 +26,7 @@ ALLOWED = {
     "api": LEAVES | {"catalog", "planner", "engine"},
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from providers.adapters.clore.standin import KEY, LIMIT, inventory
 from providers.adapters.clore.standin.state import PROVIDER, State, holders, rows
-from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,8 +79,7 @@ class Server(NamedTuple):
 
 def start(store: Store, pace: Pace = LIMIT) -> Server:
     """Starts the stand-in on a free port of loopback, on threads of this process."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(Api(store, pace)))
-    http.daemon_threads = True
+    http = _Http(("127.0.0.1", 0), _handler(Api(store, pace)))
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True)
     thread.start()
 
@@ -92,6 +90,13 @@ def start(store: Store, pace: Pace = LIMIT) -> Server:
         store.close()
 
     return Server(f"http://127.0.0.1:{http.server_address[1]}/v1", close)
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no news."""
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
@@ -147,7 +152,8 @@ class Api:
         fault = self.store.take_fault(PROVIDER, name, place, machine)
         if fault is not None and fault.kind in _BEFORE:
             return self._log(verb, name, split.path, _before(fault), fault.kind)
-        time.sleep(comes_late(fault))
+        if fault is not None and fault.kind == "overtaken":
+            time.sleep(float(str(fault.settings.get("seconds", 1))))
         try:
             if name != "marketplace":
                 self._admit(name, headers)

@@ -18,7 +18,6 @@ from urllib.parse import parse_qs, urlsplit
 from providers.adapters.gcp.standin import calls, discovery, fields, place
 from providers.adapters.gcp.standin.state import PROVIDER, SCHEMA, Rows
 from providers.adapters.gcp.standin.wire import Json, Refusal
-from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from providers.adapters.rehearsal import Fault, Store
@@ -93,28 +92,22 @@ class Server:
     def _serve(
         self, method: discovery.Method, verb: str, where: str, path: dict[str, str], query: Json, body: Json, *, quiet: bool = False
     ) -> Answer:
-        fault = None if quiet else self._fault(method, path, body)
-        time.sleep(comes_late(fault))
         with self.store.transaction() as db:
             rows = Rows(self.store, db, self.store.now())
             place.settle(rows)
+            fault = None if quiet else self.store.take_fault(PROVIDER, method.name, _places(path, body), _machine_types(rows, path, body))
+            late = fault is not None and fault.kind == "overtaken"
             call = calls.Call(method.name, rows, path.get("project", ""), path, query, body, fault)
             if fault and fault.kind == "twice":
                 self._work(call._replace(body=deepcopy(body)), method)
-            out = _refused(fault) or self._work(call, method)
+            out = _refused(fault) or (Answer(0, None) if late else self._work(call, method))
             if not quiet:
                 self.store.log(
                     PROVIDER, verb, method.name, where, 0 if out.body is None and not out.html else out.status, fault.kind if fault else ""
                 )
-        if fault and fault.kind == "delay":
+        if fault and fault.kind in {"delay", "overtaken"}:
             time.sleep(float(str(fault.settings.get("seconds", 1))))
-        return out
-
-    def _fault(self, method: discovery.Method, path: dict[str, str], body: Json) -> Fault | None:
-        with self.store.transaction() as db:
-            rows = Rows(self.store, db, self.store.now())
-            place.settle(rows)
-            return self.store.take_fault(PROVIDER, method.name, _places(path, body), _machine_types(rows, path, body))
+        return self._serve(method, verb, where, path, query, body, quiet=True) if late else out
 
     def _work(self, call: calls.Call, method: discovery.Method) -> Answer:
         db = call.rows.db

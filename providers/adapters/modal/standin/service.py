@@ -21,7 +21,6 @@ from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.adapters.modal.standin.deployed import summary
 from providers.adapters.modal.standin.functions import FunctionService, gpu_of
 from providers.adapters.modal.standin.state import TERMINATED, Sandbox, State, new_id
-from providers.adapters.rehearsal import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -215,15 +214,16 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
         raise GRPCError(Status.UNIMPLEMENTED, f"the rehearsal has no {method}")
     fault = store.take_fault(PROVIDER, method, *_about(request))
     kind = fault.kind if fault is not None else ""
-    await asyncio.sleep(comes_late(fault))
     try:
         if fault is not None:
             await _refuse(fault)
-        reply = await known(request, **_settings(method, stream, fault))
+        work = _worked(known, request, _settings(method, stream, fault), _seconds(fault) if fault is not None and kind == "overtaken" else 0.0)
+        # Work that was begun is done, whether or not somebody still waits for the answer.
+        reply = await asyncio.shield(asyncio.ensure_future(work))
         if fault is not None and kind == "twice":
             reply = await known(request, **_settings(method, stream, fault))
         if fault is not None and kind == "delay":
-            await asyncio.sleep(float(str(fault.settings.get("seconds", 1.0))))
+            await asyncio.sleep(_seconds(fault))
         if fault is not None and kind == "error-after":
             raise GRPCError(_status(fault, Status.UNAVAILABLE), "the answer was lost on its way")
     except GRPCError as error:
@@ -235,6 +235,18 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
         return
     store.log(PROVIDER, verb, method, "", ANSWERED, kind)
     await stream.send_message(reply)
+
+
+async def _worked(known: Callable[..., Awaitable[Any]], request: Any, settings: dict[str, Any], late_s: float) -> Any:
+    import asyncio
+
+    if late_s:
+        await asyncio.sleep(late_s)
+    return await known(request, **settings)
+
+
+def _seconds(fault: Fault) -> float:
+    return float(str(fault.settings.get("seconds", 1.0)))
 
 
 def _about(request: Any) -> tuple[list[str], list[str]]:

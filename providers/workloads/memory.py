@@ -1,0 +1,181 @@
+"""How much memory a model takes on each GPU, for serving and for training. Pure arithmetic, in GiB (2**30 bytes).
+
+Owns what each number format costs, what is assumed, and the margin. A figure is per GPU: what is not split over the GPUs is counted on each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.catalog.hardware import hardware
+from providers.catalog.names import nominal_memory_gib
+
+if TYPE_CHECKING:
+    from providers.workloads.architecture import Architecture
+
+GIB = 2**30
+
+BITS = {
+    "fp32": 32.0,
+    "bf16": 16.0,
+    "fp16": 16.0,
+    "fp8": 8.0,
+    "int8": 8.0,
+    "awq": 4.25,
+    "gptq": 4.25,
+    "int4": 4.25,
+    "nf4": 4.13,
+    "fp4": 4.25,
+    "q8_0": 8.5,
+    "q6_k": 6.56,
+    "q5_k_m": 5.69,
+    "q4_k_m": 4.85,
+}
+"""Bits for each weight, scales included. 4.25: 4 bits and a 16-bit scale with its zero for each group of 128 (AWQ, GPTQ), or an 8-bit one for each 32
+(MX). 4.13: NF4 with doubly quantised constants (QLoRA, 2023). q*: llama.cpp's own table of bits per weight for 7B to 8B models (tools/quantize)."""
+
+KEEPS_EMBEDDINGS = {"awq", "gptq", "int4", "nf4", "fp4", "fp8", "int8"}
+"""Formats that leave the input and output embeddings in 16 bit."""
+
+NEEDS = {
+    "bf16": (8.0, "bf16 begins with Ampere (8.0), fp16 would do"),
+    "fp8": (8.9, "fp8 arithmetic begins with Ada and Hopper (8.9)"),
+    "fp4": (10.0, "fp4 arithmetic begins with Blackwell (10.0)"),
+}
+"""The least compute capability of NVIDIA's cards for a format (CUDA C++ programming guide, 2026). Weight-only formats run on older cards too."""
+
+USABLE = 0.90
+"""What part of a card a server plans with: vLLM's default `gpu_memory_utilization`."""
+TIGHT = 0.05
+"""Less than this part of the usable memory left over is said to be tight."""
+OVERHEAD_GIB = 1.5
+"""CUDA context, kernels, communication buffers and captured graphs, on each GPU: 1 to 2 GiB are usual; assumed."""
+PREFILL_TOKENS = 8192
+"""How many tokens a server works on at once at most (vLLM's default `max_num_batched_tokens` for a server, 2026)."""
+
+REPORTED_GIB = {"T4": 15.0, "L4": 22.5, "A10G": 22.1, "A10": 22.5, "H100": 79.6, "H200": 140.4, "B200": 179.0}
+"""What drivers report where that is less than the nominal size: error correction on the small cards, rounding on the large ones."""
+
+FULL_BYTES = 16.0
+"""Bytes for each trained parameter with Adam in mixed precision: 2 weight, 2 gradient, 12 for the fp32 copy and two moments (ZeRO, 2019)."""
+
+
+class Need(NamedTuple):
+    """GiB on the fullest GPU, by part."""
+
+    weights: float
+    cache: float
+    activations: float
+    optimizer: float
+    overhead: float
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.cache + self.activations + self.optimizer + self.overhead
+
+
+def card_gib(gpu_type: str) -> float | None:
+    """GiB that one card of this type really has to give; None where the size is unknown."""
+    return REPORTED_GIB.get(gpu_type) or nominal_memory_gib(gpu_type)
+
+
+def usable_gib(gpu_type: str) -> float | None:
+    """GiB that are planned with on one card: USABLE of what it has."""
+    size = card_gib(gpu_type)
+    return None if size is None else size * USABLE
+
+
+def lacks(gpu_type: str, dtype: str) -> str:
+    """Why this card can't work in this format; nothing where it can, or where its capability is unknown."""
+    if dtype not in NEEDS:
+        return ""
+    found = hardware(gpu_type)
+    if found is None or not found.compute_capability:
+        return ""
+    least, why = NEEDS[dtype]
+    try:
+        capability = float(found.compute_capability)
+    except ValueError:
+        return ""
+    return f"no {dtype}: {why}; {gpu_type} has compute capability {found.compute_capability}" if capability < least else ""
+
+
+def weight_bytes(model: Architecture, dtype: str) -> float:
+    """Bytes of all weights in this format."""
+    if dtype in KEEPS_EMBEDDINGS:
+        return (model.parameters - model.embedding_parameters) * BITS[dtype] / 8 + model.embedding_parameters * 2
+    return model.parameters * BITS[dtype] / 8
+
+
+def cache_bytes_per_token(model: Architecture, tensor: int = 1, cache_dtype: str = "bf16") -> float:
+    """Bytes that one token takes in the KV cache of ONE GPU of a tensor-parallel group, all layers.
+
+    With more GPUs than KV heads each head stands on several; a latent cache stands on all.
+    """
+    whole = model.kv_bytes_per_token(BITS[cache_dtype] / 8)
+    return whole if model.latent_kv else whole / min(tensor, model.kv_heads)
+
+
+def serving(
+    model: Architecture, dtype: str, *, context: int, concurrency: int, tensor: int = 1, pipeline: int = 1, cache_dtype: str = "bf16"
+) -> Need:
+    """What serving takes on each GPU: weights, the cache of `concurrency` sequences of `context` tokens, activations of one prefill step."""
+    split = tensor * pipeline
+    tokens = min(PREFILL_TOKENS, context * concurrency)
+    width = (2 if model.gated else 1) * model.intermediate / tensor + 4 * model.hidden
+    logits = concurrency * model.vocabulary / tensor * 4 * 2
+    return Need(
+        weights=weight_bytes(model, dtype) / split / GIB,
+        cache=cache_bytes_per_token(model, tensor, cache_dtype) * context * concurrency / pipeline / GIB,
+        activations=(tokens * width * 2 + logits) / GIB,
+        optimizer=0.0,
+        overhead=OVERHEAD_GIB,
+    )
+
+
+def adapter_parameters(model: Architecture, rank: int) -> int:
+    """Trained parameters of LoRA of this rank on every linear layer of every block (for a mixture of experts: on the attention alone)."""
+    attention = 2 * (model.hidden + model.heads * model.head_dim) + 2 * (model.hidden + model.kv_heads * model.head_dim)
+    plain = model.active_parameters == model.parameters
+    mlp = (3 if model.gated else 2) * (model.hidden + model.intermediate) if plain else 0
+    return model.layers * rank * (attention + mlp)
+
+
+def training(
+    model: Architecture,
+    method: str,
+    *,
+    sequence: int,
+    batch: int,
+    shards: int = 1,
+    tensor: int = 1,
+    recompute: bool = True,
+    dtype: str = "bf16",
+    rank: int = 16,
+) -> Need:
+    """What training takes on each GPU. `method` is full, lora or qlora; `batch` is the sequences that one GPU works on at once.
+
+    `shards` is over how many GPUs weights, gradients and optimizer are split (FSDP, ZeRO-3); 1 is plain data parallelism. Attention is a fused
+    kernel: no matrix of scores is kept. With `recompute` one layer's activations are live, and of every other layer its input alone.
+    """
+    values = BITS[dtype] / 8
+    if method == "full":
+        weights, state = model.parameters * values, model.parameters * (FULL_BYTES - 2)
+    else:
+        trained = adapter_parameters(model, rank)
+        weights = weight_bytes(model, "nf4" if method == "qlora" else dtype) + trained * 2
+        state = trained * (FULL_BYTES - 2)
+    tokens = sequence * batch
+    per_layer = (
+        6 * model.hidden + 2 * model.heads * model.head_dim + 2 * model.kv_heads * model.head_dim + (3 if model.gated else 2) * model.intermediate
+    ) * 2
+    live = per_layer + (model.layers - 1) * model.hidden * 2 if recompute else model.layers * per_layer
+    # A layer that is sharded is gathered whole while it is worked on; the logits and their gradient are in fp32 and 16 bit.
+    gathered = weights / model.layers if shards > 1 and method == "full" else 0.0
+    return Need(
+        weights=(weights / (shards * tensor) + gathered) / GIB,
+        cache=0.0,
+        activations=tokens * (live / tensor + model.vocabulary * 6 / tensor) / GIB,
+        optimizer=state / (shards * tensor) / GIB,
+        overhead=OVERHEAD_GIB,
+    )
