@@ -92,7 +92,13 @@ SERVICE = {
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
     "up-nodes": Step(("made", "pending", "running"), first=False, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
-    "up-across": Step(("refused", "made", "running"), first=False, edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "regions": ["us-central1", "us-east-1"]}, clouds=("aws",), world="sold out at gcp"),
+    "up-across": Step(
+        ("refused", "made", "running"),
+        first=False,
+        edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "regions": ["us-central1", "us-east-1"]},
+        clouds=("aws",),
+        world="sold out at gcp",
+    ),
     "refresh": Step(("look",), words=REFRESH),
     "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
     "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
@@ -188,7 +194,10 @@ class _Experiment:
         self.clone.init()
         watch = Watch(self.clone, self.point.cloud)
         watch.store.begin()
-        first = {**(self.cloud.spot if self.step.world == "preempted" else self.cloud.base), **({"nodes": self.step.nodes} if self.step.nodes > 1 else {})}
+        first = {
+            **(self.cloud.spot if self.step.world == "preempted" else self.cloud.base),
+            **({"nodes": self.step.nodes} if self.step.nodes > 1 else {}),
+        }
         self.declare(first)
         if self.step.first:
             self.must(*UP)
@@ -314,7 +323,13 @@ class _Experiment:
     def recover(self) -> None:
         self.unlocked()
         destroys = self.step.words == DESTROY
-        way = self.chance.choice(("again", "again", "up")) if destroys else "up" if self.twist else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
+        way = (
+            self.chance.choice(("again", "again", "up"))
+            if destroys
+            else "up"
+            if self.twist
+            else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
+        )
         self.words.append(f"recovery: {way}")
         if way == "refresh":
             self.must(*REFRESH)

@@ -68,7 +68,9 @@ class Clone:
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "stacks" / "__main__.py", folder / "stacks")
         text = (REPOSITORY / "Pulumi.yaml").read_text()
-        (folder / "Pulumi.yaml").write_text(text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/"))
+        (folder / "Pulumi.yaml").write_text(
+            text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/")
+        )
         foreign = ("PULUMI_", "GPUS_", "GOOGLE_", "AWS_", "MODAL_", "CLORE_")
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(foreign)},
@@ -101,7 +103,11 @@ class Clone:
 
     def init(self) -> None:
         self.runs += 1
-        run = Run(["pulumi", "--non-interactive", "-C", str(self.folder), "stack", "init", STACK, "--no-select"], self.env, self.folder / f"{self.runs:02}-init.log")
+        run = Run(
+            ["pulumi", "--non-interactive", "-C", str(self.folder), "stack", "init", STACK, "--no-select"],
+            self.env,
+            self.folder / f"{self.runs:02}-init.log",
+        )
         assert run.ended() == 0, run.said
 
     # What it left

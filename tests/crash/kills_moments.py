@@ -135,7 +135,9 @@ MOMENTS = {
     "intent": Moment("the intent is on the disk, the creating call sent", _holds_create(LATE), lambda w: w.held),
     "made": Moment("the creating call is carried out and not answered", _holds_create("delay"), lambda w: bool(w.machines())),
     "pending": Moment("the creating call is answered, the operation under way", _long("create"), lambda w: w.written("intent", ticket=True)),
-    "running": Moment("the machine runs, and the plugin has not seen it", _nothing, lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines())),
+    "running": Moment(
+        "the machine runs, and the plugin has not seen it", _nothing, lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines())
+    ),
     "reply": Moment("the purchase is in the journal, the reply on its way", _nothing, lambda w: w.written("made")),
     "saved": Moment("the state has it, the command has not ended", _nothing, lambda w: w.generation not in ("", w.state)),
     "refused": Moment("one cloud has refused, the next is being asked", _holds_create(LATE), lambda w: w.written("failed") and w.held),
