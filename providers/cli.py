@@ -218,11 +218,14 @@ def _adhoc_parsers(commands: Any) -> None:
     logs = command("logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]")
     logs.add_argument("name")
     logs.add_argument("--lines", type=int, default=200, metavar="N", help="the last so many (default 200; 0 for all)")
+    wait = command("wait", "wait until a job has ended; its exit code", "wait NAME [-s STACK] [--timeout 2h]")
+    wait.add_argument("name")
+    wait.add_argument("--timeout", help="give up after this long (default: never)")
     for parser in (copy, login, logs):
         parser.add_argument("--node", type=int, default=0, help="which machine of a cluster (default 0)")
     listed = command("ps", "what is held, ad hoc and by stacks, by whom, at what price", "ps [-s STACK]")
     listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
-    for parser in (copy, login, logs, listed):
+    for parser in (copy, login, logs, wait, listed):
         parser.add_argument("-s", "--stack", metavar="STACK", help="what this stack declares, instead of what is ad hoc")
     command("release", "give back, confirmed, what bears a name", "release NAME ...").add_argument("names", nargs="+", metavar="NAME")
 
@@ -233,7 +236,8 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     gc.enable()  # these may take hours
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
-    return {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release}[options.command](options)
+    does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
+    return does[options.command](options)
 
 
 def _spec(parser: argparse.ArgumentParser) -> None:
@@ -631,7 +635,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "hardware": _hardware_parser,
     "check": _check_parser,
     "sweep": _sweep_parser,
-    **dict.fromkeys(("run", "cp", "ssh", "logs", "ps", "release"), _adhoc_parsers),
+    **dict.fromkeys(("run", "cp", "ssh", "logs", "wait", "ps", "release"), _adhoc_parsers),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,

@@ -101,6 +101,19 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
         return subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, check=False).returncode
 
 
+def wait(options: argparse.Namespace) -> int:
+    """Waits until a declared job has ended; its own exit code."""
+    from providers.model import duration
+
+    try:
+        timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
+    except ValueError:
+        raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout))]) from None
+    code, why = portal().run(declared.finished_job(options.name, options.world, options.stack or "", timeout_s))
+    print(f"gpus: {options.name}: {why}", file=sys.stderr)
+    return code
+
+
 def logs(options: argparse.Namespace) -> int:
     """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
     machine = _one(options.name, options)

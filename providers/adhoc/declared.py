@@ -20,11 +20,16 @@ from providers.engine.running import JOURNAL_FILE
 from providers.engine.settle import repeated
 from providers.engine.world import open_world
 from providers.errors import GpusError
+from providers.model.machine import ENDED, FAILED
 from providers.model.money import usd
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.engine.world import World
 
+LOOK_EVERY_S = 10.0
+"""World seconds between two looks at a job that is waited for."""
 _START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
 
 
@@ -68,15 +73,7 @@ async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncM
 
     Raises GpusError when the journal knows none, or several, of that name, and when what it knows is gone.
     """
-    found = known(world, stack, name)
-    there = " ".join(filter(None, (f"of stack {stack}" if stack else "", f"in the {world} world" if world else "")))
-    if not found:
-        every = ", ".join(f"{each.held.cluster} ({each.stack})" for each in known(world)) or "none"
-        raise GpusError(f"wanted a cluster named {name!r} {there}".rstrip() + f", found none that was placed from this machine; there are: {every}")
-    if len(found) > 1:
-        places = ", ".join(f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found)
-        raise GpusError(f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and --world WORLD")
-    (one,) = found
+    one = _only(known(world, stack, name), name, world, stack)
     # Its account stands in its record; other settings are not needed to reach it.
     there_is = open_world(one.held.world)
     try:
@@ -84,6 +81,18 @@ async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncM
     except BaseException:
         there_is.close()
         raise
+
+
+def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -> Declared:
+    """The one of that name. Raises GpusError for none and for several."""
+    there = " ".join(filter(None, (f"of stack {stack}" if stack else "", f"in the {world} world" if world else "")))
+    if not found:
+        every = ", ".join(f"{each.held.cluster} ({each.stack})" for each in known(world)) or "none"
+        raise GpusError(f"wanted a cluster named {name!r} {there}".rstrip() + f", found none that was placed from this machine; there are: {every}")
+    if len(found) > 1:
+        places = ", ".join(f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found)
+        raise GpusError(f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and --world WORLD")
+    return found[0]
 
 
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
@@ -103,6 +112,37 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
         for node in held.machines:
             await way(node, held)
     return AsyncMachine(world, held, None, way, ends, stack=one.stack)
+
+
+async def finished_job(name: str, world: str | None = None, stack: str = "", timeout_s: float | None = None) -> tuple[int, str]:
+    """(exit code, what its cloud or its own script says of its end) of a declared job, once it has ended. Looks every `LOOK_EVERY_S`.
+
+    The code is 0 for one that ended well, its own where it is known, else 1. Raises GpusError for what is no job, is gone, or takes longer.
+    """
+    from providers.engine import progress
+
+    one = _only(known(world, stack, name), name, world, stack)
+    if one.held.kind != "job":
+        raise GpusError(f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself")
+    there = open_world(one.held.world)
+    try:
+        adapter = await home_of(there, one.held)
+        began = there.clock.now()
+        while True:
+            held = seen(one.held, await progress.observed(there, adapter, one.held), there.clock.now())
+            if held is None:
+                raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
+            why = next((node.detail for node in held.machines if node.detail), held.status)
+            if held.status == ENDED:
+                return 0, why
+            if held.status == FAILED:
+                code = why.rpartition(" ")[2]
+                return int(code) if code.isdigit() and int(code) else 1, why
+            if timeout_s is not None and there.clock.now() - began >= timeout_s:
+                raise GpusError(f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}")
+            await there.clock.sleep(LOOK_EVERY_S)
+    finally:
+        there.close()
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:
