@@ -124,12 +124,8 @@ def main(words: Sequence[str] | None = None) -> int:
     done = []
     for result in results(found, chosen.at_once):
         done.append(result)
-        if os.isatty(2) or not result.good:
-            print(
-                f"\r{len(done)} of {len(found)}" + ("" if result.good else f": {result.point.cloud} {result.point.name}\n"),
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+        if os.isatty(2) or not result.good or len(done) % 100 == 0:
+            words = "" if result.good else f": {result.point.cloud} {result.point.name}"
+            print(f"{len(done)} of {len(found)}{words}", end="\r" if os.isatty(2) and not words else "\n", file=sys.stderr, flush=True)
     order = {point: number for number, point in enumerate(found)}
     return 0 if report(sorted(done, key=lambda result: order[result.point])) else 1

@@ -172,7 +172,7 @@ def points(seed: int) -> list[Point]:
                     looks += [Hit(kind, method, nth) for kind in KINDS if kind != "twice"]
             singles.setdefault(name, []).extend(chance.sample(looks, min(LOOKS, len(looks))))
             out += [Point("b", f"{name}/{one}", cloud, seed) for one in singles[name]]
-        names = [name for name in singles if len({one.method for one in singles[name]}) > 1]
+        names = [name for name in singles if sum(one.kind in REPLIES for one in singles[name]) > 1]
         for _ in range(PAIRS):
             name = chance.choice(names)
             first, second = chance.sample([one for one in singles[name] if one.kind in REPLIES], 2)
