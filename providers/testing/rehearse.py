@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL, home, remedy
-from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, open_store
+from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
@@ -228,7 +228,7 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
     if not options.kind:
         raise GpusError("gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault --help`")
     console = _console(options.provider)
-    calls = console.methods() | {NODE_LOOK}  # a look at a node over ssh is no call of the cloud's, and can fail all the same
+    calls = console.methods() | {NODE_LOOK, NODE_WORK}  # what happens on a node is no call of the cloud's, and can fail all the same
     if not any(fnmatchcase(name, options.method) for name in calls):
         _known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
     if options.kind not in FAULTS:

@@ -185,3 +185,14 @@ def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
     assert handing.token("rehearsal", "owner1", "t") == first
     path = handing.folder("rehearsal", "owner1", "t") / handing.TOKEN_FILE
     assert oct(path.stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
+    """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends with."""
+    from providers.testing import rehearse
+
+    lab = rig("gcp")
+    assert rehearse.run(["fault", "gcp", "node.work", "job-fails", "--set", "code=3"]) == 0
+    held = lab.create(lab.wanted(JOB))
+    lab.store.advance(60)
+    assert lab.read(held).machines[0].detail == "exit code 3"
