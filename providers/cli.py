@@ -221,11 +221,13 @@ def _adhoc_parsers(commands: Any) -> None:
     wait = command("wait", "wait until a job has ended; its exit code", "wait NAME [-s STACK] [--timeout 2h]")
     wait.add_argument("name")
     wait.add_argument("--timeout", help="give up after this long (default: never)")
-    for parser in (copy, login, logs):
+    doctor = command("doctor", "what is wrong with a GPU machine, and what to do", "doctor [NAME [-s STACK]]")
+    doctor.add_argument("name", nargs="?", help="a machine that is held (default: this one)")
+    for parser in (copy, login, logs, doctor):
         parser.add_argument("--node", type=int, default=0, help="which machine of a cluster (default 0)")
     listed = command("ps", "what is held, ad hoc and by stacks, by whom, at what price", "ps [-s STACK]")
     listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
-    for parser in (copy, login, logs, wait, listed):
+    for parser in (copy, login, logs, wait, doctor, listed):
         parser.add_argument("-s", "--stack", metavar="STACK", help="what this stack declares, instead of what is ad hoc")
     command("release", "give back, confirmed, what bears a name", "release NAME ...").add_argument("names", nargs="+", metavar="NAME")
 
@@ -237,6 +239,7 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
+    does["doctor"] = commands.doctor
     return does[options.command](options)
 
 
@@ -635,7 +638,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "hardware": _hardware_parser,
     "check": _check_parser,
     "sweep": _sweep_parser,
-    **dict.fromkeys(("run", "cp", "ssh", "logs", "wait", "ps", "release"), _adhoc_parsers),
+    **dict.fromkeys(("run", "cp", "ssh", "logs", "wait", "doctor", "ps", "release"), _adhoc_parsers),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,

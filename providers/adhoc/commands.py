@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.adapters.base import REHEARSAL
 from providers.adhoc import declared, front
 from providers.adhoc.sync import Machine, portal
+from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.money import per_hour
@@ -99,6 +100,21 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
             return machine.run(_line(command), node=options.node)
         launch = line.login()
         return subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, check=False).returncode
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Looks for what is wrong with a machine, or with this one where no name is given; 0, or 1 where something is."""
+    from providers.workloads import doctor as looks
+
+    if options.name is None:
+        done = subprocess.run(["sh", "-c", looks.script()], capture_output=True, text=True, check=False)
+        found = looks.judge(done.stdout)
+    else:
+        machine = _one(options.name, options)
+        _, output, _ = portal().run(finished(machine.inner.line(options.node).command(f"exec sh -c {shlex.quote(looks.script())}")))
+        found = looks.judge(output, machine.inner.held.gpu_count)
+    print(looks.text(found))
+    return NOTHING if any(each.state == looks.BAD for each in found) else OK
 
 
 def wait(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ ALLOWED = {
     "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources", "workloads"},
     "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "api": LEAVES | {"catalog", "planner", "engine"},
-    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
+    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters", "workloads"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
     "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch"},
     "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin"},
