@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from providers.catalog import offers
 from providers.catalog.hardware import hardware
+from providers.errors import SpecError
 from providers.model.money import usd
 from providers.model.workload import Task, Workload
 from providers.workloads import size
@@ -137,8 +138,6 @@ def line(launcher, gpu="A100-80GB", count=2, expose="private", **task):
 
 def refused(launcher, **task):
     """Why a launcher refuses its flags; nothing where it does not."""
-    from providers.errors import SpecError
-
     try:
         line(launcher, **task)
     except SpecError as error:
@@ -147,7 +146,7 @@ def refused(launcher, **task):
 
 
 def unbound(code):
-    """Modules and names that a snippet reads without having bound or imported them: those of `import os` kind, whose attributes it uses."""
+    """The names whose attributes a snippet uses without having imported or bound them, such as `os`."""
     tree = ast.parse(code)
     bound = {
         alias.asname or alias.name.partition(".")[0]
