@@ -3,7 +3,7 @@ PYTHON ?= python3
 STACK ?= train-h100x8
 ACTIVATE = . .venv/bin/activate
 
-.PHONY: up test setup destroy lint bench hostile
+.PHONY: up test setup destroy lint bench hostile crash
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -30,3 +30,7 @@ bench: ## the speed figures, as ratios measured side by side
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m tests.benchmarks
 
+SEED ?= 1
+crash: ## kills the tool anywhere, breaks every reply, and counts what is left running: all points (CI runs a sample)
+	@$(PYTHON) .ci/setup.py --development
+	@$(ACTIVATE) && python -m tests.crash --seed $(SEED)

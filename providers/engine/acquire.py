@@ -285,7 +285,11 @@ class _Walk:
     # One order
 
     async def _submit(self, adapter: Adapter, order: Order, deadline: float) -> Ticket:
-        """The order's ticket. Sends it once; again only after the cloud said by its token that nothing was made."""
+        """The order's ticket. Sends it once; again only after the cloud said by its token that nothing was made.
+
+        After a lost answer it is sent again only where the cloud does the work of one token once: the first request may still be on its way.
+        """
+        again = self.world.manifests[adapter.name].capabilities.deduplicates
         for delay in (*DELAYS_S, None):
             call = self.world.begin(adapter.submit, order)
             try:
@@ -301,12 +305,16 @@ class _Walk:
                 ticket = found
             except HalfMade:
                 raise
-            except OutcomeUnknown as error:
+            except (OutcomeUnknown, OfferGone) as error:
+                # "Somebody has it": where a request was delivered twice, that is this order's own first delivery.
                 if isinstance(error, Unclassified):
                     self.world.report("warning", f"{self._line(order)}: unknown code {error.code or '(none)'}: {trimmed(error)}")
-                found = await self._certain(adapter, order, call)
+                found = await self._certain(adapter, order, call if isinstance(error, OutcomeUnknown) else None)
                 if found is None:
-                    raise
+                    if not again or isinstance(error, (Unclassified, OfferGone)) or self.brake.on or self.now > deadline:
+                        raise
+                    again = False
+                    continue
                 ticket = found
             self.world.journal.note(ticket, self.now)
             return ticket

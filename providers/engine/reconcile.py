@@ -18,6 +18,7 @@ from providers.engine.settle import abandon, bill, release, repeated
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Node
+from providers.model.money import per_hour
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -253,9 +254,8 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
         account=await world.call(where.provider, world.account, where.provider),
     )
     world.journal.launched(held)
-    world.report(
-        "info", f"{wanted.cluster}: adopted {', '.join(node.name for node in chosen)} ({first.zone or first.region}), made by an earlier run"
-    )
+    names = ", ".join(node.name for node in chosen)
+    world.report("info", f"{wanted.cluster}: adopted {names} ({first.zone or first.region}, {per_hour(price.micro_usd)}), made by an earlier run")
     return held
 
 

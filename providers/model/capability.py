@@ -32,6 +32,11 @@ class Capabilities(NamedTuple):
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
+    deduplicates: bool = False
+    """The same order sent again makes no second machine: the cloud does one token's work once (Compute Engine's `requestId`, EC2's `ClientToken`).
+
+    After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
+    """
     workload_kinds: frozenset[str] = frozenset()
     """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
 

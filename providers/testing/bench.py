@@ -106,7 +106,9 @@ class Knobs(Protocol):
         """The next creating calls fail by this kind of fault, before any work is done."""
 
     def lose_reply(self, kind: str = "reply-lost") -> None:
-        """The next creating call does its work, and its answer is lost (`malformed`: garbled, `error-after`: an error instead)."""
+        """The next creating call does its work, and its answer is lost (`malformed`: garbled, `error-after`: an error instead, `twice`: the call is
+        delivered twice, and the answer is that to the second).
+        """
 
     def slow_start(self, seconds: float) -> None:
         """The machines of the next creating call take so much longer to come up."""

@@ -40,6 +40,8 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         a_lost_reply_is_found_by_its_token,
         an_error_after_the_work_is_found_by_its_token,
         a_garbled_reply_is_found_by_its_token,
+        a_request_that_arrives_twice_makes_one_machine,
+        *([the_same_order_sent_again_makes_no_second_machine] if harness.manifest.capabilities.deduplicates else []),
         a_web_page_before_the_work_is_no_refusal_and_no_machine,
         an_unknown_code_is_an_unknown_outcome,
         an_order_that_fails_late_leaves_nothing_or_names_it,
@@ -157,6 +159,34 @@ def an_error_after_the_work_is_found_by_its_token(bench: Bench) -> None:
 def a_garbled_reply_is_found_by_its_token(bench: Bench) -> None:
     """The work done, half of the answer: OutcomeUnknown after one call, and another process finds the one machine."""
     _lost(bench, "malformed")
+
+
+def a_request_that_arrives_twice_makes_one_machine(bench: Bench) -> None:
+    """Delivered twice, an order makes one machine; where the second answer is a refusal, the machine is still found by the order's token."""
+    order = bench.order()
+    bench.knobs.lose_reply("twice")
+    try:
+        ticket: Ticket | None = bench.adapter.submit(order)
+    except CloudError as error:
+        assert isinstance(error, (OutcomeUnknown, OfferGone)), f"wanted a ticket, OutcomeUnknown or OfferGone, found {error!r}"
+        bench.knobs.heal()
+        ticket = _settled(bench, order, bench.connect())
+    assert ticket is not None, "wanted the one machine found by the order's token, found that nothing was made"
+    done = bench.finish(ticket)
+    bench.exist(1, "delivered twice")
+    bench.removed(done.handles)
+
+
+def the_same_order_sent_again_makes_no_second_machine(bench: Bench) -> None:
+    """Declared to do the work of one token once: the same order, sent again before and after it is made, is the same machine."""
+    order = bench.order()
+    bench.adapter.submit(order)
+    other = bench.connect()
+    done = bench.finish(other.submit(order), other)
+    again = bench.finish(other.submit(order), other)
+    assert again.handles == done.handles, f"wanted the same machine, found {again.handles}"
+    bench.exist(1, "sent again")
+    bench.removed(done.handles)
 
 
 def _lost(bench: Bench, kind: str) -> None:

@@ -28,6 +28,7 @@ EDITS = frozenset({"labels", "ssh_key", "ttl"})
 """Edits that are told, and left to a replacement, where an adapter does not declare them."""
 STATE = "state"
 SERVICE = "service"
+SCRIPT = "script"
 """Stopping a machine, keeping it, and starting it again where it is."""
 DAY = re.compile(r"20\d\d-\d\d-\d\d")
 
@@ -76,7 +77,8 @@ def manifest_is_whole(bench: Bench) -> None:
     assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
     assert can.capacities, "wanted at least one kind of capacity"
     assert can.capacities <= set(CAPACITIES), f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
-    assert can.in_place <= EDITS | {STATE, SERVICE}, f"wanted edits among {sorted(EDITS)}, {STATE} and {SERVICE}, found {sorted(can.in_place)}"
+    known = EDITS | {STATE, SERVICE, SCRIPT}
+    assert can.in_place <= known, f"wanted edits among {sorted(known)}, found {sorted(can.in_place)}"
     assert can.max_nodes >= 1
 
 

@@ -54,6 +54,14 @@ def test_group_goes_out_as_one_call(lab):
     assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == ["north-a", "north-b"]
 
 
+def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
+    """A market says "taken", and what took it is the first delivery of this very order: it is found, and no other is bought."""
+    lab.alpha.fail("submit", errors.OfferGone("taken", provider="alpha", code="TAKEN"), after=True)
+    held = create(lab)
+    assert (held.status, held.zone) == ("running", "north-a")
+    assert lab.creates == len(lab.alive) == 1
+
+
 def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
     """A regional quota blocks the whole region for the run: one call, then the next region."""
     scopes = [Scope("alpha", "north")]
@@ -160,6 +168,31 @@ def test_b26_lost_answer_is_found_and_adopted(lab):
     held = create(lab)
     assert held.status == "running"
     assert lab.creates == len(lab.alive) == 1
+
+
+def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab):
+    """Where the cloud does one token's work once, a lost order is sent again as it was: a first request that arrives late then makes nothing more."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(deduplicates=True)
+    lab.alpha.fail("submit", lost("alpha"))
+    tokens, submit = set(), lab.alpha.submit
+    lab.alpha.submit = lambda order: (tokens.add(order.token), submit(order))[1]
+    held = create(lab)
+    assert (held.provider, held.zone, lab.alpha.calls["submit"], len(tokens)) == ("alpha", "north-a", 2, 1)
+    assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
+    lab.alpha.submit(lab.alpha.orders[-1])
+    assert len(lab.alive) == 1
+
+
+def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab):
+    """Lost a second time, the walk goes on to the next place; a code that nobody knows is not asked again."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(deduplicates=True)
+    lab.alpha.fail("submit", lost("alpha"), times=2)
+    held = create(lab)
+    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    lab.alpha.calls["submit"] = 0
+    lab.alpha.fail("submit", errors.Unclassified("odd", provider="alpha", code="ODD"))
+    other = create(lab, wanted(name="other"))
+    assert [attempt.code for attempt in other.attempts] == ["ODD", ""]
 
 
 def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab):

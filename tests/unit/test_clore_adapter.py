@@ -8,7 +8,7 @@ import pytest
 from providers import errors
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore import mark, market, orders
-from providers.adapters.clore.adapter import ACCEPTED_S, SETTLE_S, CloreAdapter, handle_of
+from providers.adapters.clore.adapter import ACCEPTED_S, HEARD_S, SETTLE_S, CloreAdapter, handle_of
 from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
@@ -221,7 +221,6 @@ def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(be
 @pytest.mark.parametrize(
     ("settings", "kind", "scope"),
     [
-        ({"reason": "server-already-rented"}, errors.OfferGone, "server-71001"),
         ({"reason": "server-offline"}, errors.OfferGone, "server-71001"),
         ({"reason": "currency-not-allowed"}, errors.OfferGone, "server-71001"),
         ({"reason": "too_low_price", "min_price": 3.2}, errors.PriceRose, "server-71001"),
@@ -244,6 +243,48 @@ def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
     assert ("3.2" in str(caught.value)) == ("min_price" in settings)
     assert bench.adapter.resume(order) is None
     assert 1 == len(bench.posts())
+
+
+def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench):
+    """Somebody was faster: the reason is kept, and a few seconds without an order on the key are enough to go on."""
+    bench.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    order = bench.order()
+    with pytest.raises(errors.OfferGone, match="server-already-rented") as caught:
+        bench.adapter.submit(order)
+    assert ["server-71001"] == [found.machine_type for found in caught.value.scopes]
+    with pytest.raises(errors.OutcomeUnknown):
+        bench.adapter.resume(order)
+    bench.clock.at += HEARD_S
+    assert bench.adapter.resume(order) is None
+    assert 1 == len(bench.posts())
+
+
+def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench):
+    """The second delivery finds the server rented, by the first: the one order is found once it shows the mark, and no other is sent."""
+    bench.store.add_fault("clore", "create_order", "twice")
+    order = bench.order()
+    with pytest.raises(errors.OfferGone):
+        bench.adapter.submit(order)
+    bench.clock.at += HEARD_S
+    with pytest.raises(errors.OutcomeUnknown):
+        bench.adapter.resume(order)
+    bench.clock.at += HEARD_S
+    ticket = bench.adapter.resume(order)
+    assert ticket is not None
+    assert "done" == bench.up(ticket, 30).state
+    assert 1 == len(bench.posts())
+
+
+def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench):
+    """An order of the same key on that server, without our mark, is never ours after a refusal."""
+    bench.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    order = bench.order()
+    with pytest.raises(errors.OfferGone):
+        bench.adapter.submit(order)
+    other = State(bench.store).make(71001, spot=False, coin="USD-Blockchain", per_day=1.0, image="x", ports={"22": "tcp"}, mrl=100)
+    bench.clock.at += SETTLE_S + 1
+    assert bench.adapter.resume(order) is None
+    assert str(other.id) not in {node.handle.native_id.rpartition("/")[2] for node in bench.adapter.find(order.mark.owner)}
 
 
 def test_b25_an_unknown_code_is_an_unknown_outcome(bench):

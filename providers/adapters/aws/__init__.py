@@ -30,6 +30,7 @@ CAPABILITIES = Capabilities(
     ends_idle=True,
     # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.
     ends_at_ttl=True,
+    deduplicates=True,
     sold_types=frozenset(
         {"p3dn.", "p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "g4dn.", "g5.", "g5g.", "g6.", "gr6.", "g6e.", "g7.", "g7e."}
     ),

@@ -52,6 +52,18 @@ SETTLE_S = 60.0
 ACCEPTED_S = 600.0
 """An order that the service accepted and never listed. No source says how long that can take; after this long it runs nowhere and costs nothing."""
 
+TAKEN = "6:server-already-rented"
+"""A moment ago it was free. Where something on the way delivered the one request twice, it is this very order that has it: so it is looked for as if
+the answer was lost, yet taken for ours by its mark alone, for most times somebody else was faster.
+"""
+
+HEARD_S = 5.0
+"""A server that is taken counts as a stranger's once nothing on the key has it after this long. An order that is listed later still (see `SETTLE_S`)
+is found by its mark.
+"""
+DOUBT_S = 3_600.0
+"""A container is up within this long, and its order shows the mark then."""
+
 MARKET_AGE_S = 30.0
 """A listing read this long ago still serves the next attempt."""
 
@@ -180,9 +192,12 @@ class CloreAdapter:
             self._client.create_order(bought.body, token=order.token, server=server, capacity=candidate.capacity)
         except OutcomeUnknown:
             raise
-        except CloudError:
-            # A refusal by its code, or nothing was sent: there is nothing to look for.
-            self._memory.settle(order.token)
+        except CloudError as error:
+            if error.code == TAKEN:
+                self._memory.intend(intent._replace(refused=True))
+            else:
+                # A refusal by its code, or nothing was sent: there is nothing to look for.
+                self._memory.settle(order.token)
             raise
         self._memory.intend(intent._replace(answered=True))
         return Ticket(order, "waiting", (("server", str(server)),), self._placed(candidate, intent), (), "accepted, not listed yet")
@@ -388,6 +403,9 @@ class CloreAdapter:
             return Ticket(order, "waiting", (("server", str(orders.whole(row, "si"))),), placed, (handle_of(orders.order_id(row)),), "found")
         if intent is None:
             return None
+        if intent.refused:
+            self._strangers(order, intent)
+            return None
         window = ACCEPTED_S if intent.answered else SETTLE_S
         left = window - (self._clock() - intent.started_at)
         if left > 0:
@@ -395,6 +413,18 @@ class CloreAdapter:
             raise OutcomeUnknown(message, provider=self.name, token=order.token, code="not-listed")
         self._memory.settle(order.token)
         return None
+
+    def _strangers(self, order: Order, intent: Intent) -> None:
+        """Returns once no order of the key on that server, made since, could be this one. Raises OutcomeUnknown until then. Calls: my_orders.
+
+        The intent stays for `DOUBT_S`: should such an order bear our mark once it is up, `find` knows it.
+        """
+        age, known = self._clock() - intent.started_at, self._memory.rentals()
+        sent = intent._replace(refused=False)
+        here = [row for row in self._client.my_orders() if orders.order_id(row) not in known and orders.is_order_of(row, sent)]
+        if age < (SETTLE_S if here else HEARD_S):
+            message = f"clore: order {order.token}: server-{intent.server} is taken, by whom shows in {duration_text(SETTLE_S - age + 1)} at most"
+            raise OutcomeUnknown(message, provider=self.name, token=order.token, code="taken")
 
     def _rental(self, token: str) -> Rental | None:
         return next((rental for rental in self._memory.rentals().values() if token and rental.token == token), None)
@@ -435,6 +465,9 @@ class CloreAdapter:
         only its mark tells of has an empty owner: the ports hold no more than a digest of it.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
+        for intent in intents:
+            if intent.refused and self._clock() - intent.started_at > DOUBT_S:
+                self._memory.settle(intent.token)
 
         def meant(whose: Mark) -> bool:
             return bool(whose.owner) and owner in {"", whose.owner}

@@ -27,7 +27,8 @@ CREATE TABLE IF NOT EXISTS clore_rental (
 class Intent(NamedTuple):
     """An order about to be sent, or sent with an answer that does not name it. Amounts are text, per day in `coin`; times on the world's clock.
 
-    `before` are the orders that the key had already. `answered` is True once the service said `{"code": 0}`.
+    `before` are the orders that the key had already. `answered` is True once the service said `{"code": 0}`, `refused` once it
+    said that the server is rented already.
     """
 
     token: str
@@ -42,6 +43,7 @@ class Intent(NamedTuple):
     deadline_s: float
     before: tuple[int, ...] = ()
     answered: bool = False
+    refused: bool = False
 
 
 class Rental(NamedTuple):

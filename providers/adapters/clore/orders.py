@@ -83,11 +83,15 @@ def capacity(row: Mapping[str, object]) -> str:
 
 
 def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
-    """True when the row is what the intent ordered: this server, made since, not there before, and with our mark once it shows ports."""
+    """True when the row is what the intent ordered: this server, made since, not there before, and with our mark once it shows ports.
+
+    After a refusal it has to show the mark: another of the key's users may have been the faster one.
+    """
     made_at = market.number(row.get("ct"))
     return (
         whole(row, "si") == intent.server
         and order_id(row) not in intent.before
         and (made_at is None or float(made_at) >= intent.started_at - SKEW_S)
+        and (not intent.refused or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
         and (not ports(row) or not mark.is_mark(ports(row)) or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
     )

@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     live_offers=False,
     ends_idle=True,
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
+    deduplicates=True,
     sold_types=frozenset(
         {"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-edgegpu-", "a3-highgpu-", "a3-megagpu-", "a3-ultragpu-", "a4-highgpu-", "a4x-highgpu-"}
         | {"a4x-maxgpu-", "g2-standard-", "g4-standard-48", "g4-standard-96", "g4-standard-192", "g4-standard-384", "n1-"}

@@ -27,6 +27,8 @@ CAPABILITIES = Capabilities(
     # Sandboxes are reached by `modal shell`.
     ssh=False,
     opens_ports=False,
+    # By the idempotency key of the creating call, with which Modal's own client sends it again too; an app by its name.
+    deduplicates=True,
 )
 
 

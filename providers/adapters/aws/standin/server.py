@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,17 +78,20 @@ class Server:
             return Answer(refusal.status, *wire.refused(service, refusal))
         return self._serve(request)
 
-    def _serve(self, request: Request) -> Answer:
+    def _serve(self, request: Request, *, late: bool = False) -> Answer:
         with self.store.transaction() as db:
             rows = Rows(self.store, db, self.store.now())
-            fault = self.store.take_fault(PROVIDER, request.method, *_about(request, rows))
-            out = _refused(request.service, fault) or self._work(request, rows, fault)
+            fault = None if late else self.store.take_fault(PROVIDER, request.method, *_about(request, rows))
+            waits = fault is not None and fault.kind == "overtaken"
+            if fault and fault.kind == "twice":
+                self._work(request._replace(parameters=deepcopy(request.parameters)), rows, fault)
+            out = _refused(request.service, fault) or (Answer(0, None) if waits else self._work(request, rows, fault))
             verb = "GET" if request.operation.startswith(("Describe", "Get")) or request.parameters.get("DryRun") else "POST"
             status = 0 if out.content is None else out.status
             self.store.log(PROVIDER, verb, request.method, f"/{request.region}", status, fault.kind if fault else "")
-        if fault and fault.kind == "delay":
+        if fault and fault.kind in {"delay", "overtaken"}:
             time.sleep(float(str(fault.settings.get("seconds", 1))))
-        return out
+        return self._serve(request, late=True) if waits else out
 
     def _work(self, request: Request, rows: Rows, fault: Fault | None) -> Answer:
         rows.db.execute("SAVEPOINT work")

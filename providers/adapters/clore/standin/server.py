@@ -79,8 +79,7 @@ class Server(NamedTuple):
 
 def start(store: Store, pace: Pace = LIMIT) -> Server:
     """Starts the stand-in on a free port of loopback, on threads of this process."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(Api(store, pace)))
-    http.daemon_threads = True
+    http = _Http(("127.0.0.1", 0), _handler(Api(store, pace)))
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True)
     thread.start()
 
@@ -91,6 +90,13 @@ def start(store: Store, pace: Pace = LIMIT) -> Server:
         store.close()
 
     return Server(f"http://127.0.0.1:{http.server_address[1]}/v1", close)
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no news."""
 
 
 def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
@@ -146,15 +152,19 @@ class Api:
         fault = self.store.take_fault(PROVIDER, name, place, machine)
         if fault is not None and fault.kind in _BEFORE:
             return self._log(verb, name, split.path, _before(fault), fault.kind)
-        if fault is not None and fault.kind == "delay":
+        if fault is not None and fault.kind == "overtaken":
             time.sleep(float(str(fault.settings.get("seconds", 1))))
         try:
             if name != "marketplace":
                 self._admit(name, headers)
             arguments = {**arguments, "_fault": fault} if name == "create_order" else arguments
             good = _json({"code": 0, **getattr(self, name)(arguments)})
+            if fault is not None and fault.kind == "twice":
+                good = _json({"code": 0, **getattr(self, name)(arguments)})
         except Refused as refusal:
             return self._log(verb, name, split.path, _json(refusal.reply, refusal.status), fault.kind if fault else "")
+        if fault is not None and fault.kind == "delay":
+            time.sleep(float(str(fault.settings.get("seconds", 1))))
         if fault is not None and fault.kind in _AFTER:
             return self._log(verb, name, split.path, _after(fault, good), fault.kind)
         return self._log(verb, name, split.path, good, fault.kind if fault else "")

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -95,14 +96,18 @@ class Server:
             rows = Rows(self.store, db, self.store.now())
             place.settle(rows)
             fault = None if quiet else self.store.take_fault(PROVIDER, method.name, _places(path, body), _machine_types(rows, path, body))
-            out = _refused(fault) or self._work(calls.Call(method.name, rows, path.get("project", ""), path, query, body, fault), method)
+            late = fault is not None and fault.kind == "overtaken"
+            call = calls.Call(method.name, rows, path.get("project", ""), path, query, body, fault)
+            if fault and fault.kind == "twice":
+                self._work(call._replace(body=deepcopy(body)), method)
+            out = _refused(fault) or (Answer(0, None) if late else self._work(call, method))
             if not quiet:
                 self.store.log(
                     PROVIDER, verb, method.name, where, 0 if out.body is None and not out.html else out.status, fault.kind if fault else ""
                 )
-        if fault and fault.kind == "delay":
+        if fault and fault.kind in {"delay", "overtaken"}:
             time.sleep(float(str(fault.settings.get("seconds", 1))))
-        return out
+        return self._serve(method, verb, where, path, query, body, quiet=True) if late else out
 
     def _work(self, call: calls.Call, method: discovery.Method) -> Answer:
         db = call.rows.db

@@ -204,6 +204,8 @@ def handlers(store: Store) -> Any:
 
 
 async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]] | None, stream: Any) -> None:
+    import asyncio
+
     request = await stream.recv_message()
     changing = method in CHANGING or known is None or getattr(request, "object_creation_type", 0) == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
     verb = "POST" if changing else "GET"
@@ -215,7 +217,13 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
     try:
         if fault is not None:
             await _refuse(fault)
-        reply = await known(request, **_settings(method, stream, fault))
+        work = _worked(known, request, _settings(method, stream, fault), _seconds(fault) if fault is not None and kind == "overtaken" else 0.0)
+        # Work that was begun is done, whether or not somebody still waits for the answer.
+        reply = await asyncio.shield(asyncio.ensure_future(work))
+        if fault is not None and kind == "twice":
+            reply = await known(request, **_settings(method, stream, fault))
+        if fault is not None and kind == "delay":
+            await asyncio.sleep(_seconds(fault))
         if fault is not None and kind == "error-after":
             raise GRPCError(_status(fault, Status.UNAVAILABLE), "the answer was lost on its way")
     except GRPCError as error:
@@ -227,6 +235,18 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
         return
     store.log(PROVIDER, verb, method, "", ANSWERED, kind)
     await stream.send_message(reply)
+
+
+async def _worked(known: Callable[..., Awaitable[Any]], request: Any, settings: dict[str, Any], late_s: float) -> Any:
+    import asyncio
+
+    if late_s:
+        await asyncio.sleep(late_s)
+    return await known(request, **settings)
+
+
+def _seconds(fault: Fault) -> float:
+    return float(str(fault.settings.get("seconds", 1.0)))
 
 
 def _about(request: Any) -> tuple[list[str], list[str]]:
@@ -250,11 +270,7 @@ def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:
 
 
 async def _refuse(fault: Fault) -> None:
-    """Raises for a failure before any work; waits for one that only delays."""
-    import asyncio
-
-    if fault.kind == "delay":
-        await asyncio.sleep(float(str(fault.settings.get("seconds", 1.0))))
+    """Raises for a failure before any work."""
     if fault.kind in {"rate-limit", "too-many"}:
         policy = api.RPCRetryPolicy(retry_after_secs=float(str(fault.settings.get("seconds", 1.0))))
         raise GRPCError(BEFORE[fault.kind], "too many calls", [policy])

@@ -1,0 +1,135 @@
+"""Runs points of the crash matrix, a few processes at once, and ends with their sum: what `python -m tests.crash` does.
+
+Owns the command line, the pool and the table. A part is a module with `points(seed) -> list[Point]`, `run(point, folder) -> Result` and `AT_ONCE`, the
+number of points that may run side by side; it is imported when it is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Sequence
+
+from tests.crash.point import CLOUDS, Point, Result
+
+PARTS = {part: module for part, module in {"a": "tests.crash.kills", "b": "tests.crash.replies"}.items() if find_spec(module)}
+SEED = 1
+
+
+def points(parts: Iterable[str], seed: int) -> list[Point]:
+    """Every point of these parts."""
+    return [point for part in parts for point in import_module(PARTS[part]).points(seed)]
+
+
+def sample(found: Sequence[Point], size: int, seed: int) -> list[Point]:
+    """So many of them: chosen by the seed, every (part, cloud, step) as evenly as can be."""
+    chance = random.Random(seed)
+    kinds: dict[tuple[str, str, str], list[Point]] = {}
+    for point in found:
+        kinds.setdefault((point.part, point.cloud, point.step), []).append(point)
+    for group in kinds.values():
+        chance.shuffle(group)
+    groups, chosen = list(kinds.values()), []
+    chance.shuffle(groups)
+    while groups and len(chosen) < size:
+        chosen += [group.pop() for group in groups][: size - len(chosen)]
+        groups = [group for group in groups if group]
+    return chosen
+
+
+def one(point: Point) -> Result:
+    """A point's result, in a folder of its own. What it raises makes it stuck, with the reason."""
+    import traceback
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gpus-crash-", ignore_cleanup_errors=True) as folder:
+        try:
+            found = import_module(PARTS[point.part]).run(point, Path(folder))
+        except Exception:
+            found = Result(point, stuck=1, detail=traceback.format_exc())
+    return found._replace(seconds=time.monotonic() - began)
+
+
+def results(found: Sequence[Point], at_once: int = 0) -> Iterator[Result]:
+    """The results, as they come, of points run in processes of their own."""
+    for part in PARTS:
+        mine = [point for point in found if point.part == part]
+        if not mine:
+            continue
+        width = at_once or import_module(PARTS[part]).AT_ONCE
+        # Each point changes its process's environment; a fresh interpreter now and then keeps threads from piling up. (Not a ProcessPoolExecutor: with
+        # max_tasks_per_child Python 3.11's can wait for ever for a worker that it did not start, github.com/python/cpython/issues/115634.)
+        with multiprocessing.get_context("spawn").Pool(width, maxtasksperchild=40) as pool:
+            yield from pool.imap_unordered(one, mine)
+
+
+def report(found: Sequence[Result], say: Callable[[str], None] = print) -> bool:
+    """Prints the table by cloud and step, the failures with their commands, and the sum. True when all is zero."""
+    rows: dict[tuple[str, str, str], list[Result]] = {}
+    for result in found:
+        rows.setdefault((result.point.part, result.point.cloud, result.point.step), []).append(result)
+    say(f"{'part':5}{'cloud':7}{'step':26}{'points':>7}{'orphans':>9}{'duplicates':>12}{'stuck':>7}{'seconds':>9}")
+    for (part, cloud, step), mine in sorted(
+        rows.items(), key=lambda row: (row[0][0], CLOUDS.index(row[0][1]) if row[0][1] in CLOUDS else 9, row[0][2])
+    ):
+        say(f"{part:5}{cloud:7}{step:26}{len(mine):7}{_sum(mine)}{sum(result.seconds for result in mine):9.0f}")
+    for result in found:
+        if not result.good:
+            say(f"\n{result.point.cloud} {result.point.name}\n  {result.detail.strip()}\n  again: {result.point.command}")
+    totals = [sum(getattr(result, name) for result in found) for name in ("orphans", "duplicates", "stuck")]
+    say(f"\npoints {len(found)}, orphans {totals[0]}, duplicates {totals[1]}, stuck {totals[2]}")
+    return bool(found) and not any(totals)
+
+
+def _sum(found: Sequence[Result]) -> str:
+    return f"{sum(one.orphans for one in found):9}{sum(one.duplicates for one in found):12}{sum(one.stuck for one in found):7}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description="Runs points of the crash matrix; the last line is their sum.")
+    parser.add_argument("--part", choices=sorted(PARTS), help="one part alone")
+    parser.add_argument("--cloud", choices=CLOUDS, help="one cloud alone")
+    parser.add_argument("--points", type=int, default=0, metavar="N", help="a sample of N points (default: all)")
+    parser.add_argument("--seed", type=int, default=SEED, metavar="S", help=f"what is left to chance (default {SEED})")
+    parser.add_argument("--only", default="", metavar="NAME", help="the points of this name; * matches anything")
+    parser.add_argument("--at-once", type=int, default=0, metavar="N", help="how many points run side by side (default: as the part says)")
+    parser.add_argument("--list", action="store_true", help="print the points and run none")
+    chosen = parser.parse_args(words)
+    # Connections that a killed engine cancels are no news here.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    found = [
+        point
+        for point in points([chosen.part] if chosen.part else list(PARTS), chosen.seed)
+        if (not chosen.cloud or point.cloud == chosen.cloud)
+        and (not chosen.only or point.name == chosen.only or fnmatchcase(point.name, chosen.only))
+    ]
+    if chosen.points:
+        found = sample(found, chosen.points, chosen.seed)
+    if not found:
+        print(f"wanted points to run, found none named {chosen.only!r}; `python -m tests.crash --list` names them", file=sys.stderr)
+        return 2
+    if chosen.list:
+        for point in found:
+            print(f"{point.part} {point.cloud:6} {point.name}")
+        return 0
+    done = []
+    for result in results(found, chosen.at_once):
+        done.append(result)
+        if os.isatty(2) or not result.good:
+            print(
+                f"\r{len(done)} of {len(found)}" + ("" if result.good else f": {result.point.cloud} {result.point.name}\n"),
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+    order = {point: number for number, point in enumerate(found)}
+    return 0 if report(sorted(done, key=lambda result: order[result.point])) else 1

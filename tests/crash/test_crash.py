@@ -1,0 +1,107 @@
+"""The crash matrix in short: a sample of both parts, and that it notices what it is there for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.matrix import PARTS, SEED, points, report, results, sample
+from tests.crash.point import Point, Result, count, overlaps
+
+SIZES = {"a": 15, "b": 100}
+REPOSITORY = Path(__file__).parents[2]
+
+BROKEN = {
+    # An answer that was lost is taken for "nothing was made", and the next order has a token of its own.
+    ("gcp", "up/dropped@regionInstances.bulkInsert#0"): "async def nothing(*_): return None\nacquire.certain = nothing\n"
+    "gcp.MANIFEST = gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))",
+    # A deletion whose answer was lost is taken for done, and so is every other.
+    ("gcp", "destroy/5xx-before@instances.delete#0"): "async def done(*_, **__): return Left()\nending.release = done",
+    # The engine is gone, and what it had ordered is kept.
+    (
+        "gcp",
+        "up/engine-gone@regionInstances.bulkInsert#0",
+    ): "async def kept(world, work, undo): return await shielded(world, work, None)\ncluster.shielded = kept\nBrake.on = False",
+    # A market says that the server is taken, and the next one is rented.
+    ("clore", "up/twice@create_order#0"): "CloreAdapter.resume = lambda *_: None",
+}
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part):
+    """After any crash or broken reply the documented recovery ends at exactly what is declared, and destroy at nothing."""
+    chosen = sample(points([part], SEED), SIZES[part], SEED)
+    assert len(chosen) == SIZES[part]
+    said: list[str] = []
+    assert report(list(results(chosen)), said.append), "\n".join(said)
+    assert said[-1].endswith(f"points {SIZES[part]}, orphans 0, duplicates 0, stuck 0")
+
+
+@pytest.mark.parametrize(("cloud", "name"), sorted(BROKEN), ids=lambda value: value)
+def test_the_matrix_notices_a_broken_rule(cloud, name, tmp_path):
+    """With a rule of the engine broken on purpose, the point that is about it fails."""
+    code = f"""
+from pathlib import Path
+from providers.adapters import gcp
+from providers.adapters.clore.adapter import CloreAdapter
+from providers.engine import acquire, cluster, ending
+from providers.engine.leasing import shielded
+from providers.engine.settle import Brake, Left
+from tests.crash import replies
+from tests.crash.point import Point
+{BROKEN[cloud, name]}
+found = replies.run(Point("b", {name!r}, {cloud!r}, 1), Path({str(tmp_path)!r}))
+print(found.orphans, found.duplicates, found.stuck)
+print(found.detail)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] != "0 0 0", done.stdout
+
+
+def test_a_sample_is_even_and_the_same_for_the_same_seed():
+    """Each cloud and step has its share of a sample, and a seed chooses the same one again."""
+    all_points = [Point("b", f"{step}/{number}", cloud, 1) for cloud in ("gcp", "aws") for step in ("up", "destroy") for number in range(30)]
+    chosen = sample(all_points, 40, 7)
+    assert chosen == sample(all_points, 40, 7) != sample(all_points, 40, 8)
+    shares = [
+        sum((point.cloud, point.step) == kind for point in chosen) for kind in (("gcp", "up"), ("gcp", "destroy"), ("aws", "up"), ("aws", "destroy"))
+    ]
+    assert shares == [10, 10, 10, 10]
+
+
+def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():
+    """The last line is the sum; a failure is told with its words and its command."""
+    bad = Point("b", "up/dropped@create_order#0", "clore", 3)
+    said: list[str] = []
+    assert not report([Result(Point("b", "up/good", "clore", 3)), Result(bad, orphans=2, detail="two are left")], said.append)
+    assert said[-1].strip() == "points 2, orphans 2, duplicates 0, stuck 0"
+    assert any("two are left" in line and "--part b --cloud clore --seed 3 --only 'up/dropped@create_order#0'" in line for line in said)
+
+
+def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
+    """More machines than declared are duplicates, undeclared ones orphans, and two at once in the past are seen afterwards."""
+    from providers.adapters.modal.standin.state import Sandbox, State
+    from providers.adapters.rehearsal import open_store
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    store = open_store()
+    state, now = State(store), store.now()
+    tags = '{"gpus-owner": "o1", "gpus-cluster": "train", "gpus-generation": "g1"}'
+
+    def add(number, begins, ended):
+        state.add(
+            Sandbox(f"sb-{number}", "ap", "", "", "any", "A10", 0, 1, 3600.0, begins, begins, "", f"ta-{number}", begins, "A10", ended, "", tags, b"")
+        )
+
+    add(1, now - 90, now - 50)
+    add(2, now - 60, None)
+    assert count(tmp_path, "o1", {"train": 1})[:3] == (0, 0, 0)
+    assert count(tmp_path, "o1", {})[:3] == (1, 0, 0)
+    assert count(tmp_path, "another", {})[:3] == (0, 0, 0)
+    assert count(tmp_path, "o1", {"train": 2})[:3] == (0, 0, 1)
+    assert overlaps(tmp_path, "o1", {"train": 1})[0] == 1
+    assert overlaps(tmp_path, "o1", {"train": 2})[0] == 0
+    add(3, now - 5, None)
+    assert count(tmp_path, "o1", {"train": 1})[:3] == (0, 1, 0)

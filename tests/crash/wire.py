@@ -1,0 +1,154 @@
+"""What happens to the replies: the faults of one point, placed on single calls of the stand-ins as they arrive. Owns Wire and the patched clock.
+
+The stand-ins ask the rehearsal's store for a fault once for each request they get; here the store's answer is the point's. So the fault happens in the
+server, behind the real client and a real socket. Time-outs are made short and the rehearsal's clock jumps instead of waiting, in this process alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from functools import cache
+from typing import Callable, NamedTuple
+
+from providers.adapters.rehearsal import NODE_LOOK, Fault, Store
+
+REPLIES = {
+    "dropped": ("reply-lost", {}),
+    "5xx-after": ("error-after", {}),
+    "5xx-before": ("unavailable", {}),
+    "late": ("delay", {}),
+    "twice": ("twice", {}),
+    "garbled": ("malformed", {}),
+    "overtaken": ("overtaken", {}),
+}
+"""What can become of a reply -> the stand-ins' fault."""
+LASTING = {"outage": "unavailable", "blackout": "reply-lost"}
+"""What can become of this reply and of every later one until the command ends -> the stand-ins' fault."""
+GONE, STOP = "engine-gone", "stopped"
+"""What can happen to the engine while the call is answered: killed, or told to stop (one Ctrl-C)."""
+KINDS = (*REPLIES, *LASTING, GONE, STOP)
+TIMEOUT_S = 1.0
+"""Real seconds that a client waits for a reply here."""
+LATE_S = {"modal": 3.0}
+"""Real seconds after which a late reply comes: past the time-out. Modal's client deploys an app within one, in many calls, so it gets more."""
+
+
+class Hit(NamedTuple):
+    """A fault on the `nth` call (from 0) of one name."""
+
+    kind: str
+    method: str
+    nth: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.method}#{self.nth}"
+
+
+def hit(text: str) -> Hit:
+    """As `str` writes it. Raises ValueError."""
+    kind, _, rest = text.partition("@")
+    method, _, nth = rest.rpartition("#")
+    if kind not in KINDS or not method:
+        raise ValueError(f"wanted KIND@CALL#N with a kind of {', '.join(KINDS)}, found {text!r}")
+    return Hit(kind, method, int(nth))
+
+
+class Wire:
+    """The calls of one cloud, and what is to become of some of them. `calls` are those seen since it was armed; `reached` the faults that happened."""
+
+    def __init__(self, cloud: str) -> None:
+        self.cloud = cloud
+        self.calls: list[str] = []
+        self.reached: list[Hit] = []
+        self._lock = threading.Lock()
+        self._hits: list[Hit] = []
+        self._armed, self._lasting = False, ""
+        self._counts: Counter[str] = Counter()
+        self._engine: Callable[[str], None] = lambda kind: None
+
+    def arm(self, hits: tuple[Hit, ...], engine: Callable[[str], None]) -> None:
+        """From now on; `engine(kind)` is called, from any thread, when something is to happen to the engine."""
+        with self._lock:
+            self._hits, self._engine, self._armed, self._lasting = list(hits), engine, True, ""
+            self.calls, self.reached, self._counts = [], [], Counter()
+
+    def disarm(self) -> None:
+        with self._lock:
+            self._armed = False
+
+    def take(self, provider: str, method: str) -> Fault | None:
+        if provider != self.cloud or method == NODE_LOOK:
+            return None
+        with self._lock:
+            if not self._armed:
+                return None
+            nth = self._counts[method]
+            self._counts[method] += 1
+            self.calls.append(method)
+            mine = [found for found in self._hits if (found.method, found.nth) == (method, nth)]
+            self.reached += mine
+            self._lasting = next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            fault = Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
+        for found in mine:
+            if found.kind in REPLIES:
+                kind, settings = REPLIES[found.kind]
+                fault = Fault(
+                    0,
+                    provider,
+                    method,
+                    kind,
+                    1,
+                    "",
+                    "",
+                    {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind in ("late", "overtaken") else {})},
+                )
+            elif found.kind in (GONE, STOP):
+                self._engine(found.kind)
+        return fault
+
+
+def attach(wire: Wire) -> None:
+    """Puts the wire, short time-outs and a jumping clock into this process: for a process that does nothing else."""
+    import providers.adapters.aws.client as aws
+    import providers.adapters.clore.client as clore
+    import providers.adapters.gcp.client as gcp
+    import providers.adapters.modal.apps as apps
+    import providers.adapters.modal.client as modal
+    from providers.engine.clock import RehearsalClock
+
+    Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(provider, method)
+
+    async def jump(self, seconds: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(0)
+        if seconds > 0:
+            self._store.advance(seconds)
+
+    RehearsalClock.sleep = jump
+    # What reads megabytes of descriptions is done once here, not once a plugin: it holds no state.
+    if not hasattr(aws.sealed_session, "__wrapped__"):
+        aws.sealed_session = cache(aws.sealed_session)
+    if not hasattr(gcp.build, "kept"):
+        gcp.build = _kept(gcp.build)
+    gcp.Client.__init__.__defaults__ = (None, TIMEOUT_S)
+    aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
+    clore.Client._call.__kwdefaults__["timeout_s"] = TIMEOUT_S
+    clore.MARKET_TIMEOUT_S = 10.0
+    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = 2.0
+
+
+def _kept(build):
+    """Google's client library's description of the API, made once for each endpoint."""
+    found: dict[str, object] = {}
+
+    def made(*words, client_options, **rest):
+        endpoint = client_options["api_endpoint"]
+        if endpoint not in found:
+            found.clear()
+            found[endpoint] = build(*words, client_options=client_options, **rest)
+        return found[endpoint]
+
+    made.kept = found
+    return made
