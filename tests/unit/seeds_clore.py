@@ -102,7 +102,7 @@ SERVERS = [
     fits("003", "vLLM: 70B on two A100 of 80 GB, the command as it stands (131,072 tokens of context)", NO_FIT, "Llama-3.1-70B", "bf16", "A100-80GB", 2, context=131072, more="`--max-model-len` is missing"),
     fits("003", "vLLM: 70B on four A100 of 80 GB, the command as it stands", RIGHT, "Llama-3.1-70B", "bf16", "A100-80GB", 4, context=131072),
     fits("003", "vLLM: 405B on eight A100 of 80 GB, the command as it stands", NO_FIT, "Llama-3.1-405B", "bf16", "A100-80GB", 8, context=131072),
-    holds("003", "`--host 0.0.0.0` without a key", WRONG, lambda: "127.0.0.1" not in line("vllm"), "whoever reaches the port may use it; we listen at 127.0.0.1 unless the service is exposed, and then with a key", LAUNCHER),
+    holds("003", "`--host 0.0.0.0` without a key", WRONG, lambda: "127.0.0.1" not in line("vllm"), "whoever reaches the port may use it; we listen at 127.0.0.1 unless the service is exposed, and ask for a key unless that is `public`", LAUNCHER),
     documented("003", "Ollama uses all GPUs by itself: `ollama run llama3.1:70b`", RIGHT, "it spreads a model over as many as it needs", "docs.ollama.com/gpu, 2026-11"),
     fits("003", "Ollama: llama3.1:70b (4 bits) on two cards of 24 GB", RIGHT, "Llama-3.1-70B", "q4_k_m", "RTX-3090", 2, context=4096),
     holds("003", "`CUDA_VISIBLE_DEVICES=0,1 ollama run MODEL` limits it to two GPUs", WRONG, lambda: "ollama run" in pinned("ollama", (0, 1), model="llama3.1:70b")[1], "`ollama run` is a client: the variable must stand with `ollama serve`, where our launcher puts it", LAUNCHER),
