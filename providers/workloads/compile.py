@@ -13,6 +13,7 @@ from providers.model.workload import Process, Program
 from providers.workloads import fit as fits
 from providers.workloads import parallel
 from providers.workloads.launchers import RECIPES, TOKEN, Where, recipe
+from providers.workloads.mistakes import mistakes
 
 if TYPE_CHECKING:
     from providers.model.workload import Override, Task, Workload
@@ -62,6 +63,7 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
         made = recipe(task, f"{at}launcher")
         if made is None:
             continue
+        found.extend(mistakes(task, at))
         if nodes > 1 and not made.nodes:
             able = ", ".join(name for name, each in RECIPES.items() if each.nodes)
             found.append(Problem("nodes", f"1 for {task.launcher}, which runs on one machine", str(nodes), f"over several machines run {able}"))

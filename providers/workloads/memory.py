@@ -34,6 +34,9 @@ BITS = {
 """Bits for each weight, scales included. 4.25: 4 bits and a 16-bit scale with its zero for each group of 128 (AWQ, GPTQ), or an 8-bit one for each 32
 (MX). 4.13: NF4 with doubly quantised constants (QLoRA, 2023). q*: llama.cpp's own table of bits per weight for 7B to 8B models (tools/quantize)."""
 
+LLAMA_CPP = {"q8_0", "q6_k", "q5_k_m", "q4_k_m"}
+"""Formats of llama.cpp and what is built on it (Ollama). It splits a model by whole layers, and sets nothing aside for itself."""
+
 KEEPS_EMBEDDINGS = {"awq", "gptq", "int4", "nf4", "fp4", "fp8", "int8"}
 """Formats that leave the input and output embeddings in 16 bit."""
 
@@ -46,12 +49,17 @@ NEEDS = {
 
 USABLE = 0.90
 """What part of a card a server plans with: vLLM's default `gpu_memory_utilization`."""
+USABLE_LLAMA_CPP = 0.95
+"""The same for llama.cpp, which takes what it needs: the rest is the driver's, and what does not divide evenly by layers. Assumed; two cards of 24 GB
+hold a 70B model in 4 bits with 8k of context, barely, as its users report."""
 TIGHT = 0.05
 """Less than this part of the usable memory left over is said to be tight."""
 OVERHEAD_GIB = 1.5
 """CUDA context, kernels, communication buffers and captured graphs, on each GPU: 1 to 2 GiB are usual; assumed."""
 PREFILL_TOKENS = 8192
 """How many tokens a server works on at once at most (vLLM's default `max_num_batched_tokens` for a server, 2026)."""
+PREFILL_TOKENS_LLAMA_CPP = 512
+"""The same for llama.cpp (its default `--ubatch-size`, tools/server, 2026)."""
 
 REPORTED_GIB = {"T4": 15.0, "L4": 22.5, "A10G": 22.1, "A10": 22.5, "H100": 79.6, "H200": 140.4, "B200": 179.0}
 """What drivers report where that is less than the nominal size: error correction on the small cards, rounding on the large ones."""
@@ -79,10 +87,10 @@ def card_gib(gpu_type: str) -> float | None:
     return REPORTED_GIB.get(gpu_type) or nominal_memory_gib(gpu_type)
 
 
-def usable_gib(gpu_type: str) -> float | None:
-    """GiB that are planned with on one card: USABLE of what it has."""
+def usable_gib(gpu_type: str, dtype: str = "") -> float | None:
+    """GiB that are planned with on one card: USABLE of what it has, USABLE_LLAMA_CPP in a format of llama.cpp's."""
     size = card_gib(gpu_type)
-    return None if size is None else size * USABLE
+    return None if size is None else size * (USABLE_LLAMA_CPP if dtype in LLAMA_CPP else USABLE)
 
 
 def lacks(gpu_type: str, dtype: str) -> str:
@@ -121,7 +129,7 @@ def serving(
 ) -> Need:
     """What serving takes on each GPU: weights, the cache of `concurrency` sequences of `context` tokens, activations of one prefill step."""
     split = tensor * pipeline
-    tokens = min(PREFILL_TOKENS, context * concurrency)
+    tokens = min(PREFILL_TOKENS_LLAMA_CPP if dtype in LLAMA_CPP else PREFILL_TOKENS, context * concurrency)
     width = (2 if model.gated else 1) * model.intermediate / tensor + 4 * model.hidden
     logits = concurrency * model.vocabulary / tensor * 4 * 2
     return Need(

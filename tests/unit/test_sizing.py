@@ -8,7 +8,7 @@ import pytest
 
 from providers import cli
 from providers.errors import GpusError, SpecError
-from providers.workloads import architecture, memory, parallel, size, speed
+from providers.workloads import architecture, memory, parallel, report, size, speed
 from providers.workloads.architecture import find
 from providers.workloads.size import FITS, NO, TIGHT, Serve, Train, judge
 
@@ -119,6 +119,16 @@ def test_tensor_parallelism_is_wide_on_nvlink_and_narrow_over_pcie():
     model = find("Llama-3.1-70B")
     assert str(parallel.layouts(model, "H100", 8)[0]) == "TP8"
     assert str(parallel.layouts(model, "L40S", 8)[0]) == "TP2 x PP4"
+
+
+def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
+    """Its formats are planned in stages on 95 % of a card with small prefill steps: 70B in 4 bits is tight on two cards of 24 GB, and no on one of 40."""
+    model = find("Llama-3.1-70B")
+    pair = judge(model, Serve("q4_k_m", 8192), "RTX-3090", 2)
+    assert (pair.answer, str(pair.layout), pair.usable_gib) == (TIGHT, "TP1 x PP2", pytest.approx(22.8))
+    assert judge(model, Serve("q4_k_m", 2048), "A100", 1).answer == NO
+    assert judge(model, Serve("awq", 8192), "A100", 2).usable_gib == pytest.approx(36.0)
+    assert [str(each) for each in parallel.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, by_layers=True)] == ["TP1 x PP2"]
 
 
 def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
@@ -289,3 +299,10 @@ def test_sizing_imports_nothing_heavy():
     """`gpus size` starts without pydantic, httpx or a cloud's SDK."""
     script = "import sys; from providers import cli; cli.main(['size', '7b', '--json']); sys.exit(bool({'pydantic', 'httpx', 'boto3', 'grpc'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_a_measured_card_without_a_price_names_the_one_beside_it():
+    """Modal has no A10G: its A10 is named, and not taken in its place."""
+    offers = size.sold(providers=("modal",))
+    text = report.measured_text(size.measured({"T4": 5.0, "A10G": 1.7}, offers), offers)
+    assert "no price A10 sold" in text and "cheapest run" not in text

@@ -151,6 +151,36 @@ def test_one_machine_launchers_refuse_nodes():
         program(VLLM, "service", "H100", 8, 2)
 
 
+@pytest.mark.parametrize(
+    ("launcher", "task", "path", "todo"),
+    [
+        ("vllm", {"args": (("max-batch-size", 1),)}, "workload.args.max-batch-size", "max-num-seqs"),
+        ("vllm", {"args": (("max_batch_size", 1),)}, "workload.args.max_batch_size", "max-num-seqs"),
+        ("vllm", {"command": "--gradient-checkpointing"}, "workload.command", "no activations"),
+        ("vllm", {"args": (("tensor-split", "0.6,0.4"),)}, "workload.args.tensor-split", "llama.cpp has"),
+        ("sd-webui", {"args": (("device-id", "0,1"),)}, "workload.args.device-id", "one service for each"),
+        ("sd-webui", {"command": "--lowvram --device-id=0,1"}, "workload.command", "one service for each"),
+        ("comfyui", {"command": "--cuda-device 0,1"}, "workload.command", "one service for each"),
+        ("kohya", {"command": "train_network.py --output_dir=o"}, "workload.command", "networks.lora"),
+    ],
+)
+def test_a_flag_that_the_program_lacks_is_refused_with_what_is_meant(launcher, task, path, todo):
+    """Known mistakes are told at their path before anything is bought, in `args` and in the command alike."""
+    with pytest.raises(SpecError) as caught:
+        line(launcher, **task)
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert todo in problem.todo
+
+
+def test_flags_that_are_not_known_to_be_wrong_pass():
+    """A list of mistakes is no list of flags."""
+    assert "--max-num-seqs 4" in line("vllm", args=(("max-num-seqs", 4),))
+    assert "--device-id 0" in line("sd-webui", args=(("device-id", 0),))
+    assert "--cuda-device 1" in line("comfyui", command="--cuda-device 1 'unclosed")
+    assert "train_network.py" in line("kohya", command="train_network.py --network_module=networks.lora")
+
+
 def test_services_are_pinned_to_their_gpus():
     """Each of several services sees its own GPUs alone, and its split is over those."""
     both = Workload(
