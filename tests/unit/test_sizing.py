@@ -147,6 +147,20 @@ def test_full_training_of_8b_needs_splitting_and_adapters_do_not():
     assert judge(model, Train("qlora"), "RTX-4090", 1).answer == FITS
 
 
+@pytest.mark.parametrize(("recompute", "measured"), [(True, 31.9), (False, 48.4)])
+def test_training_memory_is_what_an_h100_took(recompute, measured):
+    """Peak GiB of PyTorch 2.11 for a Llama 3.2 1B, 4 x 2048 tokens, bf16 autocast with AdamW on an H100 (2026-11-28): within 10 %."""
+    need = memory.training(find("meta-llama/Llama-3.2-1B"), "full", sequence=2048, batch=4, recompute=recompute)
+    assert need.total - need.overhead == pytest.approx(measured, rel=0.10)
+
+
+def test_serving_memory_is_what_an_h100_took():
+    """Llama 3.1 8B in bf16 on an H100 (2026-11-28): 14.96 GiB of weights, 2.03 GiB of cache for 4 x 4096 tokens."""
+    need = memory.serving(find("meta-llama/Llama-3.1-8B"), "bf16", context=4096, concurrency=4)
+    assert need.weights == pytest.approx(14.96, rel=0.01)
+    assert need.cache == pytest.approx(2.03, rel=0.02)
+
+
 def test_recomputing_saves_memory_and_costs_time():
     """Four forward passes instead of three, for a fraction of the activations."""
     model = find("Llama-3.1-8B")
