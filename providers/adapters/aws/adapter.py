@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
+from providers.adapters.aws import power
 from providers.adapters.aws.errors import PROVIDER, Context, clean, from_fleet, from_state
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
 from providers.adapters.base import LIVE, REHEARSAL
@@ -396,7 +397,7 @@ class Ec2:
             return
         request = str(found[0].get("SpotInstanceRequestId") or "")
         ids = [instance_id]
-        persistent = bool(request) and self._cancelled(request, context)
+        persistent = self._cancelled(found[0], context)
         if persistent:
             ids += [other for other in self._under(region, request) if other != instance_id]
         mark = native.mark_of(read.tags(found[0]))
@@ -411,14 +412,13 @@ class Ec2:
             if error.code != "InvalidInstanceID.NotFound":
                 raise
 
-    def _cancelled(self, request: str, context: Context) -> bool:
-        """Cancels a persistent Spot request; True if it was one."""
-        wanted = [{"Name": "spot-instance-request-id", "Values": [request]}]
-        found = self._client.call("describe_spot_instance_requests", context, Filters=wanted).get("SpotInstanceRequests", ())
-        if not found or found[0].get("Type") != "persistent":
+    def _cancelled(self, instance: Mapping[str, Any], context: Context) -> bool:
+        """Cancels the machine's Spot request if that is a persistent one; True if it was. A stopped machine's is `disabled`, and starts none then."""
+        request = power.request_of(self._client, instance, context)
+        if request.get("Type") != power.PERSISTENT:
             return False
-        if found[0].get("State") in ("open", "active", "disabled"):
-            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[request])
+        if request.get("State") in ("open", "active", "disabled"):
+            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[str(request["SpotInstanceRequestId"])])
         return True
 
     def _under(self, region: str, request: str) -> list[str]:
@@ -436,9 +436,16 @@ class Ec2:
         self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.GENERATION: generation}))
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
-        """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay."""
-        if "labels" not in change:
-            return
+        """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay.
+
+        `state`: `stopped`, which discards what is on instance store, or `running`: started again, in its zone and nowhere else.
+        """
+        if "labels" in change:
+            self._edit_labels(handle, change)
+        if "state" in change:
+            power.switch(self._client, *_parsed(handle), str(change["state"]), self._sleep)
+
+    def _edit_labels(self, handle: Handle, change: Mapping[str, object]) -> None:
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: labelling {instance_id}", region)
         found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))
