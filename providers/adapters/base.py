@@ -80,6 +80,9 @@ class Adapter(Protocol):
     An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
     asked in the live world only, reads, and answers within some seconds.
 
+    An adapter whose live offers depend on the spec's section of options (who is good enough, how to pay) has a method `offers_for(section)`, which
+    answers as `offers` does; a section that cannot be read is left to `Manifest.options` to tell.
+
     An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
     as the cloud still has it; empty while there is none. It reads.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
-from providers.engine.planning import overlay
+from providers.engine.planning import listed, overlay
 from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
@@ -539,7 +539,7 @@ class _Walk:
             return
         self.refreshed.add(adapter.name)
         try:
-            rows = await repeated(self.world, adapter.name, adapter.offers)
+            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask.options.get(adapter.name) or {})
         except CloudError as error:
             self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return

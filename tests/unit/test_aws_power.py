@@ -15,7 +15,7 @@ from tests.unit.test_aws_adapter import A, REGION, candidate, rig  # noqa: F401
 
 
 def test_a_machine_stops_and_starts_as_the_same_one(rig):
-    """One StopInstances, one StartInstances, whatever how often it is asked; nothing is bought."""
+    """One StopInstances, one StartInstances, however often it is asked; nothing is bought."""
     (handle,) = rig.got().handles
     for state, calls in (("stopped", (1, 0)), ("stopped", (1, 0)), ("running", (1, 1)), ("running", (1, 1))):
         rig.ec2.update(handle, {"state": state})

@@ -1,7 +1,7 @@
 """Stopping a machine and keeping it, and starting it again where it is. Owns that flow and its refusals; imports no SDK.
 
-A stopped machine keeps its EBS disks and its id, and loses what is on its instance store (EC2 user guide, stop and start, read 2026-11-28). A start is
-by id: asked twice it starts once, and it never makes another machine.
+A stopped machine keeps its EBS disks and its id, and loses what is on its instance store (EC2 user guide, stop and start, 2026-11). A start is by id:
+asked twice it starts once, and it never makes another machine.
 """
 
 from __future__ import annotations
