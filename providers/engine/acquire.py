@@ -166,13 +166,14 @@ class _Walk:
             provider = self.pending[0].provider
             try:
                 adapter = await self.world.call(provider, self.world.adapter, provider)
+                # Some clouds are asked whose account the credentials are.
+                account = await repeated(self.world, provider, self.world.account, provider)
             except CloudError as error:
                 self._refused((self.pending[0],), error, self.now)
                 self._block((self.pending[0],), error, wide=True)
                 self._pinned(error)
                 continue
             order = self._order(adapter)
-            account = await self.world.call(provider, self.world.account, provider)
             self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
                 return outcome._replace(account=account)

@@ -93,8 +93,11 @@ class CloreAdapter:
         jupyter_token: str = "",
         unopened: Callable[[], list[object] | None] | None = None,
         sole: bool = False,
+        account: Mapping[str, str] | None = None,
     ) -> None:
         self.world = world
+        self.account = dict(account or {})
+        """Which key, by its fingerprint; empty where that is no question."""
         self.not_configured = not_configured
         """Why nothing can be bought, though offers can be listed; empty when a key is there."""
         self._client = client
