@@ -4,13 +4,14 @@ import pytest
 
 from providers.adapters.aws import MANIFEST as AWS
 from providers.adapters.aws import client
+from providers.adapters.aws.errors import from_response
 from providers.adapters.clore import MANIFEST as CLORE
 from providers.adapters.clore import worlds as clore
 from providers.adapters.clore.memory import Memory
 from providers.engine import cluster
 from providers.engine.accounts import said
 from providers.engine.world import open_world
-from providers.errors import NotConfigured
+from providers.errors import GpusError, NotConfigured
 from providers.model.machine import Mark
 from tests.engine.cases import run
 from tests.unit.test_aws_adapter import rig  # noqa: F401
@@ -36,6 +37,10 @@ def profiles(tmp_path, monkeypatch, rig):  # noqa: F811
     class Client(client.Client):
         def call(self, operation, context, *, service="ec2", **parameters):
             if service == "sts":
+                if self.session.get_credentials().access_key == "AKexpired":
+                    raise from_response(
+                        {"Error": {"Code": "ExpiredToken", "Message": "The security token included in the request is expired"}}, context
+                    )
                 return {"Account": NUMBERS.get(self.session.get_credentials().access_key.removeprefix("AK"), NUMBERS[""])}
             return super().call(operation, context, service=service, **parameters)
 
@@ -91,6 +96,15 @@ def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
     gone = held._replace(account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items())))
     assert "running" == run(cluster.read(opened(), gone)).status, "a profile that is no more, and keys of the same account"
     assert "account 111111111111" in said("aws", held.account)
+
+
+def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, profiles):
+    """Whose account it is cannot be asked with them: the way out is named, and no creating call is made."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
+    with pytest.raises(GpusError, match="ExpiredToken.*sign in again") as caught:
+        run(cluster.create(opened(), wanted(), "g1"))
+    assert "hidden-value" not in str(caught.value) and 0 == profiles.count("CreateFleet")
 
 
 def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch):
