@@ -107,6 +107,20 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
     assert "hidden-value" not in str(caught.value) and 0 == profiles.count("CreateFleet")
 
 
+def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeypatch):
+    """Whose account it is cannot be asked any more: what is held stays as it was told, with a warning."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
+    held = run(cluster.create(opened(), wanted(), "g1"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
+    lines = []
+    world = opened()
+    world.report = lambda severity, text: lines.append((severity, text))
+    seen = run(cluster.read(world, held))
+    assert (seen.status, seen.handles) == ("running", held.handles)
+    assert any(severity == "warning" and "ExpiredToken" in text for severity, text in lines)
+
+
 def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch):
     """The account is a fingerprint; another key is refused, no key is missing, and a changed key of the same account is known by an order it sees."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))

@@ -143,6 +143,14 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
     run(cluster.delete(lab.world, again))
 
 
+def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
+    """Refused before any call that changes something; it runs on and stays held."""
+    held = run(cluster.create(lab.world, wanted(capacity="spot"), "g1"))
+    with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
+        run(cluster.update(lab.world, held, wanted("stopped", capacity="spot")))
+    assert 0 == rig.count("StopInstances") and "running" == run(cluster.read(lab.world, held)).status
+
+
 def test_a_machine_whose_timer_ran_out_while_it_was_stopped_is_not_started(lab, rig):
     """Its timer counts from its first boot and would end it, with its disk, as soon as it is up: refused before any call."""
     held = run(cluster.create(lab.world, wanted(ttl_s=3600), "g1"))
