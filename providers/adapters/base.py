@@ -80,6 +80,13 @@ class Adapter(Protocol):
     An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
     asked in the live world only, reads, and answers within some seconds.
 
+    An adapter whose account is not wholly in its settings (a profile or a key from the environment) says it in an attribute `account`: names to
+    values, nothing secret. It stands with every order, and comes back in `config` when that account is looked for again; an adapter that cannot
+    reach it then raises NotConfigured, and never looks into another.
+
+    An adapter whose live offers depend on the spec's section of options (who is good enough, how to pay) has a method `offers_for(section)`, which
+    answers as `offers` does; a section that cannot be read is left to `Manifest.options` to tell.
+
     An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
     as the cloud still has it; empty while there is none. It reads.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
-from providers.engine.planning import overlay
+from providers.engine.planning import listed, overlay
 from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
@@ -171,13 +171,14 @@ class _Walk:
             provider = self.pending[0].provider
             try:
                 adapter = await self.world.call(provider, self.world.adapter, provider)
+                # Some clouds are asked whose account the credentials are.
+                account = await repeated(self.world, provider, self.world.account, provider)
             except CloudError as error:
                 self._refused((self.pending[0],), error, self.now)
                 self._block((self.pending[0],), error, wide=True)
                 self._pinned(error)
                 continue
             order = self._order(adapter)
-            account = await self.world.call(provider, self.world.account, provider)
             self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
                 return outcome._replace(account=account)
@@ -552,7 +553,7 @@ class _Walk:
             return
         self.refreshed.add(adapter.name)
         try:
-            rows = await repeated(self.world, adapter.name, adapter.offers)
+            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask.options.get(adapter.name) or {})
         except CloudError as error:
             self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return

@@ -234,6 +234,9 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     can = world.manifests[held.provider].capabilities.in_place | {WORK, ON_DONE}
     if "state" in changed and "state" not in can:
         raise GpusError(f"{held.cluster}: {held.provider} cannot stop a machine and keep it; set state: running, or destroy it")
+    stoppable = world.manifests[held.provider].capabilities.stoppable
+    if "state" in changed and setup.state == STOPPED and stoppable and held.capacity not in stoppable:
+        raise GpusError(f"{held.cluster}: {held.provider} cannot stop a {held.capacity} machine and keep it; set state: running, or destroy it")
     change: dict[str, object] = {}
     for name in changed:
         if name not in can:

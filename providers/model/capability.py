@@ -29,6 +29,10 @@ class Capabilities(NamedTuple):
     """A machine ends when its ttl has passed, whatever became of who asked for it: by its cloud, or by a timer of its own."""
     ends_idle: bool = False
     """A single machine whose GPUs are idle for long ends by a timer of its own; elsewhere a watch must look, and can where it answers ssh."""
+    stoppable: frozenset[str] = frozenset()
+    """With `state` in `in_place`: the kinds of capacity whose machines can be stopped and kept; empty means all."""
+    limit_from_launch: bool = False
+    """A machine's ttl counts from its first boot, the time that it is stopped included; else from each start."""
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 

@@ -33,3 +33,6 @@ def stop(held: Held, verdict: Verdict) -> None:
     able = registry.capabilities().get(held.provider)
     if held.provider and (able is None or "state" not in able.in_place):
         raise SpecError([Problem("state", f"running: {held.provider} cannot stop a machine and keep it", "stopped", "or destroy it")])
+    if able is not None and able.stoppable and held.capacity not in able.stoppable:
+        what = f"running: a {held.capacity} machine of {held.provider} cannot be stopped and kept, it can only end"
+        raise SpecError([Problem("state", what, "stopped", "or destroy it")])

@@ -124,7 +124,7 @@ def test_an_adapter_declares_what_it_can_do(name):
     assert (name, name) == (manifest.name, can.provider)
     assert set() < can.kinds <= {"machine", "job", "service"}
     assert set() < can.capacities <= set(CAPACITIES)
-    assert can.in_place <= {"labels", "ssh_key", "ttl", "state", "service", "script"}
+    assert can.in_place <= {"labels", "ssh_key", "ttl", "state", "script", "service"} and can.stoppable <= can.capacities
     assert can.max_nodes >= 1
     assert all(variable == variable.upper() for variable in manifest.environment) and manifest.environment
 

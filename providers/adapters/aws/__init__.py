@@ -25,7 +25,10 @@ CAPABILITIES = Capabilities(
     # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call takes and above any public GPU order.
     max_nodes=100,
     # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
-    in_place=frozenset({"labels"}),
+    in_place=frozenset({"labels", "state"}),
+    # A one-time Spot machine can only end.
+    stoppable=frozenset({"on-demand", "reservation"}),
+    limit_from_launch=True,
     live_offers=False,
     ends_idle=True,
     # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.

@@ -484,6 +484,8 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
         notes.append(
             f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its first boot, and it is then {what}"
         )
+        if setup.on_ttl == "keep" and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE:
+            notes.append("warning: what is on its instance store is lost when it is stopped; the EBS disk stays")
     if nodes > 1 and options.efa is not False and len(machines.efa_cards(candidate.machine_type)) > 1:
         notes.append("EC2 gives no public address to a machine with several network cards: it is reached from inside its VPC")
     return tuple(notes)

@@ -107,8 +107,11 @@ class CloreAdapter:
         variable: Callable[[str], str] = lambda _name: "",
         unopened: Callable[[], list[object] | None] | None = None,
         sole: bool = False,
+        account: Mapping[str, str] | None = None,
     ) -> None:
         self.world = world
+        self.account = dict(account or {})
+        """Which key, by its fingerprint; empty where that is no question."""
         self.not_configured = not_configured
         """Why nothing can be bought, though offers can be listed; empty when a key is there."""
         self._client = client
@@ -129,10 +132,18 @@ class CloreAdapter:
         """The market now, hosts that the filters refuse too (restricted, with the reason). Calls: 1, without a key."""
         return self.listing().offers
 
-    def listing(self) -> market.Listing:
+    def offers_for(self, section: Mapping[str, object]) -> Sequence[Offer]:
+        """The same under a spec's section over the settings; a section that cannot be read changes nothing. Calls: 1, without a key."""
+        try:
+            chosen = read_options(section, self._options)
+        except SpecError:
+            chosen = self._options
+        return self.listing(chosen).offers
+
+    def listing(self, chosen: Options | None = None) -> market.Listing:
         """The market now, with every refused host. Calls: 1, without a key."""
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
-        return market.read(self._servers(0.0), self._options, as_of, self._source)
+        return market.read(self._servers(0.0), chosen or self._options, as_of, self._source)
 
     def _servers(self, age_s: float) -> list[object]:
         with self._lock:

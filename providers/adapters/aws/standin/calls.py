@@ -284,19 +284,45 @@ def terminate(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """Stops machines; a one-time Spot machine cannot."""
+    """Stops machines; a one-time Spot machine cannot, and a persistent request is disabled while its machine is stopped."""
     out = []
     for item in _named(call):
         before = item.state(call.rows.now)
+        if before in ("stopping", "stopped"):
+            out.append(_change(item, before, before))
+            continue
         if before not in HOLDING:
             raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be stopped.")
         if item.capacity == "spot":
-            raise Refusal(400, "UnsupportedOperation", "You can't stop the Spot Instance because it is associated with a one-time Spot request.")
+            request = launch.request_over(call.rows, item)
+            if request.get("type") != "persistent":
+                text = "You can't stop the Spot Instance because it is associated with a one-time Spot request."
+                raise Refusal(400, "UnsupportedOperation", text)
+            if request["state"] == "active":
+                call.rows.write_thing({**request, "state": "disabled"})
         done = call.rows.now + call.rows.latency("stop")
         reason = "Client.UserInitiatedShutdown"
         call.rows.write(item._replace(timeline=cut(item.timeline, call.rows.now, [(call.rows.now, "stopping", reason), (done, "stopped", reason)])))
         out.append(_change(item, before, "stopping"))
     return {"StoppingInstances": out}
+
+
+def start(call: Call) -> Json:
+    """Starts stopped machines again, each in its zone and nowhere else: without room or quota the call is refused and they stay stopped."""
+    out = []
+    for item in _named(call):
+        before = item.state(call.rows.now)
+        if before in HOLDING:
+            out.append(_change(item, before, before))
+            continue
+        if before != "stopped":
+            raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be started.")
+        refused = call.planned or launch.refusal(call.rows, launch.again_of(item), 1)
+        if refused is not None:
+            raise refused
+        launch.restart(call.rows, item, call.slower_s)
+        out.append(_change(item, before, "pending"))
+    return {"StartingInstances": out}
 
 
 def _tagged(call: Call) -> list[Instance]:
@@ -387,6 +413,7 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "DescribeInstances": describe_instances,
         "GetConsoleOutput": console_output,
         "TerminateInstances": terminate,
+        "StartInstances": start,
         "StopInstances": stop,
         "CreateTags": create_tags,
         "DeleteTags": delete_tags,

@@ -217,8 +217,10 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
             "idle_s": idle_s(spec),
         }
+        if ttl_s := run_limit_s(spec):
+            body["ends"] = up + ttl_s
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
-        ends = [up + ttl_s] if (ttl_s := run_limit_s(spec)) else []
+        ends = [body["ends"]] if "ends" in body else []
         if (work := played.find(user_data(spec))) is not None:
             body |= {"script": user_data(spec), "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type)}
             done = played.over(work, up, rows.latency("job"))
@@ -229,6 +231,23 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             rows.add(Instance(0, launch.region, launch.zone, launch.machine_type, launch.capacity, launch.reservation, rows.now, body, timeline))
         )
     return out
+
+
+def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
+    """A stopped machine comes up again. Its timer is absolute: past its moment it ends the machine at once, or, where that is kept, no more."""
+    up = rows.now + rows.latency("start") + slower_s
+    timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
+    end, behaviour = float(item.body.get("ends", 0)), item.body["shutdown"]
+    ends = [max(end, up)] if end and (end > up or behaviour == "terminate") else []
+    if (work := played.find(str(item.body.get("script", "")))) is not None and (done := played.over(work, up, rows.latency("job"))) is not None:
+        ends.append(done)
+    if ends:
+        timeline += _end_of_run(rows, min(ends), behaviour)
+    later = item._replace(timeline=cut(item.timeline, rows.now, timeline))
+    rows.write(later)
+    if (request := request_over(rows, item)).get("state") == "disabled":
+        rows.write_thing({**request, "state": "active"})
+    return later
 
 
 def user_data(spec: Json) -> str:
@@ -281,11 +300,22 @@ def _spot_request(rows: Rows, launch: Launch, tags: dict[str, str]) -> str:
 
 def again(rows: Rows, ended: Instance) -> None:
     """A persistent Spot request that was not cancelled starts another machine by itself: without tags, as EC2 does."""
-    held = rows.things(ended.region, "spot-request", ended.body["spot_request"]) if ended.body["spot_request"] else []
-    if held and held[0]["type"] == "persistent" and held[0]["state"] == "active":
+    held = request_over(rows, ended)
+    if held.get("type") == "persistent" and held["state"] in ("active", "disabled"):
         body = {**ended.body, "tags": {}, "volume_tags": {}, "token": ""}
         up = rows.now + rows.latency("create")
         rows.add(ended._replace(created=rows.now, body=body, timeline=[(rows.now, "pending", ""), (up, "running", "")]))
+
+
+def request_over(rows: Rows, item: Instance) -> Json:
+    """The Spot request that a machine is under; empty for none."""
+    held = rows.things(item.region, "spot-request", item.body["spot_request"]) if item.body["spot_request"] else []
+    return held[0] if held else {}
+
+
+def again_of(item: Instance) -> Launch:
+    """What a stopped machine needs to start: its own place and kind."""
+    return Launch(item.region, item.zone, item.machine_type, item.capacity, item.reservation, {}, item.body["lifecycle"])
 
 
 def dict_of(tags: Any) -> dict[str, str]:
