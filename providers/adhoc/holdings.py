@@ -45,7 +45,7 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
     Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then nothing is left running, or the error names what
     is. When the caller is cancelled, what was made is released first.
     """
-    ask = reachable(world, spec)
+    ask = reachable(world, spec, own_key=ssh_key is not None)
     owner, holder = access.owner(), uuid.uuid4().hex
     world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
     try:
@@ -148,12 +148,15 @@ def probe(world: World, way: Access, *, pinned: bool = False) -> SshProbe | Stan
     return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
 
 
-def reachable(world: World, spec: Cluster) -> Ask:
-    """The spec's ask, of machines that can be logged into by ssh alone. Raises SpecError with every problem of the spec."""
+def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
+    """The spec's ask, of machines that take commands from here; with a key of the user's own, by ssh alone.
+
+    Raises SpecError with every problem of the spec.
+    """
     from providers.catalog.offers import load
     from providers.planner import check
 
-    ask = spec.ask()._replace(ssh=True)
+    ask = spec.ask()._replace(login=True, ssh=own_key)
     problems = list(check.problems(ask, world.offers or load(), {name: manifest.capabilities for name, manifest in world.manifests.items()}))
     if spec.ssh_key is not None:
         problems.append(

@@ -102,7 +102,8 @@ def probe(world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinn
         return StandInProbe(nodes, open_store())
     assert key is not None
     mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
-    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned)
+    own = {name: manifest for name, manifest in world.manifests.items() if manifest.program is not None}
+    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
 
 
 async def equipped(world: World, wanted: Wanted) -> Wanted:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.adapter import Modal
     from providers.errors import Problem
-    from providers.model.machine import Setup
+    from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
 
@@ -24,8 +24,9 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
-    # Sandboxes are reached by `modal shell`.
+    # Sandboxes are reached by the client's exec, and by `modal shell`.
     ssh=False,
+    login=True,
     opens_ports=False,
 )
 
@@ -92,6 +93,22 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
+def program(node: Node) -> Sequence[str]:
+    """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the environment."""
+    import sys
+
+    # -P: a modal.py in the user's folder is not the client.
+    return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", node.handle.native_id)
+
+
+def upgrade(gpu_type: str) -> str:
+    """What Modal may give for this GPU at its price; empty for nothing else."""
+    from providers.adapters.modal import gpu
+
+    sold = gpu.SOLD.get(gpu_type)
+    return sold.upgrade if sold is not None else ""
+
+
 MANIFEST = Manifest(
     "modal",
     CAPABILITIES,
@@ -103,4 +120,6 @@ MANIFEST = Manifest(
     priced=priced,
     fits=fits,
     runs=runs,
+    program=program,
+    upgrade=upgrade,
 )
