@@ -216,10 +216,10 @@ class Manifest(NamedTuple):
     """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
     then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
     """
-    program: Callable[[Node], Sequence[str]] | None = None
+    program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
     """Where machines take commands without ssh (`Capabilities.login`): the program on this machine, by its words, that runs its last word, which the
     caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
-    could not be reached. No secret is in its words. Pure.
+    could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
     """
     upgrade: Callable[[str], str] | None = None
     """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""

@@ -13,8 +13,9 @@ from providers.adhoc.machine import AsyncMachine
 from providers.engine import cluster
 from providers.engine import journal as journals
 from providers.engine.access import probe as probed
+from providers.engine.accounts import account_of
 from providers.engine.reconcile import survey
-from providers.engine.records import UNSETTLED, Held, Wanted
+from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, Handle, Node
@@ -60,7 +61,14 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
         await _left_nothing(world, owner, spec.name)
         world.journal.drop(world.name, _use(owner), spec.name, holder)
         raise
-    return AsyncMachine(world, held, way, probe(world, way, pinned=True), lambda: let_go(world, spec.name), holder=(_use(owner), holder))
+    return AsyncMachine(
+        world,
+        held,
+        way,
+        probe(world, way, pinned=True, account=account_of(world, held)),
+        lambda: let_go(world, spec.name),
+        holder=(_use(owner), holder),
+    )
 
 
 async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
@@ -75,7 +83,7 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
-            look_at = None if way is None else probe(world, way, pinned=True)
+            look_at = None if way is None else probe(world, way, pinned=True, account=account_of(world, held))
             found.append(AsyncMachine(world, held, way, look_at, lambda name=cluster_name: let_go(world, name), process=process))  # type: ignore[misc]
     here = {machine.name for machine in found}
     for known in access.names(world.name):
@@ -143,9 +151,9 @@ def _again(world: World, name: str) -> str:
     return f"to release it: gpus release {name} --world {world.name}"
 
 
-def probe(world: World, way: Access, *, pinned: bool = False) -> SshProbe | StandInProbe:
+def probe(world: World, way: Access, *, pinned: bool = False, account: Account | None = None) -> SshProbe | StandInProbe:
     """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
-    return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
+    return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned, account=account)
 
 
 def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:

@@ -50,7 +50,7 @@ def node(cloud):
 
 
 def probe(tmp_path):
-    return SshProbe(Key(tmp_path / "key", "", own=True), tmp_path / "known_hosts", "gpus", own={"modal": modal.MANIFEST})
+    return SshProbe(Key(tmp_path / "key", "", own=True), tmp_path / "known_hosts", "gpus", own={"modal": (modal.MANIFEST, {})})
 
 
 def test_a_command_runs_in_the_sandbox(node, tmp_path):
@@ -83,7 +83,7 @@ def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
 
 def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
     """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code 255."""
-    unknown = Own(tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"))), "modal", "modal shell x")
+    unknown = Own(tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"), {})), "modal", "modal shell x")
     code, output, text = asyncio.run(finished(unknown.command("true")))
     assert (FAILED, "") == (code, output)
     assert text.startswith("modal: ")
@@ -101,3 +101,33 @@ def test_a_shell_and_ports_are_refused_with_the_other_way():
     for refused in (line.login, lambda: line.tunnel(1, 2)):
         with pytest.raises(errors.GpusError, match="modal shell sb-1"):
             refused()
+
+
+def test_the_account_names_the_profile_and_never_the_token(tmp_path, monkeypatch):
+    """What was set in the environment alone is the account's: a later run with another active profile still finds the first one's token."""
+    file = tmp_path / "modal.toml"
+    file.write_text("""
+[one]
+token_id = "ak-1"
+token_secret = "as-1"
+environment = "lab"
+[two]
+token_id = "ak-2"
+token_secret = "as-2"
+active = true
+""")
+    for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "MODAL_ENVIRONMENT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(file))
+    monkeypatch.setenv("MODAL_PROFILE", "one")
+    bought = modal.connect("live", {}).account
+    assert {"app": "gpus", "environment": "lab", "profile": "one"} == bought
+    monkeypatch.delenv("MODAL_PROFILE")
+    assert {"app": "gpus", "profile": "two"} == modal.connect("live", {}).account
+    again = modal.connect("live", bought)
+    assert bought == again.account
+    assert "ak-1" == again.client.token.token_id
+    monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
+    monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
+    assert "ak-1" == modal.connect("live", bought).client.token.token_id
+    assert "profile" not in modal.connect("live", {}).account

@@ -32,7 +32,9 @@ CAPABILITIES = Capabilities(
 
 
 def connect(world: str, config: Mapping[str, str]) -> Modal:
-    """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
+    """The adapter. `config`: `environment`, `profile` (of `~/.modal.toml`) and `app` (default `gpus`).
+
+    Reads the credentials; the first call opens the connection.
 
     In a rehearsal the first call starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed
     or, live, when credentials are missing.
@@ -47,7 +49,7 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
 
     app = config.get("app") or "gpus"
     if world == LIVE:
-        return Modal(world, Client(credentials(), environment=config.get("environment", ""), app=app), time.time)
+        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment", ""), app=app), time.time)
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
@@ -93,12 +95,14 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
-def program(node: Node) -> Sequence[str]:
-    """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the environment."""
+def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the
+    environment or the profile.
+    """
     import sys
 
     # -P: a modal.py in the user's folder is not the client.
-    return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", node.handle.native_id)
+    return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", config.get("profile", ""), node.handle.native_id)
 
 
 def upgrade(gpu_type: str) -> str:
@@ -115,7 +119,7 @@ MANIFEST = Manifest(
     connect,
     check_options,
     environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
-    settings=("environment", "app"),
+    settings=("environment", "app", "profile"),
     notes=notes,
     priced=priced,
     fits=fits,

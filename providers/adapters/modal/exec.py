@@ -1,4 +1,4 @@
-"""One command in a sandbox, run as a program: `python -m providers.adapters.modal.exec SANDBOX_ID COMMAND`.
+"""One command in a sandbox, run as a program: `python -m providers.adapters.modal.exec PROFILE SANDBOX_ID COMMAND`.
 
 Owns the wiring of this process's stdin, stdout, stderr and exit code to the client's exec. The token comes from the environment or `~/.modal.toml`,
 never from the arguments. Must not import the engine.
@@ -30,12 +30,12 @@ def main(words: Sequence[str]) -> int:
 
     Ending this program closes the command's stdin and output; Modal offers no call that ends the command itself.
     """
-    if len(words) != 2:
-        print("modal: wanted SANDBOX_ID COMMAND", file=sys.stderr)
+    if len(words) != 3:
+        print("modal: wanted PROFILE (may be empty) SANDBOX_ID COMMAND", file=sys.stderr)
         return FAILED
-    sandbox_id, text = words
+    profile, sandbox_id, text = words
     try:
-        client = Client(credentials())
+        client = Client(credentials(profile))
         process = client.within(lambda: _started(client.connected(), sandbox_id, text), "exec")
     except GpusError as error:
         print(f"modal: {error}", file=sys.stderr)

@@ -113,13 +113,14 @@ class SshProbe(NamedTuple):
     """The providers whose ports are mapped."""
     pinned: bool = False
     """Its machines were ready once: no host key is taken any more that was not seen then."""
-    own: Mapping[str, Manifest] = {}
-    """The providers whose machines take commands in their own way, not by ssh."""
+    own: Mapping[str, tuple[Manifest, Mapping[str, str]]] = {}
+    """The providers whose machines take commands in their own way, not by ssh, with the settings of the machines' account."""
 
     def line(self, node: Node) -> Ssh | Own | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
-        if (manifest := self.own.get(node.handle.provider)) is not None and manifest.program is not None:
-            return Own(tuple(manifest.program(node)), node.handle.provider, node.login)
+        manifest, settings = self.own.get(node.handle.provider, (None, {}))
+        if manifest is not None and manifest.program is not None:
+            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login)
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None:
             return None
@@ -149,7 +150,7 @@ class SshProbe(NamedTuple):
         code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
             return Look(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
-        upgrade = self.own[line.provider].upgrade
+        upgrade = self.own[line.provider][0].upgrade
         return driver.look(code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else "")
 
 

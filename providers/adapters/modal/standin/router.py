@@ -82,7 +82,8 @@ class Router:
         number = request.file_descriptor
         while True:
             async with run.changed:
-                await run.changed.wait_for(lambda at=at: len(run.output[number]) > at or number in run.closed)
+                while len(run.output[number]) <= at and number not in run.closed:
+                    await run.changed.wait()
                 chunk = bytes(run.output[number][at : at + _CHUNK])
             if not chunk:
                 return
