@@ -229,3 +229,10 @@ class Manifest(NamedTuple):
     """
     reference: Callable[[str], str] | None = None
     """What a text must be to say where a secret is kept that machines here fetch by themselves; empty when it is that. None: they fetch none."""
+    program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine, by its words, that runs its last word, which the
+    caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
+    could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
+    """
+    upgrade: Callable[[str], str] | None = None
+    """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""

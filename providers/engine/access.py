@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.engine.ready import Ordered, Probe
-    from providers.engine.records import Held, Wanted
+    from providers.engine.records import Account, Held, Wanted
     from providers.engine.remote.ssh import Key
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
@@ -94,15 +94,25 @@ def tidied(world: World, owner: str, cluster: str) -> None:
         forget(world.name, owner, cluster)
 
 
-def probe(world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinned: bool = False) -> SshProbe | StandInProbe:
-    """How a cluster's machines are looked at: over ssh, or through their stand-ins in a rehearsal. Live there is a key."""
+def probe(
+    world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinned: bool = False, account: Account | None = None
+) -> SshProbe | StandInProbe:
+    """How a cluster's machines are looked at: over ssh, or through their stand-ins in a rehearsal. Live there is a key.
+
+    `account` is that of machines that are there already; without it they will be in that of the settings.
+    """
     if world.name == REHEARSAL:
         from providers.adapters.rehearsal import open_store
 
         return StandInProbe(nodes, open_store())
     assert key is not None
     mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
-    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned)
+    own = {
+        name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
+        for name, manifest in world.manifests.items()
+        if manifest.program is not None
+    }
+    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
 
 
 async def equipped(world: World, wanted: Wanted) -> Wanted:

@@ -90,6 +90,8 @@ class Ask(NamedTuple):
     """What a machine's inside is to be reached at, besides ssh."""
     ssh: bool = False
     """Only machines that answer ssh will do."""
+    login: bool = False
+    """Only machines that take commands and files from here will do, by ssh or in their provider's own way."""
     workload: Workload | None = None
     """What runs there: a place that cannot hold it is refused."""
     secrets: tuple[tuple[str, frozenset[str]], ...] = ()

@@ -23,6 +23,8 @@ class Capabilities(NamedTuple):
     """The longest life that the cloud gives a machine; None where there is no limit."""
     ssh: bool = True
     """Machines take a public key at their making, and answer ssh."""
+    login: bool = False
+    """Machines take commands and files from here without ssh, in their provider's own way."""
     maps_ports: bool = False
     """A port inside is another one outside; until a machine shows its map, it has no ports."""
     ends_at_ttl: bool = True

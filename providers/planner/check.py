@@ -168,7 +168,8 @@ def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None
         todo = f"leave ports out, or allow {' or '.join(others)}" if others else "leave ports out"
         return Problem("ports", "a provider that opens ports of a machine", ", ".join(sorted(able)), todo)
     others = sorted(name for name, skills in capabilities.items() if rules.reached(ask, skills))
-    return Problem("providers", f"one whose machines answer ssh: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
+    what = "answer ssh" if ask.ssh else "take commands from here"
+    return Problem("providers", f"one whose machines {what}: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
 
 
 def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:

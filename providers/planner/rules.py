@@ -146,7 +146,10 @@ def known(price: object) -> int | None:
 
 def reached(ask: Ask, skills: Capabilities) -> bool:
     """Whether machines of this provider can be reached as the ask wants it. What a job or a service is reached by is the provider's own."""
-    return ask.kind != "machine" or ((skills.ssh or not ask.ssh) and (skills.opens_ports or not ask.ports))
+    if ask.kind != "machine":
+        return True
+    entered = (skills.ssh or not ask.ssh) and (skills.ssh or skills.login or not ask.login)
+    return entered and (skills.opens_ports or not ask.ports)
 
 
 def able(
@@ -287,6 +290,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == REACH:
         if ask.ssh and skills is not None and not skills.ssh:
             return "machines that answer ssh", f"{offer.provider}'s do not"
+        if ask.login and skills is not None and not (skills.ssh or skills.login):
+            return "machines that take commands from here", f"{offer.provider}'s do not"
         return f"port {', '.join(map(str, ask.ports))} open", f"{offer.provider} opens no ports of a machine"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {skills.max_nodes if skills else 0} at {offer.provider}"

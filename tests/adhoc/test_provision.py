@@ -392,8 +392,8 @@ def test_one_owner_for_every_process():
     assert (access.home() / "owner").stat().st_mode & 0o077 == 0
 
 
-def test_only_machines_with_ssh_are_asked_for():
-    """A provider whose machines do not answer ssh is refused by that rule, the others keep the order of their prices; alone, it is a SpecError."""
+def test_only_machines_that_take_commands_are_asked_for():
+    """A provider whose machines take no commands from here is refused by that rule; with a key of the user's own, only ssh will do."""
     from providers.engine import planning
     from providers.engine.world import open_world
     from providers.model.spec import read_cluster
@@ -411,8 +411,15 @@ def test_only_machines_with_ssh_are_asked_for():
     plan = planning.market(world, ask).plan(ask)
     assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
     assert {"reach": 1} == plan.rejected_by_rule
-    with pytest.raises(errors.SpecError, match="answer ssh: aws, gcp"):
+    with pytest.raises(errors.SpecError, match="take commands from here: aws, gcp"):
         holdings.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
+    world.close()
+    clouds[2].capabilities = clouds[2].capabilities._replace(login=True)
+    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
+    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}))
+    assert ["modal", "gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
+    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
+    assert ["gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
     world.close()
 
 

@@ -54,6 +54,12 @@ class Modal:
     def name(self) -> str:
         return PROVIDER
 
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Where everything here is made and looked up, wherever it was set: the app, the environment, and the profile of the token if it has one."""
+        found = {"app": self.client.app_name, "environment": self.client.environment, "profile": self.client.token.profile}
+        return {name: value for name, value in found.items() if value}
+
     def offers(self) -> Sequence[Offer] | None:
         # Modal publishes one price list for everybody; the bundled catalog holds it with its date.
         return None

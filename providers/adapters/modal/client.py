@@ -41,19 +41,26 @@ class Credentials(NamedTuple):
     token_secret: str
     source: str
     environment: str = ""
+    profile: str = ""
+    """The profile of `~/.modal.toml` that it is of; empty for a token of the environment."""
 
 
-def credentials() -> Credentials:
-    """The user's token: the environment's, else that of the active profile in `~/.modal.toml`. Reads one file. Raises NotConfigured."""
+def credentials(profile: str = "") -> Credentials:
+    """The user's token: that of `profile` in `~/.modal.toml`; without one the environment's, else that of the profile that is active.
+
+    Reads one file at most. Raises NotConfigured.
+    """
     import os
     from pathlib import Path
 
     environment = os.environ.get("MODAL_ENVIRONMENT", "")
     token_id, secret = os.environ.get(TOKEN_ID, ""), os.environ.get(TOKEN_SECRET, "")
-    if token_id and secret:
+    if token_id and secret and not profile:
         return Credentials(token_id, secret, f"{TOKEN_ID} and {TOKEN_SECRET}", environment)
     path = Path(os.environ.get("MODAL_CONFIG_PATH") or "~/.modal.toml").expanduser()
     todo = f"set {TOKEN_ID} and {TOKEN_SECRET}, or run `modal token new`"
+    if profile:
+        todo = f"run `modal token new --profile {profile}`"
     if not path.is_file():
         raise NotConfigured(f"Modal: wanted a token, found neither {TOKEN_ID} nor {path}; {todo}", provider=PROVIDER)
     import tomllib
@@ -63,7 +70,7 @@ def credentials() -> Credentials:
     except (OSError, ValueError) as error:
         raise NotConfigured(f"Modal: wanted a token in {path}, found that it can't be read ({error}); {todo}", provider=PROVIDER) from None
     sections = {name: section for name, section in profiles.items() if isinstance(section, dict)}
-    wanted = os.environ.get("MODAL_PROFILE", "")
+    wanted = profile or os.environ.get("MODAL_PROFILE", "")
     active = [name for name, section in sections.items() if section.get("active")]
     name = wanted or (active[0] if active else next(iter(sections)) if len(sections) == 1 else "")
     section = sections.get(name, {})
@@ -71,7 +78,7 @@ def credentials() -> Credentials:
         found = f"no token in profile {name!r}" if name else "no active profile"
         raise NotConfigured(f"Modal: wanted a token in {path}, found {found}; {todo}", provider=PROVIDER)
     where = environment or str(section.get("environment", ""))
-    return Credentials(str(section["token_id"]), str(section["token_secret"]), f"profile {name} of {path}", where)
+    return Credentials(str(section["token_id"]), str(section["token_secret"]), f"profile {name} of {path}", where, name)
 
 
 class Client:

@@ -25,13 +25,16 @@ _SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""
 
 
-def look(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
+def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str = "") -> Look:
     """What the answer to QUERY means for what was ordered.
 
     A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure. A start-up script that
     failed is told of, whether or not the GPUs are there: what it was to do is the user's to judge, and another machine would not do it better.
+    `upgrade` is another GPU that will do as well.
     """
-    found = _cards(exit_code, output, errors, placed)
+    found = _cards(exit_code, output, errors, placed.gpu_type, placed.gpu_count)
+    if upgrade and found.stage == WRONG_GPUS and not _cards(exit_code, output, errors, upgrade, placed.gpu_count).stage:
+        found = Look()
     ended = next((line.removeprefix(_STATUS).strip() for line in output.splitlines() if line.startswith(_STATUS)), "0")
     if not ended.isdigit() or int(ended) == 0:
         return found
@@ -41,7 +44,7 @@ def look(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
     return found._replace(note=f"{failed}; `gpus logs` shows what it wrote")
 
 
-def _cards(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
+def _cards(exit_code: int, output: str, errors: str, gpu_type: str, gpu_count: int) -> Look:
     output = "\n".join(line for line in output.splitlines() if not line.startswith(_STATUS))
     if exit_code != 0:
         why = next((line.strip() for line in reversed((errors + "\n" + output).splitlines()) if line.strip()), "")
@@ -49,15 +52,15 @@ def _cards(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
     cards = [read for line in output.splitlines() if (read := _card(line)) is not None]
     if not cards:
         return Look(NO_DRIVER, "nvidia-smi lists no GPU")
-    wanted = f"{placed.gpu_type}:{placed.gpu_count}"
+    wanted = f"{gpu_type}:{gpu_count}"
     shown = ", ".join(f"{count} x {name}" for name, count in Counter(name for name, _ in cards).items())
-    if len(cards) != placed.gpu_count:
-        return Look(WRONG_GPUS, f"{len(cards)} of {placed.gpu_count} GPUs answer ({shown})", final=True)
+    if len(cards) != gpu_count:
+        return Look(WRONG_GPUS, f"{len(cards)} of {gpu_count} GPUs answer ({shown})", final=True)
     for name, mib in cards:
-        if mib is not None and names.nominal_memory_gib(placed.gpu_type) is not None and not names.nominal_memory_matches(placed.gpu_type, mib):
+        if mib is not None and names.nominal_memory_gib(gpu_type) is not None and not names.nominal_memory_matches(gpu_type, mib):
             return Look(WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True)
         model = names.gpu_type(name, mib)
-        if model is not None and model != _SAME_CARD.get(placed.gpu_type, placed.gpu_type):
+        if model is not None and model != _SAME_CARD.get(gpu_type, gpu_type):
             return Look(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
     return Look()
 

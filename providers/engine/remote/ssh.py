@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.ready import CLOSED, NO_ADDRESS, NO_LOGIN, Look
 from providers.engine.remote import driver
 from providers.engine.remote.line import SSH_PORT, Launch, endpoint, user
+from providers.engine.remote.own import Own
 from providers.engine.remote.run import finished
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
+    from providers.adapters.base import Manifest
     from providers.engine.ready import Ordered
     from providers.engine.remote.line import Endpoint
     from providers.model.machine import Node
@@ -110,9 +113,14 @@ class SshProbe(NamedTuple):
     """The providers whose ports are mapped."""
     pinned: bool = False
     """Its machines were ready once: no host key is taken any more that was not seen then."""
+    own: Mapping[str, tuple[Manifest, Mapping[str, str]]] = {}
+    """The providers whose machines take commands in their own way, not by ssh, with the settings of the machines' account."""
 
-    def line(self, node: Node) -> Ssh | None:
+    def line(self, node: Node) -> Ssh | Own | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
+        manifest, settings = self.own.get(node.handle.provider, (None, {}))
+        if manifest is not None and manifest.program is not None:
+            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login)
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None:
             return None
@@ -128,14 +136,22 @@ class SshProbe(NamedTuple):
         if line is None:
             has_host = node.external_ip or node.internal_ip
             return Look(NO_ADDRESS, "its ssh port is not mapped yet" if has_host else "the cloud has told none yet")
+        if isinstance(line, Own):
+            return await self._own(line, placed)
         closed = await _closed(line)
         if closed:
             return Look(CLOSED, closed)
         code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
-            why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), "ssh could not log in")
-            return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {why[:160]}")
+            return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}")
         return driver.look(code, output, errors, placed)
+
+    async def _own(self, line: Own, placed: Ordered) -> Look:
+        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
+        if code == FAILED:
+            return Look(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
+        upgrade = self.own[line.provider][0].upgrade
+        return driver.look(code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else "")
 
 
 def alias(node: Node) -> str:
@@ -150,6 +166,10 @@ def known(known_hosts: Path, node: Node) -> bool:
     except OSError:
         return False
     return any(line.split(" ", 1)[0] == alias(node) for line in lines)
+
+
+def _last(errors: str) -> str:
+    return next((text.strip()[:160] for text in reversed(errors.splitlines()) if text.strip()), "")
 
 
 async def _closed(where: Endpoint | Ssh) -> str:
