@@ -234,5 +234,7 @@ class Manifest(NamedTuple):
     caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
     could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
     """
+    in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
+    """The provider's offers in regions that are asked for, where it sells without one and takes one on request (`Capabilities.regions`). Pure."""
     upgrade: Callable[[str], str] | None = None
     """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""

@@ -150,6 +150,12 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     changed = ask is not None and (ask.options or ask.kind != "machine")
     base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and changed else {}
     rows = {**base_rows, **rows}
+    for name in allowed if ask is not None and ask.regions else ():
+        manifest = world.manifests[name]
+        if manifest.in_regions is not None and ask is not None:
+            column = base.column("provider")
+            free = rows.get(name) or [base.offer(row) for row in range(len(base)) if column[row] == name]
+            rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
     seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes)

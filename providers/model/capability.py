@@ -38,6 +38,8 @@ class Capabilities(NamedTuple):
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
+    regions: frozenset[str] = frozenset()
+    """Regions that can be asked for besides those that the catalog lists."""
     deduplicates: bool = False
     """The same order sent again makes no second machine: the cloud does one token's work once (Compute Engine's `requestId`, EC2's `ClientToken`).
 

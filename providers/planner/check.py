@@ -101,6 +101,8 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
     pairs = set(zip(column("provider"), column("region"), strict=True))
     zones = {zone: region for zone, region in set(zip(column("zone"), column("region"), strict=True)) if zone}
     regions = {region for provider, region in pairs if region and (not ask.providers or provider in ask.providers)}
+    on_request = {name: can.regions for name, can in capabilities.items()}
+    regions |= {region for provider, known in on_request.items() if not ask.providers or provider in ask.providers for region in known}
     for index, name in enumerate(ask.regions):
         if name in regions:
             continue

@@ -24,6 +24,7 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
+    regions=frozenset({"us", "eu", "uk", "ap", "ca", "sa", "me", "mx", "af", "us-east", "us-west"}),
     # Sandboxes are reached by the client's exec, and by `modal shell`.
     ssh=False,
     login=True,
@@ -114,6 +115,13 @@ def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", config.get("profile", ""), node.handle.native_id)
 
 
+def in_regions(free: Sequence[Offer], wanted: Sequence[str]) -> Sequence[Offer]:
+    """See `providers.adapters.modal.regions`."""
+    from providers.adapters.modal.regions import offers
+
+    return offers(free, wanted)
+
+
 def upgrade(gpu_type: str) -> str:
     """What Modal may give for this GPU at its price; empty for nothing else."""
     from providers.adapters.modal import gpu
@@ -136,4 +144,5 @@ MANIFEST = Manifest(
     reference=reference,
     program=program,
     upgrade=upgrade,
+    in_regions=in_regions,
 )

@@ -13,6 +13,7 @@ from providers.adapters.modal import deployment as deployments
 from providers.adapters.modal import errors, gpu
 from providers.adapters.modal.client import CREATE_S
 from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.request import ANYWHERE, PLACE
 from providers.errors import CloudError, OutcomeUnknown, Transient, Unsupported
 
 if TYPE_CHECKING:
@@ -218,6 +219,8 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
         "serialized": True,
         "include_source": False,
     }
+    if (region := made.tags.get(PLACE, "")) not in {"", ANYWHERE}:
+        common["region"] = region
     if chosen.cpu:
         common["cpu"] = (chosen.cpu, chosen.cpu)
     if chosen.memory_gib:
