@@ -185,6 +185,7 @@ def market(world: str, settings: Mapping[str, Mapping[str, str]], providers: Seq
 
 def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequence[str] = (), regions: Sequence[str] = ()) -> tuple[Offer, ...]:
     """What `offers` answers, of this table. Pure."""
+    from providers.engine import registry
     from providers.planner import check, rules
 
     read = asks.gpu_text(gpu)
@@ -202,7 +203,7 @@ def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequenc
         and offer.capacity in ways
     ]
     if not found:
-        problems = check.problems(ask, table, {})
+        problems = check.places(ask, table, registry.capabilities()) or check.problems(ask, table, {})
         raise SpecError(problems or [Problem("gpu", f"{gpu} as asked for", "no such offer")])
     return tuple(sorted(found, key=_price_then_name))
 

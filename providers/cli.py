@@ -14,10 +14,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL, WORLDS
-from providers.errors import AllFailed, GpusError, NotConfigured, Problem, SpecError
+from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -60,6 +61,11 @@ def _main(arguments: list[str]) -> int:
             from providers.workloads import command as sizing
 
             code = sizing.run(arguments[1:])
+        elif arguments[:1] == ["watch"]:
+            from providers.watch import command as watching
+
+            gc.enable()  # it runs until it is stopped
+            code = watching.run(arguments[1:], _project)
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -73,8 +79,23 @@ def _main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
-        return _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", WRONG)
+        return _complain(_told(error), WRONG)
     return code
+
+
+def _told(error: OSError) -> str:
+    """A failure of this machine's own, with the file; one of the state's folder, or of a full disk, says how to have another folder."""
+    import errno
+
+    from providers.adapters.base import home
+
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # these name no file
+    text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    try:
+        ours = error.filename is not None and str(error.filename).startswith(str(home()))
+    except OSError:
+        ours = False
+    return f"{text}; make room there, or set GPUS_HOME to a folder that can be written" if ours or full else text
 
 
 def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -144,6 +165,17 @@ def _check_parser(commands: Any) -> None:
     check.set_defaults(run=_check)
 
 
+def _sweep_parser(commands: Any) -> None:
+    sweep = commands.add_parser(
+        "sweep", help="what bears our mark and no stack claims", description="Lists it with age and price, asks, and deletes it, confirmed."
+    )
+    sweep.add_argument("-s", "--stack", help="with the world and settings of this stack")
+    _world(sweep)
+    sweep.add_argument("--yes", action="store_true", help="delete what is unclaimed without asking")
+    sweep.add_argument("--json", action="store_true", help="one JSON object; deletes only with --yes")
+    sweep.set_defaults(run=_sweep)
+
+
 def _rehearse_parser(commands: Any) -> None:
     commands.add_parser("rehearse", help="show and edit the rehearsal clouds", add_help=False)
 
@@ -152,8 +184,12 @@ def _size_parser(commands: Any) -> None:
     commands.add_parser("size", help="which GPUs hold a model, how many, what that costs", add_help=False)
 
 
+def _watch_parser(commands: Any) -> None:
+    commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval", add_help=False)
+
+
 def _adhoc_parsers(commands: Any) -> None:
-    """`run`, `cp`, `ssh`, `ps` and `release`: see `providers.adhoc.commands`."""
+    """`run`, `cp`, `ssh`, `logs`, `ps` and `release`: see `providers.adhoc.commands`."""
 
     def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", usage=f"gpus {usage}")
@@ -173,17 +209,26 @@ def _adhoc_parsers(commands: Any) -> None:
     run.add_argument("--get", action="append", default=[], metavar="THERE[:HERE]", help="copy this back afterwards; may be repeated")
     run.add_argument("--keep", action="store_true", help="leave it running afterwards, until `gpus release` or its ttl")
 
-    copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE")
+    copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]")
     copy.add_argument("source")
     copy.add_argument("target")
-    login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-L PORT] [-- COMMAND ...]")
+    login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-s STACK] [-L PORT] [-- COMMAND ...]")
     login.add_argument("name")
     login.add_argument("-L", dest="forward", action="append", default=[], metavar="[LOCAL:]PORT", help="carry this port of it here; may be repeated")
-    for parser in (copy, login):
+    logs = command("logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]")
+    logs.add_argument("name")
+    logs.add_argument("--lines", type=int, default=200, metavar="N", help="the last so many (default 200; 0 for all)")
+    wait = command("wait", "wait until a job has ended; its exit code", "wait NAME [-s STACK] [--timeout 2h]")
+    wait.add_argument("name")
+    wait.add_argument("--timeout", help="give up after this long (default: never)")
+    doctor = command("doctor", "what is wrong with a GPU machine, and what to do", "doctor [NAME [-s STACK]]")
+    doctor.add_argument("name", nargs="?", help="a machine that is held (default: this one)")
+    for parser in (copy, login, logs, doctor):
         parser.add_argument("--node", type=int, default=0, help="which machine of a cluster (default 0)")
-    command("ps", "what is held ad hoc, by whom, at what price", "ps").add_argument(
-        "--json", action="store_true", help="a JSON list instead of a table"
-    )
+    listed = command("ps", "what is held, ad hoc and by stacks, by whom, at what price", "ps [-s STACK]")
+    listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    for parser in (copy, login, logs, wait, doctor, listed):
+        parser.add_argument("-s", "--stack", metavar="STACK", help="what this stack declares, instead of what is ad hoc")
     command("release", "give back, confirmed, what bears a name", "release NAME ...").add_argument("names", nargs="+", metavar="NAME")
 
 
@@ -193,7 +238,9 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     gc.enable()  # these may take hours
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
-    return {"cp": commands.cp, "ps": commands.ps, "release": commands.release}[options.command](options)
+    does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
+    does["doctor"] = commands.doctor
+    return does[options.command](options)
 
 
 def _spec(parser: argparse.ArgumentParser) -> None:
@@ -397,10 +444,20 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     return asks
 
 
-def read_stack(name: str) -> Stack:
-    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+def _project() -> Path:
+    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says. Raises SpecError where there is none."""
     from pathlib import Path
 
+    here = Path.cwd()
+    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
+    if project is None:
+        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    return project
+
+
+def read_stack(name: str) -> Stack:
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
 
     def read(path: Path) -> dict[str, Any]:
@@ -414,11 +471,7 @@ def read_stack(name: str) -> Stack:
             raise SpecError([Problem(str(path), "a mapping", type(content).__name__)])
         return content
 
-    here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
-    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
-    if project is None:
-        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
+    project = _project()
     declared = read(project / "Pulumi.yaml")
     folder = project / str(declared.get("stackConfigDir") or ".")
     file = folder / f"Pulumi.{name}.yaml"
@@ -441,7 +494,9 @@ def read_stack(name: str) -> Stack:
         # What a secret is, only Pulumi can read: it stands as a mapping.
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = str(value)
-    return Stack(name, world, clusters, settings)
+    from providers.model.workload import with_files
+
+    return Stack(name, world, {each: with_files(raw, project) for each, raw in clusters.items()}, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:
@@ -543,7 +598,7 @@ def _check(options: argparse.Namespace) -> int:
             except NotConfigured as error:
                 found = [CheckLine(name, "credentials", "missing", str(error))]
             except GpusError as error:
-                found = [CheckLine(name, "answer", "unknown", f"{type(error).__name__}: {error}")]
+                found = [CheckLine(name, "answer", "unknown", f"{type(error).__name__}: {error}" if isinstance(error, CloudError) else str(error))]
             usable[name] = all(line.state == "ok" for line in found if line.state in {"ok", "missing", "refused"}) and any(
                 line.state == "ok" for line in found
             )
@@ -563,6 +618,14 @@ def _check(options: argparse.Namespace) -> int:
     return OK if (usable[options.provider] if options.provider else any(usable.values())) else NOTHING
 
 
+def _sweep(options: argparse.Namespace) -> int:
+    from providers import sweep
+
+    gc.enable()  # deletions may take minutes
+    stack = read_stack(options.stack) if options.stack else Stack("", REHEARSAL, {}, {})
+    return sweep.run(options, options.world or stack.world, stack.settings)
+
+
 def _print_json(value: object) -> None:
     import json
 
@@ -574,7 +637,9 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "plan": _plan_parser,
     "hardware": _hardware_parser,
     "check": _check_parser,
-    **dict.fromkeys(("run", "cp", "ssh", "ps", "release"), _adhoc_parsers),
+    "sweep": _sweep_parser,
+    **dict.fromkeys(("run", "cp", "ssh", "logs", "wait", "doctor", "ps", "release"), _adhoc_parsers),
+    "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,
 }

@@ -4,6 +4,7 @@
     ├── SpecError                 the declaration is wrong; carries every problem at once, each with its path
     ├── AllFailed                 the walk ended without a machine; carries every attempt and the refusals
     ├── Busy                      another live run holds this cluster
+    ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is bought without it
     └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
         ├── Unsupported           this cloud can never do it
         ├── NotConfigured         keys are missing
@@ -33,8 +34,21 @@ if TYPE_CHECKING:
     from providers.model.place import Scope
 
 
+_PART_MAX = 600
+"""Characters of one part of a problem: what is longer was never meant to be read on a screen."""
+
+
+def printable(text: str) -> str:
+    """The text on one line and without anything that a terminal would obey: whatever is not printable stands as its escape. Pure."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode("ascii") for each in text)
+
+
 class Problem(NamedTuple):
-    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`."""
+    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it is one line of printable characters, whatever was
+    found.
+    """
 
     path: str
     wanted: str
@@ -42,8 +56,9 @@ class Problem(NamedTuple):
     todo: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.path}: wanted {self.wanted}, found {self.found}" if self.path else f"wanted {self.wanted}, found {self.found}"
-        return f"{text}; {self.todo}" if self.todo else text
+        path, wanted, found, todo = (printable(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}...") for part in self)
+        text = f"{path}: wanted {wanted}, found {found}" if path else f"wanted {wanted}, found {found}"
+        return f"{text}; {todo}" if todo else text
 
 
 class GpusError(Exception):
@@ -69,6 +84,10 @@ class AllFailed(GpusError):
 
 class Busy(GpusError):
     """Another live process holds the lease of this cluster."""
+
+
+class NoHome(GpusError, OSError):
+    """The folder of everything kept between runs cannot be used. An OSError too: whoever only looks goes on without it."""
 
 
 class CloudError(GpusError):

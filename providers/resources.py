@@ -18,6 +18,7 @@ REHEARSAL, LIVE = "rehearsal", "live"
 OUTPUTS = (
     "schema",
     "status",
+    "detail",
     "provider",
     "region",
     "zone",
@@ -35,10 +36,13 @@ OUTPUTS = (
     "launched_at",
     "ends_at",
     "generation",
+    "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-_RESERVED = frozenset({"world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
-_CONFIG = ("world", "clusters")
+_RESERVED = frozenset({"max_spend", "world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
+_CONFIG = ("world", "clusters", "max_spend")
+_PACKED = "H4sI"
+"""How base64 of gzip begins."""
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "0.0.9"
@@ -46,7 +50,10 @@ _STAND_IN_VERSION = "0.0.9"
 
 
 class Ownership(pulumi.CustomResource):
-    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it."""
+    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it.
+
+    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US dollars: it counts what they do.
+    """
 
     owner_id: pulumi.Output[str]
     world: pulumi.Output[str]
@@ -57,9 +64,11 @@ class Ownership(pulumi.CustomResource):
         *,
         world: str = REHEARSAL,
         settings: Mapping[str, Mapping[str, str]] | None = None,
+        max_spend: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        props = {"world": world, "settings": dict(settings or {}), "owner_id": None}
+        self.limit_usd = max_spend  # under a name of its own: what is named as an input becomes an Output
+        props = {"world": world, "settings": dict(settings or {}), "max_spend": max_spend, "owner_id": None}
         super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
 
 
@@ -71,6 +80,7 @@ class GpuCluster(pulumi.CustomResource):
     """
 
     status: pulumi.Output[str]
+    detail: pulumi.Output[str]
     provider: pulumi.Output[str]
     region: pulumi.Output[str]
     zone: pulumi.Output[str]
@@ -89,6 +99,7 @@ class GpuCluster(pulumi.CustomResource):
     launched_at: pulumi.Output[str]
     ends_at: pulumi.Output[str]
     generation: pulumi.Output[str]
+    token: pulumi.Output[str]
     plan: pulumi.Output[dict[str, Any] | None]
 
     def __init__(
@@ -107,10 +118,13 @@ class GpuCluster(pulumi.CustomResource):
         spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
         if isinstance(spec.get("ssh_key"), str):
             spec["ssh_key"] = _key(name, spec["ssh_key"])
+        spec = _files(name, spec)
         if spec.get("network") == "managed" and managed_network is None:
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
         props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
+        if owner.limit_usd is not None:
+            props["max_spend"] = owner.limit_usd
         if managed_network is not None:
             props["network_links"] = managed_network.links
         for output in (*OUTPUTS, "nodes"):
@@ -197,12 +211,27 @@ class ManagedNetwork(pulumi.ComponentResource):
 
         firewall("inside", list(blocks.values()), [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}])
         firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
-        ports = spec.get("ports") or ()
+        ports = spec.get("ports") or _served(spec)
         if not isinstance(ports, (list, tuple)) or not all(isinstance(port, (int, float)) for port in ports):
             raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
-        if spec.get("expose") == "public" and ports:
+        if spec.get("expose") in ("public", "token") and ports:
             firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}])
         self.register_outputs({"links": self.links})
+
+
+def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    """The ports that a workload listens at."""
+    workload = spec.get("workload")
+    if not isinstance(workload, dict):
+        return ()
+    from providers.workloads.launchers import RECIPES
+
+    found = []
+    for task in workload.get("services") or (workload,):
+        known = RECIPES.get(str(task.get("launcher"))) if isinstance(task, dict) else None
+        port = task.get("port") or (known.port if known is not None else 0) if isinstance(task, dict) else 0
+        found += [int(port)] if isinstance(port, (int, float)) and port else []
+    return tuple(found)
 
 
 def declare() -> dict[str, GpuCluster]:
@@ -230,6 +259,11 @@ def declare() -> dict[str, GpuCluster]:
             problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
         specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
         try:
+            specs[name] = _files(name, specs[name])
+        except pulumi.RunError as error:
+            problems.append(str(error))
+            del specs[name]["workload"]
+        try:
             specs[name].update({key: _key(name, value) for key, value in specs[name].items() if key == "ssh_key" and isinstance(value, str)})
         except pulumi.RunError as error:
             problems.append(str(error))
@@ -244,7 +278,7 @@ def declare() -> dict[str, GpuCluster]:
     made: dict[str, GpuCluster] = {}
     for name, spec in specs.items():
         made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, managed_network=networks.get(name), **spec)
-        pulumi.export(name, summary(made[name]))
+        pulumi.export(name, summary(made[name], token=spec.get("expose") == "token"))
     return made
 
 
@@ -260,10 +294,16 @@ _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 """The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
 
 
-def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed."""
+def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Output[Any]]:
+    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token (a secret)
+    that, too, and the line that tries it.
+    """
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
+    tried = {
+        "token": cluster.token,
+        "try": cluster.endpoints.apply(lambda urls: f"curl -H 'Authorization: Bearer TOKEN' {urls[0]}/v1/models" if urls else ""),
+    }
     return {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
@@ -273,6 +313,7 @@ def summary(cluster: GpuCluster) -> dict[str, pulumi.Output[Any]]:
         ),
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
+        **(tried if token else {}),
     }
 
 
@@ -355,10 +396,24 @@ def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]], networ
         _end_quietly()
         # Made after the networks, so that it goes before them: what it finds and deletes may still use one.
         opts = pulumi.ResourceOptions(depends_on=list(networks))
-        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, opts=opts)
+        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, max_spend=_max_spend(), opts=opts)
     if made["world"] != world:
         raise pulumi.RunError(f"world: wanted one world for all clusters of a stack, found {made['world']} and {world}; make a stack for each")
     return cast("Ownership", made["ownership"])
+
+
+def _max_spend() -> float | None:
+    """`gpus:max_spend` of the stack's configuration: US dollars a calendar month for all its clusters together."""
+    text = pulumi.Config("gpus").get("max_spend")
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1e9:
+        raise pulumi.RunError(f"gpus:max_spend: wanted US dollars a calendar month, more than 0, found {text!r}")
+    return found
 
 
 def _stand_in(project: str | None) -> pulumi.ProviderResource:
@@ -421,6 +476,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value
+
+
+def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
+    from pathlib import Path
+
+    from providers.errors import SpecError
+    from providers.model.workload import with_files
+
+    files = spec["workload"].get("files") if isinstance(spec.get("workload"), dict) else None
+    if not isinstance(files, dict) or any(str(content).startswith(_PACKED) for content in files.values()):
+        return spec
+    try:
+        return cast("dict[str, Any]", with_files(spec, Path(pulumi.runtime.settings.get_root_directory() or "")))
+    except SpecError as error:
+        raise pulumi.RunError(f"{name}.{error.problems[0]}") from None
 
 
 def _key(name: str, text: str) -> str:

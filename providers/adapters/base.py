@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Program
 
 REHEARSAL, LIVE = "rehearsal", "live"
 WORLDS = (REHEARSAL, LIVE)
@@ -25,17 +26,40 @@ WORLDS = (REHEARSAL, LIVE)
 def home() -> Path:
     """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`.
 
-    Made on first use, for its owner alone. Reads the environment and makes at most one folder. Raises OSError where that is not allowed.
+    Made on first use, for its owner alone. Reads the environment and makes at most one folder. Raises NoHome where it is none, or cannot be written.
     """
     import os
     from pathlib import Path
 
     chosen = os.environ.get("GPUS_HOME", "")
-    folder = Path(chosen).expanduser() if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gpus"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    folder = Path(chosen) if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "gpus"
+    try:
+        folder = folder.expanduser()
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        found = "" if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written"
+    except OSError as error:
+        found = error.strerror or str(error)
+    except RuntimeError as error:  # a home of nobody, as in ~nobody/gpus
+        found = str(error)
+    if found:
+        from providers.errors import NoHome
+
+        raise NoHome(f"wanted a folder for what is kept between runs, found {folder}: {found}; set GPUS_HOME to one that can be written")
     return folder
+
+
+def remedy(error: Exception, otherwise: str) -> str:
+    """What to do about a file of that folder that SQLite cannot use: `otherwise`, unless it is the folder's or the disk's fault. Pure."""
+    import sqlite3
+
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return "make room on its disk"
+    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR}:
+        return "make it and its folder writable, or set GPUS_HOME to a folder that is"
+    return otherwise
 
 
 class Repriced(NamedTuple):
@@ -55,6 +79,16 @@ class Adapter(Protocol):
 
     An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
     asked in the live world only, reads, and answers within some seconds.
+
+    An adapter whose account is not wholly in its settings (a profile or a key from the environment) says it in an attribute `account`: names to
+    values, nothing secret. It stands with every order, and comes back in `config` when that account is looked for again; an adapter that cannot
+    reach it then raises NotConfigured, and never looks into another.
+
+    An adapter whose live offers depend on the spec's section of options (who is good enough, how to pay) has a method `offers_for(section)`, which
+    answers as `offers` does; a section that cannot be read is left to `Manifest.options` to tell.
+
+    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
+    as the cloud still has it; empty while there is none. It reads.
     """
 
     @property
@@ -92,7 +126,11 @@ class Adapter(Protocol):
         """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all."""
+        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all.
+
+        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where a mark shows but not whose it is, the node's
+        `mark` has an empty owner.
+        """
 
     def delete(self, handle: Handle) -> None:
         """Starts the deletion of one machine and what it alone uses. Gone already is success."""
@@ -102,6 +140,22 @@ class Adapter(Protocol):
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """Edits in place what `Capabilities.in_place` names."""
+
+
+START_UP_STATUS = "/var/lib/gpus/start-up"
+"""The file in which a machine's start-up script leaves its exit status; readiness reads it over ssh. Not there while the script runs."""
+KEEP_STATUS = f"""gpus_status={START_UP_STATUS}
+mkdir -p "${{gpus_status%/*}}"
+rm -f "$gpus_status"
+trap 'gpus_code=$?; echo "${{gpus_failed:-$gpus_code}}" > "$gpus_status.new" && mv "$gpus_status.new" "$gpus_status"' EXIT"""
+"""How a start-up script (bash) begins to leave it. A script that goes on after a command failed sets `gpus_failed` itself."""
+
+
+def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:
+    """The problem of a start-up script, or the like, beyond what its cloud takes, in bytes; None within it. Pure."""
+    from providers.errors import Problem
+
+    return Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo) if size > most else None
 
 
 class Row(NamedTuple):
@@ -124,6 +178,16 @@ def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
         text = pattern.sub("(secret)", text)
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+class Placement(Protocol):
+    """What a machine is and where: a candidate, or what is held."""
+
+    @property
+    def machine_type(self) -> str: ...
+
+    @property
+    def nodes(self) -> int: ...
 
 
 class Manifest(NamedTuple):
@@ -151,5 +215,24 @@ class Manifest(NamedTuple):
     """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure and cheap; of a section that `options` found
     nothing wrong with.
     """
+    runs: Callable[[Program, str, str, Mapping[str, object]], Mapping[str, object]] | None = None
+    """The section of options with a program in it, where a provider starts what it runs by its options (an image, a command) and not by a script at
+    boot: of the program, its start-up script, the kind of cluster and the section as declared. Pure. What the section itself says wins.
+    """
+    ends_itself: str = ""
+    """The shell line by which a machine ends itself for good once a job is done; nothing where it can't."""
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
+    unreachable: Callable[[Placement, Setup], str] | None = None
+    """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
+    then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
+    """
+    reference: Callable[[str], str] | None = None
+    """What a text must be to say where a secret is kept that machines here fetch by themselves; empty when it is that. None: they fetch none."""
+    program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine, by its words, that runs its last word, which the
+    caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
+    could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
+    """
+    upgrade: Callable[[str], str] | None = None
+    """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""

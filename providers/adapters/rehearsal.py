@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home
+from providers.adapters.base import home, remedy
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,12 +53,15 @@ FAULTS = {
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
-    "wrong-gpus": "of node.look: a stand-in node shows `count` GPUs (default one fewer than ordered), or others: `name`, `mib`",
+    "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
+    "start-up-failed": "of node.look: the start-up script of a stand-in node ended with `code` (default 1)",
+    "wrong-gpus": "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another card for one), or `count`, `name`, `mib`",
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
-NODE_LOOK = "node.look"
-NODE_FAULTS = ("port-closed", "no-driver", "wrong-gpus")
+NODE_LOOK, NODE_WORK = "node.look", "node.work"
+JOB_FAILS = "job-fails"
+NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
 
 _SCHEMA = """
@@ -166,7 +169,8 @@ class Store:
             except sqlite3.DatabaseError as error:
                 # Switching a new file to WAL does not wait for other openers as everything else does.
                 if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
-                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); move it away to begin anew", str(self.path)) from error
+                    todo = remedy(error, "move it away to begin anew")
+                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); {todo}", str(self.path)) from error
                 time.sleep(0.02)
             else:
                 return
@@ -349,7 +353,8 @@ class Store:
 
         for fault in self.faults(provider):
             if (
-                (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
+                fault.kind != JOB_FAILS
+                and (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
                 and fnmatchcase(method, fault.method)
                 and (not fault.place or fault.place in places)
                 and (not fault.machine_type or fault.machine_type in machine_types)
@@ -361,6 +366,31 @@ class Store:
                         db.execute("UPDATE fault SET times = times - 1 WHERE id = ?", (fault.id,))
                 return fault
         return None
+
+    def set_work(self, machine: str, script: str) -> None:
+        """What a machine runs from now on, as if it had been written there by login. `machine` is its native id."""
+        import json
+
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"work {machine}", json.dumps([self.now(), script])))
+
+    def work(self, machine: str) -> tuple[float, str] | None:
+        """(since when, script) of what was written there by login; None for nothing."""
+        import json
+
+        row = self.connection().execute("SELECT value FROM meta WHERE key = ?", (f"work {machine}",)).fetchone()
+        if row is None:
+            return None
+        since, script = json.loads(row[0])
+        return float(since), str(script)
+
+    def exit_code(self, provider: str, place: str, machine_type: str) -> int:
+        """What a job ends with whose machine is made there now: 0 unless a `job-fails` is planned. Uses none of its times up."""
+        for fault in self.faults(provider):
+            here = fault.place in ("", place) or place.startswith(f"{fault.place}-")
+            if fault.kind == JOB_FAILS and here and fault.machine_type in ("", machine_type):
+                return int(str(fault.settings.get("code", 1)))
+        return 0
 
     # The log
 
@@ -392,6 +422,15 @@ class Store:
                 for provider, place, machine_type, gpu, capacity, count in DEFAULT_STOCK:
                     self.set_stock(provider, place, machine_type, capacity, count, gpu)
                 db.execute("INSERT INTO meta VALUES ('begun', ?)", (repr(self.now()),))
+
+    def go_idle(self, name: str) -> None:
+        """From now on the GPUs of the machine of this name have nothing to do."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"idle:{name}", repr(self.now())))
+
+    def is_idle(self, name: str) -> bool:
+        """Whether the GPUs of the machine of this name have nothing to do; they are busy until somebody says otherwise."""
+        return self.connection().execute("SELECT 1 FROM meta WHERE key = ?", (f"idle:{name}",)).fetchone() is not None
 
     def reset(self) -> None:
         """Forgets everything, machines and log included, and begins again with the default scenario and real time."""

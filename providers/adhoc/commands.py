@@ -1,4 +1,7 @@
-"""`gpus run`, `cp`, `ssh`, `ps`, `release`: the command line's twins of the public functions. Owns what they print; arguments are read in `cli`."""
+"""`gpus run`, `cp`, `ssh`, `logs`, `ps`, `release`: the command line's twins of the public functions, and the same for what a stack declares.
+
+Owns what they print; arguments are read in `cli`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL
-from providers.adhoc import front
+from providers.adhoc import declared, front
+from providers.adhoc.sync import Machine, portal
+from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.money import per_hour
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from providers.adhoc.sync import Machine
 
 OK, NOTHING = 0, 1
 
@@ -28,6 +33,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Provisions, copies there, runs, copies back, releases; the command's exit code."""
     if not command and not options.keep:
         raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
+    # Before anything is bought for them.
+    missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
+    if missing:
+        raise SpecError([Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}") for path in missing])
     # Ended by a scheduler or a closed terminal is no reason to leave it running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -93,16 +102,74 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
         return subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, check=False).returncode
 
 
+def doctor(options: argparse.Namespace) -> int:
+    """Looks for what is wrong with a machine, or with this one where no name is given; 0, or 1 where something is."""
+    from providers.workloads import doctor as looks
+
+    if options.name is None:
+        done = subprocess.run(["sh", "-c", looks.script()], capture_output=True, text=True, check=False)
+        found = looks.judge(done.stdout)
+    else:
+        machine = _one(options.name, options)
+        _, output, _ = portal().run(finished(machine.inner.line(options.node).command(f"exec sh -c {shlex.quote(looks.script())}")))
+        found = looks.judge(output, machine.inner.held.gpu_count)
+    print(looks.text(found))
+    return NOTHING if any(each.state == looks.BAD for each in found) else OK
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Waits until a declared job has ended; its own exit code."""
+    from providers.model import duration
+
+    try:
+        timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
+    except ValueError:
+        raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout))]) from None
+    code, why = portal().run(declared.finished_job(options.name, options.world, options.stack or "", timeout_s))
+    print(f"gpus: {options.name}: {why}", file=sys.stderr)
+    return code
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
+    machine = _one(options.name, options)
+    text = portal().run(declared.log(machine.inner, options.node)).strip("\r\n")
+    if not text:
+        print(f"gpus: {options.name}: there is no log of its start yet", file=sys.stderr)
+        return NOTHING
+    lines = text.splitlines()
+    print("\n".join(lines if options.lines == 0 else lines[-options.lines :]))
+    return OK
+
+
 def ps(options: argparse.Namespace) -> int:
-    """Lists what is held ad hoc, in every world that something was bought in; 0."""
-    found = front.find(world=options.world, settings=_settings(options))
+    """Lists what is held ad hoc, in every world that something was bought in, and what the journal knows of stacks; 0."""
+    found = () if options.stack else front.find(world=options.world, settings=_settings(options))
+    stacks = declared.known(options.world, options.stack or "")
     if options.json:
         import json
 
-        print(json.dumps([_record(machine) for machine in found]))
+        print(json.dumps([*(_record(machine) for machine in found), *(each.record() for each in stacks)]))
         return OK
+    if stacks:
+        rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
+        for each in stacks:
+            held = each.held
+            nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+            where = f"{held.provider} {held.zone or held.region}".strip()
+            price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+            ends = front.clock(held.ends_at) if held.ends_at else "by destroy only"
+            gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
+            rows.append((held.cluster, each.stack, held.world, held.status, where, gpu, held.capacity, price, ends))
+        _aligned(rows)
+        print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
+        if found:
+            print()
     if not found:
-        print("nothing is held ad hoc")
+        if not options.stack:
+            print("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
+        elif not stacks:
+            print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK
     rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
     for machine in found:
@@ -112,12 +179,16 @@ def ps(options: argparse.Namespace) -> int:
         nodes = f"{held.nodes} x " if held.nodes > 1 else ""
         ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only"
         rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    _aligned(rows)
     if any(machine.process is None for machine in found):
         print("used by nobody: kept, or left by a process that was killed; gpus release NAME ends it")
     return OK
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def release(options: argparse.Namespace) -> int:
@@ -125,6 +196,7 @@ def release(options: argparse.Namespace) -> int:
     code = OK
     for name in options.names:
         try:
+            _not_declared(name, options)
             front.release(name, world=options.world, settings=_settings(options))
         except GpusError as error:
             if len(options.names) == 1:
@@ -134,12 +206,22 @@ def release(options: argparse.Namespace) -> int:
     return code
 
 
+def _not_declared(name: str, options: argparse.Namespace) -> None:
+    """Raises GpusError for what only a stack has: Pulumi would buy it anew."""
+    stacks = declared.known(cluster=name) if options.world is None and not front.bought(name) else ()
+    if stacks:
+        raise GpusError(f"{name}: wanted something held ad hoc, found it declared; pulumi destroy -s {stacks[0].stack or 'STACK'} ends it")
+
+
 def _interrupted(_number: int, _frame: Any) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def _one(name: str, options: argparse.Namespace) -> Machine:
-    return front.find(name, world=options.world, settings=_settings(options))
+    """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone. Raises GpusError for none, and for several."""
+    if not options.stack and (front.bought(name, options.world) or not declared.known(options.world, cluster=name)):
+        return front.find(name, world=options.world, settings=_settings(options))
+    return Machine(portal().run(declared.opened(name, options.world, options.stack or "")))
 
 
 def _line(command: Sequence[str]) -> str:
@@ -182,6 +264,7 @@ def _record(machine: Machine) -> dict[str, Any]:
     held = machine.held
     return {
         "name": machine.name,
+        "stack": None,
         "world": machine.world,
         "status": machine.status,
         "provider": held.provider,

@@ -142,9 +142,13 @@ def find(name: str | None = None, *, world: str | None = None, settings: Setting
     if len(found) != 1:
         if found:
             raise GpusError(f"{name}: wanted one, found it in {' and '.join(machine.world for machine in found)}; say which world")
-        known = ", ".join(each for each_world in WORLDS for each in access.names(each_world)) or "none"
-        raise GpusError(f"wanted a cluster named {name!r}, found nothing of that name that runs; bought from this machine: {known}")
+        raise GpusError(f"wanted a cluster named {name!r}, found nothing of that name that runs; {_known()}")
     return found[0]
+
+
+def bought(name: str, world: str | None = None) -> bool:
+    """True when something of that name was bought ad hoc from this machine and is not known to be released. Reads the state folder."""
+    return any(access.settings(each, name) is not None for each in (WORLDS if world is None else (world,)))
 
 
 def release(name: str, *, world: str | None = None, settings: Settings | None = None) -> None:
@@ -162,8 +166,14 @@ def release(name: str, *, world: str | None = None, settings: Settings | None = 
         finally:
             opened.close()
     if not some:
-        there_are = ", ".join(each for each_world in WORLDS for each in access.names(each_world)) or "none"
-        raise GpusError(f"wanted a cluster named {name!r}, found none that was bought from this machine (there are: {there_are}); or name its world")
+        other = "" if world is not None else "; bought from another machine? Name its world: --world"
+        raise GpusError(f"wanted a cluster named {name!r}, found none that was bought from this machine; {_known()}{other}")
+
+
+def _known() -> str:
+    """What there is instead of a name that is unknown, and how to see or get one."""
+    names = ", ".join(each for each_world in WORLDS for each in access.names(each_world))
+    return f"there are: {names} (`gpus ps` shows them)" if names else "there are none yet: `gpus run GPU --name NAME --keep` gets one"
 
 
 def declared(gpu: Any, fields: Mapping[str, Any]) -> Cluster:

@@ -8,30 +8,28 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import cluster
 from providers.engine import journal as journals
+from providers.engine.access import probe as probed
+from providers.engine.accounts import account_of
 from providers.engine.reconcile import survey
-from providers.engine.records import UNSETTLED, Held, Wanted
-from providers.engine.remote.ssh import SshProbe
-from providers.engine.remote.standin import StandInProbe
+from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
-from providers.model.machine import ENDED, Handle, Node, Setup
+from providers.model.machine import ENDED, Handle, Node
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
     from providers.adhoc.access import Access
-    from providers.engine.ready import Probe
+    from providers.engine.remote.ssh import SshProbe
+    from providers.engine.remote.standin import StandInProbe
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
-
-DEFAULT_USER = Setup().ssh_user
 
 
 class _Part(NamedTuple):
@@ -48,7 +46,7 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
     Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then nothing is left running, or the error names what
     is. When the caller is cancelled, what was made is released first.
     """
-    ask = reachable(world, spec)
+    ask = reachable(world, spec, own_key=ssh_key is not None)
     owner, holder = access.owner(), uuid.uuid4().hex
     world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
     try:
@@ -63,7 +61,14 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
         await _left_nothing(world, owner, spec.name)
         world.journal.drop(world.name, _use(owner), spec.name, holder)
         raise
-    return AsyncMachine(world, held, way, probe(world, way, pinned=True), lambda: let_go(world, spec.name), holder=(_use(owner), holder))
+    return AsyncMachine(
+        world,
+        held,
+        way,
+        probe(world, way, pinned=True, account=account_of(world, held)),
+        lambda: let_go(world, spec.name),
+        holder=(_use(owner), holder),
+    )
 
 
 async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
@@ -78,7 +83,7 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
-            look_at = None if way is None else probe(world, way, pinned=True)
+            look_at = None if way is None else probe(world, way, pinned=True, account=account_of(world, held))
             found.append(AsyncMachine(world, held, way, look_at, lambda name=cluster_name: let_go(world, name), process=process))  # type: ignore[misc]
     here = {machine.name for machine in found}
     for known in access.names(world.name):
@@ -146,22 +151,20 @@ def _again(world: World, name: str) -> str:
     return f"to release it: gpus release {name} --world {world.name}"
 
 
-def probe(world: World, way: Access, *, pinned: bool = False) -> Probe:
+def probe(world: World, way: Access, *, pinned: bool = False, account: Account | None = None) -> SshProbe | StandInProbe:
     """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
-    if world.name == REHEARSAL:
-        from providers.adapters.rehearsal import open_store
-
-        return StandInProbe(way.nodes, open_store())
-    mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
-    return SshProbe(way.key, way.known_hosts, DEFAULT_USER, mapped, pinned)
+    return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned, account=account)
 
 
-def reachable(world: World, spec: Cluster) -> Ask:
-    """The spec's ask, of machines that can be logged into by ssh alone. Raises SpecError with every problem of the spec."""
+def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
+    """The spec's ask, of machines that take commands from here; with a key of the user's own, by ssh alone.
+
+    Raises SpecError with every problem of the spec.
+    """
     from providers.catalog.offers import load
     from providers.planner import check
 
-    ask = spec.ask()._replace(ssh=True)
+    ask = spec.ask()._replace(login=True, ssh=own_key)
     problems = list(check.problems(ask, world.offers or load(), {name: manifest.capabilities for name, manifest in world.manifests.items()}))
     if spec.ssh_key is not None:
         problems.append(
@@ -173,6 +176,14 @@ def reachable(world: World, spec: Cluster) -> Ask:
             problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
         else:
             problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
+    if spec.ready != "checked":
+        problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = world.manifests.get(provider)
+            wanted = "a provider whose machines fetch secrets" if manifest is None or manifest.reference is None else manifest.reference(text)
+            if wanted:
+                problems.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
     if spec.kind != "machine":
         problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
     if problems:

@@ -6,9 +6,10 @@ import asyncio
 import shlex
 import socket
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.adapters.base import REHEARSAL
+from providers.engine.accounts import home_of
 from providers.engine.acquire import HEALTHY
 from providers.engine.remote import files
 from providers.engine.remote.run import started, streamed
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from providers.adapters.base import Adapter
     from providers.adhoc.access import Access
     from providers.engine.ready import Probe
     from providers.engine.records import Held
     from providers.engine.remote.line import Line
     from providers.engine.world import World
     from providers.model.machine import Node
+
+T = TypeVar("T")
 
 WATCH_S = 10.0
 """How often the cloud is asked, while a command runs, whether the machine is still there."""
@@ -39,7 +43,8 @@ _OPEN_S = 0.1
 class AsyncMachine:
     """What was provisioned. Methods take `node`, the number of the machine, where a cluster has several.
 
-    `held` is the full record: place, price, attempts. `process` is the id of the process that uses it, None if nobody does.
+    `held` is the full record: place, price, attempts. `process` is the id of the process that uses it, None if nobody does. `stack` is the one that
+    declares it, empty for what is ad hoc; `barred` says why it cannot be logged into from here.
     """
 
     def __init__(
@@ -52,9 +57,11 @@ class AsyncMachine:
         *,
         holder: tuple[str, str] | None = None,
         process: int | None = None,
+        stack: str = "",
+        barred: str = "",
     ) -> None:
         self._world, self.held, self._access, self._probe, self._let_go, self._holder = world, held, access, probe, let_go, holder
-        self.process = process
+        self.process, self.stack, self._barred = process, stack, barred
         self.released = False
 
     def __repr__(self) -> str:
@@ -100,6 +107,14 @@ class AsyncMachine:
         """True when it ends at its ttl, by its cloud or by a timer of its own; else only a release ends it."""
         manifest = self._world.manifests.get(self.held.provider)
         return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
+
+    async def adapter(self) -> Adapter:
+        """The adapter of the account that it was bought in. Raises NotConfigured."""
+        return await home_of(self._world, self.held)
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a blocking call of its cloud, made in the world's own threads."""
+        return await self._world.call(self.held.provider, function, *arguments)
 
     def line(self, node: int = 0) -> Line:
         """The line to a machine. Raises GpusError when there is none from here."""
@@ -223,11 +238,21 @@ class AsyncMachine:
         if isinstance(self._probe, StandInProbe):
             return self._probe.line(node)
         if not isinstance(self._probe, SshProbe):
+            if self._barred:
+                raise GpusError(f"{self.name}: wanted to log in from here, found that {self._barred}{self._other_way(node)}")
             raise GpusError(f"{self.name}: wanted its ssh key on this machine, found none; it was bought from another one, or by another user")
         line = self._probe.line(node)
         if line is None:
             raise GpusError(f"{self.name}: wanted an address of {node.name}, found none yet; its cloud says {node.status}")
         return line
+
+    def _other_way(self, node: Node) -> str:
+        """How else it may be logged into, as far as is known."""
+        if node.status not in HEALTHY:
+            return ""
+        if node.login:
+            return f"; its cloud's own way is: {node.login}"
+        return f"; `pulumi stack output -s {self.stack}` shows the line that logs in" if self.stack else ""
 
     async def _taken(self, number: int) -> str:
         """Says so once the cloud says that the machine runs no more, or its ttl has passed."""
@@ -238,7 +263,7 @@ class AsyncMachine:
                 # Where no cloud keeps the ttl, this process does.
                 return "has reached its ttl"
             try:
-                adapter = await self._world.call(handle.provider, self._world.adapter, handle.provider)
+                adapter = await self.adapter()
                 node = (await self._world.call(handle.provider, adapter.observe, (handle,)))[0]
             except CloudError:
                 continue

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
-from providers.engine.lines import WAITED, all_failed, clipped, folded, line, said, trimmed
-from providers.engine.planning import overlay
-from providers.engine.ready import until_ready
+from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
+from providers.engine.planning import listed, overlay
+from providers.engine.ready import REACH, until_ready
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
+from providers.engine.silence import Silence
+from providers.engine.starting import start, started
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -35,6 +37,8 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.model.secret import narrowed
+from providers.planner.render import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -50,6 +54,8 @@ ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
+OUT_OF_REACH = 2
+"""Machines in a row that could not be reached, after which a cloud is left alone."""
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
@@ -96,15 +102,18 @@ async def acquire(
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
+    joins: Sequence[Handle] = (),
 ) -> Outcome:
     """Gets the first candidate of the plan that can be had, and says how.
 
     `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that
     exist already and stay. `accept` narrows the candidates. `before` are earlier attempts of the same purchase, which the numbering goes on
-    from. Raises AllFailed when nothing could be had and nothing is left; NotConfigured, BadCredentials or InsufficientFunds when the only
-    allowed provider says so; GpusError when stopped, or when the journal can't be written.
+    from. `joins` are machines that what is had is to stand beside. Raises AllFailed when nothing could be had and nothing is left; NotConfigured,
+    BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when stopped, or when the journal can't be written.
     """
-    return await _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before).run()
+    walk = _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before)
+    walk.joins = tuple(joins)
+    return await walk.run()
 
 
 async def resumed(
@@ -136,12 +145,15 @@ class _Walk:
         self.mark = Mark(wanted.owner, wanted.cluster, generation, wanted.fingerprint)
         self.pending = [candidate for candidate in plan.candidates if self.accept(candidate)] if plan is not None else []
         self.attempts: list[Attempt] = list(before)
+        self.joins: tuple[Handle, ...] = ()
         self.blocked: list[tuple[Scope, str, str]] = []
         """(scope, the one reservation that is meant or nothing, why)"""
         self.again: set[str] = set()
         self.skipped: Counter[str] = Counter()
         self.tried: set[tuple[object, ...]] = set()
         self.refreshed: set[str] = set()
+        self.unreached: Counter[str] = Counter()
+        self.silence = Silence()
 
     @property
     def now(self) -> float:
@@ -154,17 +166,19 @@ class _Walk:
             self._drop()
             if not self.pending:
                 refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
-                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()])
+                helps = hints(self.plan) if self.plan is not None and not self.attempts else ()
+                raise all_failed(self.wanted.cluster, self.wanted.ask, self.attempts, [*refused, *self.skipped.items()], helps)
             provider = self.pending[0].provider
             try:
                 adapter = await self.world.call(provider, self.world.adapter, provider)
+                # Some clouds are asked whose account the credentials are.
+                account = await repeated(self.world, provider, self.world.account, provider)
             except CloudError as error:
                 self._refused((self.pending[0],), error, self.now)
                 self._block((self.pending[0],), error, wide=True)
                 self._pinned(error)
                 continue
             order = self._order(adapter)
-            account = await self.world.call(provider, self.world.account, provider)
             self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
                 return outcome._replace(account=account)
@@ -190,13 +204,14 @@ class _Walk:
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
-        setup = setup._replace(options=tuple(sorted(section.items())))
+        begun = start(self.wanted.ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
+        setup = started(setup._replace(options=tuple(sorted(section.items())), secrets=narrowed(setup.secrets, head.provider)), begun)
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
-        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd)
+        return Order(self.mark, token, chosen, names, setup, entry.wait_s, self.wanted.ask.max_price_micro_usd, self.joins)
 
     def _terms(self, candidate: Candidate) -> tuple[object, ...]:
         entry = self.wanted.ask.entries[candidate.entry]
-        return (entry.wait_s, entry.ttl_s, candidate.nodes, candidate.gpu_count)
+        return (entry.wait_s, entry.ttl_s, entry.override, candidate.nodes, candidate.gpu_count)
 
     async def _attempt(self, adapter: Adapter, order: Order) -> Outcome | None:
         """One creating call, to its end. None: it came to nothing, nothing of it is left, and what it blocks is noted.
@@ -338,6 +353,16 @@ class _Walk:
             if seen is None:
                 raise _Late(ticket)
             nodes = seen
+        if order.setup.script_digest and placed.kind != "machine":
+            from providers.engine import progress
+            from providers.engine.handing import hand_over
+
+            await hand_over(self.world, adapter, order, nodes)
+            if placed.kind == "service":
+                working = await progress.until_working(self.world, adapter, placed, nodes, order, deadline, self.brake)
+                if working is None:
+                    raise _Late(ticket)
+                nodes = working
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
         self._record((placed,), "acquired", "", "", started)
@@ -404,8 +429,21 @@ class _Walk:
             return self._stuck(order, error, left, started)
         self._refused(order.candidates, error, started)
         self._block(order.candidates, error)
+        self._out_of_reach(order, error)
         self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
         return None
+
+    def _out_of_reach(self, order: Order, error: HalfMade) -> None:
+        """Leaves a cloud alone for this run once two machines in a row could not be reached: each costs its whole wait, and it is the network
+        there, not the place. Where ports are mapped, each host is a network of its own.
+        """
+        provider = order.candidates[0].provider
+        self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH else 0
+        manifest = self.world.manifests.get(provider)
+        if self.unreached[provider] >= OUT_OF_REACH and not (manifest is not None and manifest.capabilities.maps_ports):
+            reason = f"{provider}: {OUT_OF_REACH} machines in a row could not be reached from here"
+            self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready`")
+            self.blocked.append((Scope(provider), "", reason))
 
     async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:
         self._refused(order.candidates, error, started)
@@ -417,6 +455,7 @@ class _Walk:
         self._block(order.candidates, error)
         self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
         self._pinned(error)
+        self._given_up(adapter.name, order, error)
         if isinstance(error, (OfferGone, PriceRose)):
             await self._refresh(adapter)
         self._hint({candidate.region for candidate in order.candidates}, error.hints)
@@ -493,6 +532,15 @@ class _Walk:
             if error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
                 self.world.journal.block(self.world.name, scope, error.block_s, reason, self.now)
 
+    def _given_up(self, provider: str, order: Order, error: CloudError) -> None:
+        """Leaves a provider alone for the rest of this run that answers nowhere. The next run asks it again."""
+        self._drop()
+        rest = [candidate for candidate in self.pending if candidate.provider == provider]
+        why = self.silence.heard(provider, error, {c.region for c in order.candidates}, {c.region for c in rest})
+        if why and rest:
+            self.world.report("warning", f"{provider}: {why}: it is left alone for the rest of this run, with {len(rest)} places not tried")
+            self.blocked.append((Scope(provider), "", f"{provider}: {why}"))
+
     def _pinned(self, error: CloudError) -> None:
         """Where nobody else could serve it, what is wrong with the account is all there is to say."""
         others = self.plan is not None and any(candidate.provider != error.provider for candidate in self.plan.candidates)
@@ -505,9 +553,9 @@ class _Walk:
             return
         self.refreshed.add(adapter.name)
         try:
-            rows = await repeated(self.world, adapter.name, adapter.offers)
+            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask.options.get(adapter.name) or {})
         except CloudError as error:
-            self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {trimmed(error)}")
+            self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return
         if rows is None:
             return

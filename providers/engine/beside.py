@@ -75,7 +75,7 @@ async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | N
     for entry in reversed(world.journal.orders(world.name, held.owner, held.cluster, held.generation)):
         mine = [node for node in well if node.handle in entry.handles or node.name in entry.order.node_names]
         known.update(node.handle for node in mine)
-        if mine and len(mine) == len(entry.order.node_names):
+        if mine and not entry.order.joins and len(mine) == len(entry.order.node_names):
             return _moved(held, mine, entry)
     rest = [node for node in well if node.handle not in known]
     kinds = {(node.handle.provider, node.zone or node.region, node.machine_type, node.gpu_type, node.capacity) for node in rest}

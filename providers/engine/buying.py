@@ -11,9 +11,10 @@ from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, Outcome, acquire
 from providers.engine.ending import end
 from providers.engine.holding import had
-from providers.engine.lines import trimmed
+from providers.engine.lines import named, trimmed
 from providers.engine.planning import market
 from providers.engine.ready import until_ready
+from providers.engine.spending import limit_of, spell_of
 from providers.errors import GpusError, HalfMade, NotConfigured
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Attempt, Handle
     from providers.model.offer import Candidate
+    from providers.planner.plan import Plan
 
 
 async def buy(
@@ -73,7 +75,30 @@ async def walk(
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
 ) -> Outcome:
-    """Plans and walks; `keep` stays, `accept` narrows the candidates. Raises as `acquire` does, and NotConfigured when nobody is."""
+    """Plans and walks; `keep` stays, `accept` narrows the candidates, and so does the stack's budget.
+
+    Raises as `acquire` does, NotConfigured when nobody is, and GpusError with the arithmetic where the budget refuses every candidate.
+    """
+    if wanted.budget is None:
+        return await _walk(world, wanted, generation, brake, keep=keep, accept=accept, before=before)
+    async with wanted.budget.turn:
+        outcome = await _walk(world, wanted, generation, brake, keep=keep, accept=accept, before=before)
+        if outcome.handles or outcome.state != ACQUIRED:
+            held = had(world.name, wanted, generation, outcome, world.clock.now())
+            wanted.budget.bought(spell_of(held._replace(launched_at=held.launched_at or world.clock.now())), world.clock.now())
+    return outcome
+
+
+async def _walk(
+    world: World,
+    wanted: Wanted,
+    generation: str,
+    brake: Brake,
+    *,
+    keep: Collection[Handle],
+    accept: Callable[[Candidate], bool] | None,
+    before: Sequence[Attempt],
+) -> Outcome:
     on_sale = await world.call("", market, world, wanted.ask)
     blocks = world.journal.blocks(world.name)
     plan = on_sale.plan(wanted.ask, blocks, world.clock.now())
@@ -85,9 +110,24 @@ async def walk(
     if not plan.candidates and on_sale.unavailable:
         allowed = [name for name in world.manifests if not wanted.ask.providers or name in wanted.ask.providers]
         if allowed and all(name in on_sale.unavailable for name in allowed):
-            lines = "\n".join(f"{name}: {why}" for name, why in on_sale.unavailable.items())
+            lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items())
             raise NotConfigured(f"{wanted.cluster}: no allowed provider is configured in the {world.name} world\n{lines}", provider=allowed[0])
+    if wanted.budget is not None:
+        accept = affordable(world, wanted, plan, accept)
     return await acquire(world, plan, wanted, generation, brake=brake, market=on_sale, keep=keep, accept=accept, before=before)
+
+
+def affordable(world: World, wanted: Wanted, plan: Plan, accept: Callable[[Candidate], bool] | None = None) -> Callable[[Candidate], bool]:
+    """What of a plan the budget allows, as a test of candidates. Raises GpusError with the arithmetic where it allows none."""
+    budget, now = wanted.budget, world.clock.now()
+    assert budget is not None
+
+    def allowed(candidate: Candidate) -> bool:
+        return (accept is None or accept(candidate)) and budget.fits(candidate, limit_of(wanted, candidate), now, wanted.cluster)
+
+    if plan.candidates and not any(map(allowed, plan.candidates)):
+        raise budget.refusal(wanted, plan, now)
+    return allowed
 
 
 async def check_pinned(world: World, wanted: Wanted) -> None:

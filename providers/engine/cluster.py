@@ -9,15 +9,18 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from providers.engine import access
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import finished, kept_stopped, seen
+from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen, to_release
+from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
+from providers.engine.progress import observed
 from providers.engine.reconcile import Place, existing, price_of, survey
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, repeated
@@ -45,28 +48,38 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     async def work(brake: Brake) -> Held:
         async with leased(world, wanted.owner, (wanted.cluster,), BUY_PATIENCE_S):
             await check_pinned(world, wanted)
-            adopted = await existing(world, wanted, generation, brake)
-            if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, wanted), wanted, brake)) is not None:
-                return ready
-            return await buy(world, wanted, generation, brake)
+            with access.kept(world, wanted):
+                able = await access.equipped(world, wanted)
+                adopted = await existing(world, able, generation, brake)
+                if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, able), able, brake)) is not None:
+                    return ready
+                return await buy(world, able, generation, brake)
 
     async def undo(held: Held) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
+            access.tidied(world, held.owner, held.cluster)
 
     return await shielded(world, work, undo)
 
 
-async def read(world: World, held: Held) -> Held | None:
+async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: bool = False) -> Held | None:
     """What is there now. None: all of it is gone, and not by its own limit; the place is then blocked in the journal for a while.
 
-    A provider that can't be reached changes nothing: the same record comes back, with a warning. Raises no CloudError.
+    `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
+    machine that ended itself is to go.
+
+    A provider that can't be reached changes nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
-        return await _read(world, held)
+        after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
-        return held
+        return held._replace(detail=f"unreachable: {trimmed(error)}")
+    if after is not None and frees and after.status == ENDED and after.machines and held.kind == "machine" and not after.reasons:
+        # Some clouds only stop a machine that powered itself off.
+        return after._replace(reasons=("ended: it stopped itself, and its disks are billed until the next `up` deletes it",))
+    return after
 
 
 async def update(world: World, held: Held, wanted: Wanted) -> Held:
@@ -77,7 +90,7 @@ async def update(world: World, held: Held, wanted: Wanted) -> Held:
 
     async def work(brake: Brake) -> Held:
         async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
-            return (await mend(world, held, wanted, brake))[0]
+            return (await mend(world, held, await access.equipped(world, wanted), brake))[0]
 
     return await shielded(world, work, None)
 
@@ -87,8 +100,9 @@ async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
 
     async def work(brake: Brake) -> Held:
         async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
-            now, taken = await mend(world, held, wanted, brake, lambda present, found: prefers(wanted, present, found))
-            return now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, wanted, brake)
+            able = await access.equipped(world, wanted)
+            now, taken = await mend(world, held, able, brake, lambda present, found: prefers(able, present, found))
+            return now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, able, brake)
 
     return await shielded(world, work, None)
 
@@ -102,6 +116,7 @@ async def delete(world: World, held: Held) -> None:
     async def work(_brake: Brake) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
+            access.tidied(world, held.owner, held.cluster)
 
     try:
         await shielded(world, work, None)
@@ -119,7 +134,9 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
     async def work(_brake: Brake) -> tuple[Node, ...]:
         pending = {entry.order.mark.cluster for entry in world.journal.orders(world.name, owner, states=journals.PENDING)}
         async with leased(world, owner, sorted(pending | set(world.journal.leased(world.name, owner))), CLEAN_PATIENCE_S):
-            return await end_all(world, owner, former)
+            found = await end_all(world, owner, former)
+            access.forget(world.name, owner)
+            return found
 
     try:
         return await shielded(world, work, None)
@@ -188,7 +205,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
     return seen(held, nodes, world.clock.now()) or held
 
 
-async def _read(world: World, held: Held) -> Held | None:
+async def _read(world: World, held: Held, on_loss: str) -> Held | None:
     now = world.clock.now()
     if not held.handles and not held.leftovers:
         waiting = world.journal.orders(world.name, held.owner, held.cluster, held.generation, journals.PENDING)
@@ -201,15 +218,22 @@ async def _read(world: World, held: Held) -> Held | None:
             # What an order made is settled by the next update or delete, which may change things; a look does not.
             return held
     adapter = await home_of(world, held)
-    nodes = await repeated(world, adapter.name, adapter.observe, held.handles) if held.handles else ()
-    after: Held | None = seen(held, nodes, now)
+    nodes = await observed(world, adapter, held) if held.handles else ()
+    after: Held | None = seen(held, nodes, now, on_loss)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
         held = held._replace(leftovers=still, reasons=held.reasons if still else ())
-        after = seen(held, nodes, now)
+        after = seen(held, nodes, now, on_loss)
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra = await _beside(world, held, gone=after is None)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), detail=why)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        extra = tuple(node for node in extra if node.handle not in whole.handles)
+        world.journal.launched(whole)
+        held, nodes = whole, whole.machines
+        after = seen(held, nodes, now, on_loss)
     if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))):
         # A step that was cut short placed it anew: the mark is the same.
         moved = await successor(world, held, extra)
@@ -224,18 +248,25 @@ async def _read(world: World, held: Held) -> Held | None:
         # What it was is gone, and something is left that must go.
         after = held._replace(status=UNSETTLED, machines=())
     elif after.status == PREEMPTED:
-        world.report("warning", f"{held.cluster}: {held.provider} took it back; the next `up` replaces it")
+        world.report("warning", f"{held.cluster}: {held.provider} took it back{_because(after)}; the next `up` replaces it")
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
-        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else 'ended by its own limit'}")
+        world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
+        else:
+            world.journal.rests(held, now)
     elif after.status == FAILED and finished(after) and not finished(held):
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
+    elif after.status in (FAILED, STOPPED) and held.kind == "machine" and not kept_stopped(held):
+        world.report("warning", f"{held.cluster}: {after.status}{_because(after)}; it stays so: change `run` for a new one, or start it at its cloud")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
-        world.report("warning", f"{held.cluster}: {after.reasons[0]}")
+        said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
+        world.report("warning", f"{held.cluster}: {said}")
+    if to_release(after):
+        after = after._replace(reasons=(*after.reasons, f"done: {_done(after)}; its machine is still there: the next `up` releases it"))
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 
 
@@ -278,6 +309,15 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
         return held
     leftovers = tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra))))
     return held._replace(leftovers=leftovers, reasons=(*held.reasons, told(list(extra))))
+
+
+def _done(held: Held) -> str:
+    return next((node.detail for node in held.machines if node.detail), held.status)
+
+
+def _because(held: Held) -> str:
+    """` (outbid)`: what the cloud says of the status, if that is more than the status."""
+    return f" ({held.detail})" if held.detail and held.detail != held.status else ""
 
 
 def _end(node: Node) -> str:

@@ -77,6 +77,8 @@ async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Han
 
 async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
     """Settles and deletes all that the owner has, in every account it has used; returns the machines found. Raises HalfMade."""
+    if not owner:
+        raise GpusError("wanted the owner whose machines are ended, found none")  # an empty one is everybody to an adapter
     lefts: list[Left] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)

@@ -12,11 +12,24 @@ from typing import TYPE_CHECKING
 from providers.engine.acquire import ACQUIRED, DONE, HEALTHY, WAITING_ON, Outcome
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
+from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.model.machine import Node, Setup
+
+WORK, ON_DONE = "work", "on_done"
+"""In `Held.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+REPLACE_ALL, REPLACE_NODE, REPORT = "replace-all", "replace-node", "report"
+"""What is done when some of several machines are lost: the declaration's `on_loss`."""
+_LOSS_DOES = {
+    REPLACE_ALL: "releases the rest and places it anew",
+    REPLACE_NODE: "gets what is lost again in the same place, beside the rest",
+}
+
+_NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
+"""Statuses as clouds name them, which say no more than the product's own words for them."""
 
 ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
@@ -73,13 +86,16 @@ def kept_stopped(held: Held) -> bool:
     return bool(dict(held.applied).get("state"))
 
 
-def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
+def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL) -> Held | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
+
+    `on_loss` says what is to be done when some are lost: `report` leaves no reason, so that nothing is.
 
     Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped, stopping, in this order. Where they were
     stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
     long its cloud remembers it.
     """
+    former, held = held.detail if held.status == ENDED else "", held._replace(detail="")
     if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
         return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
     if kept_stopped(held):
@@ -93,22 +109,41 @@ def seen(held: Held, nodes: Sequence[Node], now: float) -> Held | None:
             reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
             return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
         whole = len(nodes) == held.nodes
-        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=()) if whole else _degraded(held, nodes)
+        detail = next((node.detail for node in nodes if node.status == RUNNING and _more(node)), "")
+        return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(), detail=detail) if whole else _degraded(held, nodes, on_loss)
     if well:
-        return _degraded(held, nodes)
+        return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
-        ended = bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S
-        return held._replace(status=ENDED, machines=(), reasons=()) if ended else None
+        told = bool(nodes) and all(node.ended for node in nodes)
+        ended = told or held.status == ENDED or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
+        return held._replace(status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else former) if ended else None
     there = tuple(node for node in nodes if node.status != GONE)
     status = next((status for status in (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING) if status in statuses), FAILED)
-    return held._replace(status=status, machines=there, reasons=())
+    why = next((node.detail for node in nodes if node.status == status and _more(node)), "")
+    return held._replace(status=status, machines=there, reasons=(), detail=why)
 
 
-def _degraded(held: Held, nodes: Sequence[Node]) -> Held:
+def _degraded(held: Held, nodes: Sequence[Node], on_loss: str) -> Held:
+    reasons = () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
+    there = tuple(node for node in nodes if node.status != GONE)
+    return held._replace(status=DEGRADED, machines=there, reasons=reasons, detail=loss(held, nodes).removeprefix("degraded: "))
+
+
+def loss(held: Held, nodes: Sequence[Node]) -> str:
+    """`degraded: 1 of 2 machines are left: train-1 is preempted`: how many are well, and what became of each other one, in the cloud's words."""
     well = sum(node.status in HEALTHY for node in nodes)
-    lost = ", ".join(f"{node.name or node.handle.native_id} is {node.status}" for node in nodes if node.status not in HEALTHY)
-    reason = f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}; the next `up` releases the rest and places it anew"
-    return held._replace(status=DEGRADED, machines=tuple(node for node in nodes if node.status != GONE), reasons=(reason,))
+    lost = ", ".join(f"{node.name or node.handle.native_id} is {became(node)}" for node in nodes if node.status not in HEALTHY)
+    return f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}"
+
+
+def became(node: Node) -> str:
+    """What became of a machine that is not well: its status, and what its cloud says of it where that is more."""
+    return f"{node.status} ({node.detail})" if _more(node) else node.status
+
+
+def _more(node: Node) -> bool:
+    """True where the cloud's words say more than its own name of the status does."""
+    return bool(node.detail) and node.detail.casefold() not in {node.status, *_NATIVE} and "://" not in node.detail
 
 
 def ttl(wanted: Wanted, entry: int) -> int | None:
@@ -133,7 +168,21 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
         "state": setup.state if setup.state != RUNNING else "",
     }
-    if kind == "service":
-        values["service"] = [[list(pair) for pair in setup.options], setup.expose]
+    if kind == "service" and not setup.script_digest:
+        values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
     texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
-    return tuple((name, hashlib.sha256(text.encode()).hexdigest()[:12] if text else "") for name, text in sorted(texts.items()))
+    found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
+    if setup.script_digest:
+        # As they are: they are read again.
+        found |= {WORK: setup.script_digest, ON_DONE: setup.on_done}
+    return tuple(sorted(found.items()))
+
+
+def works(held: Held) -> bool:
+    """True where a start-up script of ours runs what it is for."""
+    return bool(dict(held.applied).get(WORK))
+
+
+def to_release(held: Held) -> bool:
+    """True for a job's machines that are still there though it is done, and need not stay."""
+    return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE

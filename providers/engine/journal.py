@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters.base import remedy
 from providers.engine import lease as leases
 from providers.engine.records import account_in, account_out, order_in, order_out, ticket_in, ticket_out
 from providers.engine.running import JOURNAL_FILE
@@ -41,7 +42,7 @@ EVERY = (*OPEN, FAILED, RELEASED)
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
 _BUSY_S = 10.0
-_VERSION = 2
+_VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -65,6 +66,7 @@ CREATE TABLE IF NOT EXISTS claims (
   PRIMARY KEY (world, owner, generation));
 CREATE TABLE IF NOT EXISTS owners (
   world TEXT NOT NULL, owner TEXT NOT NULL, project TEXT NOT NULL, stack TEXT NOT NULL, looks INTEGER NOT NULL, PRIMARY KEY (world, owner));
+CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT NULL, PRIMARY KEY (world, owner));
 """
 
 
@@ -98,6 +100,17 @@ class Launch(NamedTuple):
     launched_at: float
     ended_at: float | None
     record: dict[str, Any]
+
+
+class Known(NamedTuple):
+    """An owner that this machine has met. `project` and `stack` are empty for what was bought without a stack; `backend` is where the stack's state
+    was kept when it was last seen, empty where that is not known.
+    """
+
+    owner: str
+    project: str
+    stack: str
+    backend: str
 
 
 class Claim(NamedTuple):
@@ -190,6 +203,21 @@ class Journal:
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
+    def forget(self, world: str, owner: str, cluster: str, generation: str, handles: Collection[Handle], now: float) -> None:
+        """These machines are gone, confirmed, and others of their orders are not: the orders stay open, of what is left."""
+        ids = {handle.native_id for handle in handles}
+        with self._change() as db:
+            for token, known in db.execute(
+                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                (world, owner, cluster, generation),
+            ).fetchall():
+                left = [pair for pair in json.loads(known) if pair[1] not in ids]
+                if left != json.loads(known):
+                    db.execute(
+                        "UPDATE orders SET native_ids = ?, state = ?, updated_at = ? WHERE token = ?",
+                        (json.dumps(left), MADE if left else RELEASED, now, token),
+                    )
+
     def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
         """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
         ids = {handle.native_id for handle in handles}
@@ -220,17 +248,36 @@ class Journal:
     # Who claims what
 
     def owned(self, world: str, owner: str, project: str, stack: str, *, new: bool = False) -> None:
-        """Remembers which project and stack an owner is of. Of a `new` one every claim will be here, so that the first look can tell already."""
+        """Remembers which project and stack an owner is of, and in which backend. Of a `new` one every claim will be here, so that the first look
+        can tell already.
+        """
+        from providers.engine.backend import current
+
         with self._change() as db:
+            if backend := current():
+                db.execute("INSERT OR REPLACE INTO backends VALUES (?, ?, ?)", (world, owner, backend))
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
+
+    def owners(self, world: str) -> tuple[Known, ...]:
+        """Every owner of a world that this machine has met: as a stack's, or as whose something was ordered."""
+        query = (
+            "SELECT met.owner, coalesce(project, ''), coalesce(stack, ''), coalesce(backend, '') FROM "
+            "(SELECT owner FROM owners WHERE world = ?1 UNION SELECT owner FROM orders WHERE world = ?1 UNION "
+            "SELECT owner FROM launches WHERE world = ?1) AS met LEFT JOIN owners ON (owners.world, owners.owner) = (?1, met.owner) "
+            "LEFT JOIN backends ON (backends.world, backends.owner) = (?1, met.owner) ORDER BY met.owner"
+        )
+        with self._read() as db:
+            return tuple(Known(*row) for row in db.execute(query, (world,)).fetchall())
 
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
         """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""
         with self._read() as db:
             query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
             owners = [row[0] for row in db.execute(query, (world, project, stack, owner))]
-        return tuple(launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids)
+        found = [launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids]
+        # What another machine bought, that one's journal knows better.
+        return tuple(launch for launch in found if not launch.record.get("remembered"))
 
     def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
         """A state names this generation and these machines, as of the owner's present look."""
@@ -264,6 +311,9 @@ class Journal:
 
     def launched(self, held: Held) -> None:
         """Keeps the full record of a placement, with its price."""
+        self._launched(held, {})
+
+    def _launched(self, held: Held, more: dict[str, Any]) -> None:
         values = (
             held.world,
             held.owner,
@@ -276,7 +326,7 @@ class Journal:
             held.price_source,
             held.launched_at,
             None,
-            json.dumps(held.to_dict()),
+            json.dumps({**held.to_dict(), **more}),
         )
         with self._change() as db:
             db.execute(
@@ -284,6 +334,37 @@ class Journal:
                 (held.world, held.owner, held.cluster, held.generation),
             )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+
+    def remember(self, held: Held) -> None:
+        """Keeps a placement that a state names and that was bought from another machine; one that is known here stays as it is."""
+        with self._change() as db:
+            rows = db.execute(
+                "SELECT launched_at FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?)",
+                (held.world, held.owner, held.cluster, held.generation),
+            ).fetchall()
+        if not any(int(moment) == int(held.launched_at) for (moment,) in rows):
+            self._launched(held, {"remembered": True})
+
+    def rests(self, held: Held, now: float) -> None:
+        """What is held was stopped and is kept: its launch has ended, its orders stay open."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL",
+                (now, held.world, held.owner, held.cluster, held.generation),
+            )
+
+    def ends(self, held: Held, why: str) -> None:
+        """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
+        with self._change() as db:
+            key = (held.world, held.owner, held.cluster, held.generation)
+            match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
+            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
+                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "ended_why": why}), rowid))
+
+    def ended_why(self, held: Held) -> str:
+        """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
+        found = [launch for launch in self.launches(held.world, held.owner, held.cluster) if launch.generation == held.generation]
+        return str(found[-1].record.get("ended_why", "")) if found else ""
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""
@@ -412,7 +493,8 @@ class Journal:
             try:
                 yield self._open()
             except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
-                raise JournalBroken(f"{self.path}: wanted the journal of purchases, found {error}", "restore it, or move it away") from error
+                found = f"{self.path}: wanted the journal of purchases, found {error}"
+                raise JournalBroken(found, remedy(error, "restore it, or move it away")) from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -430,7 +512,7 @@ class Journal:
                 self.close()
                 raise JournalBroken(
                     f"{self.path}: wanted to write the journal of purchases, found {error}",
-                    "nothing is bought without it: make the folder writable, or move a broken file away",
+                    f"nothing is bought without it: {remedy(error, 'make the folder writable, or move a broken file away')}",
                 ) from error
 
 

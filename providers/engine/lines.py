@@ -84,11 +84,22 @@ def trimmed(error: Exception) -> str:
     return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 3]}..."
 
 
-def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]]) -> AllFailed:
-    """The end of a walk: one line per attempt, and how many places were not tried by which rule."""
+def named(provider: str, text: object) -> str:
+    """`gcp: wanted a project ...`: the text under the provider's name, once: many of an adapter's messages bear it already."""
+    return f"{provider}: {bare(provider, text)}"
+
+
+def bare(provider: str, text: object) -> str:
+    """The text without the provider's name before it, however that is written, for a line that names it already."""
+    said, prefix = str(text), f"{provider}: "
+    return said[len(prefix) :] if said.lower().startswith(prefix.lower()) else said
+
+
+def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]], hints: Sequence[str] = ()) -> AllFailed:
+    """The end of a walk: one line per attempt, how many places were not tried by which rule, and what would help."""
     refusals = list(refusals)
     asked = ", else ".join(f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries)
-    tried = f"{len(attempts)} tries" if attempts else "no place is left to try"
+    tried = f"{len(attempts)} tries" if attempts else "no place is left to try" if not hints else "no place is acceptable"
     lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
     for attempt in attempts:
         lines.append(clipped(str(attempt)))
@@ -98,6 +109,7 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
     near = [f"{rule} {count}" for rule, count in refusals if rule != NAMES[GPU]]
     if near:
         lines.append(f"not tried: {', '.join(near)}")
+    lines.extend(hints)
     more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
     if any(attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"} for attempt in attempts):
         more = f"put right what is said above, or {more}"

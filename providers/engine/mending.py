@@ -13,14 +13,19 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
 from providers.engine.ending import release_all, stuck
-from providers.engine.holding import applied, finished, had, kept_stopped, seen, ttl
+from providers.engine.handing import rerun
+from providers.engine.holding import ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.joining import joined, rejoin
+from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon, bill, repeated
+from providers.engine.starting import start, started
 from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
-from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, STOPPED, STOPPING, Node
+from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
 from providers.model.place import Scope
+from providers.model.secret import narrowed
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -57,17 +62,24 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     nodes: Sequence[Node] = ()
     if held.handles:
         adapter = await home_of(world, held)
-        nodes = await repeated(world, adapter.name, adapter.observe, held.handles)
-    after: Held | None = seen(held._replace(leftovers=()), nodes, now)
+        nodes = await observed(world, adapter, held)
+    policy = wanted.setup.on_loss
+    after: Held | None = seen(held._replace(leftovers=()), nodes, now, policy)
     taken = False
     extra = await beside(world, held)
+    if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
+        held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
+        after = seen(held, held.machines, now, policy)
+        world.journal.launched(held)
+    if after is None and not extra and (why := world.journal.ended_why(held)):
+        after = held._replace(status=ENDED, machines=(), reasons=(), leftovers=(), detail=why)
     if extra:
         found = await _exchanged(world, held, wanted, after, extra, preferred)
         if found is None:
             held = held._replace(leftovers=tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra)))))
         else:
             held, taken = found, True
-            after = seen(held._replace(leftovers=()), held.machines, now)
+            after = seen(held._replace(leftovers=()), held.machines, now, policy)
             if held.reasons:
                 return held, taken
     return await _brought(world, held, wanted, after, brake), taken
@@ -114,12 +126,27 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
     if after is not None and ended:
-        return after
+        idle = bool(after.machines) and bool(wanted.setup.idle_s) and wanted.setup.on_ttl == "release" and held.kind == "machine"
+        if not (idle or to_release(after)):
+            return after._replace(reasons=())
+        # It powered itself off, and its cloud may only have stopped it: what remains costs its disks.
+        left = await release_all(world, held, held.handles)
+        if not left.clean:
+            return stuck(after, left)
+        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+        if not idle:
+            world.report("info", f"{held.cluster}: the job is done; its machine is released")
+        return after._replace(machines=(), reasons=())
     if stops and (after is None or after.reasons):
         what = "gone" if after is None else f"{after.status}: {after.reasons[0]}"
         raise GpusError(f"{held.cluster}: wanted it stopped, found it {what}; set state: running to have it placed anew, or destroy it")
     if after is not None and rests:
         return await edit(world, after, wanted)
+    if after is not None and after.status == DEGRADED and wanted.setup.on_loss == REPLACE_NODE:
+        made_good = await rejoin(world, held, wanted, after, brake)
+        if made_good is not None:
+            return made_good
+        world.report("warning", f"{held.cluster}: {held.provider} sells nothing more beside the rest of it, so all of it is placed anew")
     if after is None or not useful:
         return await _place_anew(world, held, wanted, after, brake)
     entry_index = satisfied(wanted.ask, after)
@@ -196,14 +223,20 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     limit_s = ttl(wanted, held.entry)
     section = dict(wanted.setup.options).get(held.provider)
     own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
-    setup = wanted.setup._replace(ttl_s=limit_s, options=own)
+    setup = wanted.setup._replace(ttl_s=limit_s, options=own, secrets=narrowed(wanted.setup.secrets, held.provider))
+    entry = wanted.ask.entries[held.entry] if held.entry < len(wanted.ask.entries) else wanted.ask.entries[0]
+    begun = start(wanted.ask, entry, held.gpu_type, held.gpu_count, setup.expose, world.manifests.get(held.provider), dict(own))
+    setup = started(setup, begun)
     before, after = dict(held.applied), dict(applied(setup, held.kind))
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:
         return held
-    can = world.manifests[held.provider].capabilities.in_place
+    can = world.manifests[held.provider].capabilities.in_place | {WORK, ON_DONE}
     if "state" in changed and "state" not in can:
         raise GpusError(f"{held.cluster}: {held.provider} cannot stop a machine and keep it; set state: running, or destroy it")
+    stoppable = world.manifests[held.provider].capabilities.stoppable
+    if "state" in changed and setup.state == STOPPED and stoppable and held.capacity not in stoppable:
+        raise GpusError(f"{held.cluster}: {held.provider} cannot stop a {held.capacity} machine and keep it; set state: running, or destroy it")
     change: dict[str, object] = {}
     for name in changed:
         if name not in can:
@@ -213,17 +246,26 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
             after[name] = before.get(name, "")
         elif name == "state":
             continue
+        elif name == WORK:
+            # Above all else: what runs there is what the machines are for.
+            continue
         elif name == "service":
             change.update(service=setup, fingerprint=wanted.fingerprint)
         elif name == "labels":
             change["labels"] = dict(setup.labels)
         elif name == "ssh_key":
             change.update(ssh_key=setup.ssh_public_key, ssh_user=setup.ssh_user)
-        else:
+        elif name != ON_DONE:
             change.update(ttl=limit_s, on_ttl=setup.on_ttl)
+    if WORK in changed and begun is not None and begun.watched and works(held) and held.status == RUNNING:
+        await rerun(world, held, held.machines, begun)
+        world.report("info", f"{held.cluster}: what runs there was started anew")
+        if "script" in world.manifests[held.provider].capabilities.in_place:
+            change["script"] = setup.script
     if change:
         adapter = await home_of(world, held)
-        for handle in held.handles:
+        # What is lost of a degraded cluster cannot be written on.
+        for handle in (node.handle for node in held.machines) if held.status == DEGRADED else held.handles:
             await repeated(world, adapter.name, adapter.update, handle, change)
         if "service" in change:
             nodes = await repeated(world, adapter.name, adapter.observe, held.handles)

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.catalog.table import OfferTable, table
-from providers.errors import GpusError, NotConfigured
+from providers.errors import GpusError, NoHome, NotConfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.adapters.base import Adapter
     from providers.engine.world import World
-    from providers.model.ask import Ask
+    from providers.model.ask import Ask, Entry
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
+    from providers.workloads.fit import Fit
 
 LOOK_LIMIT_S = 8.0
 """Seconds that one provider has to connect and list its offers before the plan is made without it."""
@@ -45,11 +46,41 @@ class Market(NamedTuple):
 
         known = setup or Setup()
 
+        fits = fitting(ask)
+
         def noted(candidate: Candidate) -> Sequence[str]:
             note = self.notes.get(candidate.provider)
-            return note(candidate, known) if note is not None else ()
+            lines = list(note(candidate, known)) if note is not None else []
+            if fits is not None:
+                found = fits(ask.entries[candidate.entry], candidate.gpu_type, candidate.gpu_count)
+                lines += [found.note] if found.note else []
+                if found.job_hours is not None and candidate.micro_usd is not None:
+                    lines.append(f"the run: about {found.job_hours:,.1f} h, ${found.job_hours * candidate.micro_usd / 1e6:,.2f}")
+            able = self.capabilities.get(candidate.provider)
+            if known.idle_s and able is not None:
+                lines += _idle_notes(candidate, able)
+            return lines
 
-        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted)
+        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted, fits=fits)
+
+
+def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
+    """What judges a GPU type and a count for an entry of this ask; None where nothing is declared to run. Pure."""
+    workload = ask.workload
+    if workload is None:
+        return None
+    from providers.workloads.fit import fit
+
+    return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.nodes)
+
+
+def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
+    """What of `idle_after` somebody else must do at this place, or nobody does."""
+    if able.ends_idle and candidate.nodes == 1:
+        return ()
+    if not able.ssh:
+        return ("idle_after does nothing here: nobody can measure its GPUs from outside",)
+    return ("idle_after needs `gpus watch` here: no timer of its own ends it",)
 
 
 def plan(
@@ -84,6 +115,8 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
 
     `only` narrows the live look to these providers; the others are shown from the catalog.
     """
+    from providers.engine.lines import bare
+
     base = world.offers
     lines = [*warnings]
     if base is None:
@@ -96,7 +129,10 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
-    looked = _look(world, looking, live, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None)
+    sections = ask.options if ask is not None else {}
+    looked = _look(
+        world, looking, live, sections, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None
+    )
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
@@ -104,9 +140,11 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             # A market that anybody may read: its offers are shown, and refused for what is missing to buy them.
             unavailable[name] = missing
         if isinstance(result, NotConfigured):
-            unavailable[name] = str(result)
+            unavailable[name] = bare(name, result)
+        elif isinstance(result, NoHome):
+            lines.append(str(result))  # the same for all of them, and for the journal: said once
         elif isinstance(result, Exception):
-            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {result}")
+            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
         elif result is not None:
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
@@ -133,7 +171,7 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
     """The same market with more lines for the user."""
     old = seen.table
-    return seen._replace(table=OfferTable(old.columns, old.by_gpu, (*old.warnings, *lines)))
+    return seen._replace(table=OfferTable(old.columns, old.by_gpu, tuple(dict.fromkeys((*old.warnings, *lines)))))
 
 
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
@@ -163,6 +201,8 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
         blocks = world.journal.blocks(world.name)
         # The rehearsal's clock is another file to open; most of the time there is nothing to compare it with.
         return (blocks, world.clock.now(), ()) if blocks else ((), 0.0, ())
+    except NoHome as error:
+        return (), 0.0, (str(error),)
     except (GpusError, OSError) as error:
         return (), 0.0, (f"what was refused lately is not known: {error}",)
 
@@ -176,8 +216,18 @@ def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]
     return offers
 
 
+def listed(adapter: Adapter, section: Mapping[str, object]) -> Sequence[Offer] | None:
+    """The live offers under the spec's own section of options, where the adapter's depend on it."""
+    chosen: Any = getattr(adapter, "offers_for", None)
+    return chosen(section) if chosen is not None and section else adapter.offers()
+
+
 def _look(
-    world: World, names: Sequence[str], live: Collection[str], today: Callable[[Adapter], Sequence[Offer] | None]
+    world: World,
+    names: Sequence[str],
+    live: Collection[str],
+    sections: Mapping[str, Mapping[str, object]],
+    today: Callable[[Adapter], Sequence[Offer] | None],
 ) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
@@ -185,15 +235,17 @@ def _look(
     import threading
     import time
 
-    results: dict[str, tuple[Any, str]] = {}
+    results: dict[str, Any] = {}
+    missing: dict[str, str] = {}
 
     def look(name: str) -> None:
         try:
             adapter = world.adapter(name)
-            listed = adapter.offers() if name in live else today(adapter) if world.name == LIVE else None
-            results[name] = (listed, getattr(adapter, "not_configured", ""))
+            # What is missing to buy there is known without an answer.
+            missing[name] = getattr(adapter, "not_configured", "")
+            results[name] = listed(adapter, sections.get(name) or {}) if name in live else today(adapter) if world.name == LIVE else None
         except Exception as error:
-            results[name] = (error, "")
+            results[name] = error
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
     deadline = time.monotonic() + LOOK_LIMIT_S
@@ -201,4 +253,5 @@ def _look(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: results.get(name, (TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s"), "")) for name in names}
+    late = TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")
+    return {name: (results.get(name, late), missing.get(name, "")) for name in names}

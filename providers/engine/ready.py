@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from providers.engine.lines import trimmed
+from providers.engine.lines import bare, trimmed
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
@@ -34,6 +34,9 @@ STAGES = {
 }
 """How far a machine got, in words."""
 
+REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
+"""The stages that say more of the way to a machine than of the machine."""
+
 LOOK_FIRST_S = 1.0
 LOOK_LIMIT_S = 30.0
 """Real seconds that one look at one machine may take."""
@@ -42,11 +45,14 @@ LOST_BLOCK_S = 600.0
 
 
 class Look(NamedTuple):
-    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help."""
+    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help. `note` is what the user should know
+    besides: of a machine though it is ready, or of what to do if it never is.
+    """
 
     stage: str = READY
     detail: str = ""
     final: bool = False
+    note: str = ""
 
     def __str__(self) -> str:
         return ": ".join(text for text in (STAGES.get(self.stage, self.stage), self.detail) if text)
@@ -57,6 +63,9 @@ class Ordered(Placed, Protocol):
 
     @property
     def gpu_count(self) -> int: ...
+
+    @property
+    def nodes(self) -> int: ...
 
 
 class Probe(Protocol):
@@ -84,7 +93,7 @@ async def until_ready(
         try:
             nodes: tuple[Node, ...] = tuple(await world.call(adapter.name, adapter.observe, tuple(handles)))
         except (RateLimited, Transient) as error:
-            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {trimmed(error)}")
+            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {bare(adapter.name, trimmed(error))}")
             interval = max(interval, getattr(error, "retry_after_s", 0.0))
         else:
             for node in nodes:
@@ -93,17 +102,19 @@ async def until_ready(
             looks = await asyncio.gather(*(_look(probe, node, placed) for node in nodes))
             worst = next((look for look in looks if look.final), None) or next((look for look in looks if look.stage), None)
             if worst is None:
+                for note in dict.fromkeys(look.note for look in looks if look.note):
+                    world.report("warning", f"{placed.provider} {placed.zone or placed.region}: {note}")
                 return nodes
             last = worst
             if worst.final or world.clock.now() >= deadline:
-                raise _unready(adapter, placed, handles, worst, None if worst.final else deadline - started)
+                raise _unready(placed, handles, worst, None if worst.final else deadline - started)
             if worst.stage != told:
                 told = worst.stage
                 world.report("info", f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready: {worst}")
         if brake.on:
             return None
         if world.clock.now() >= deadline:
-            raise _unready(adapter, placed, handles, last, deadline - started)
+            raise _unready(placed, handles, last, deadline - started)
         await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
@@ -126,7 +137,8 @@ def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, 
     return HalfMade(f"{text}; until then {last}", provider=placed.provider, code=node.status, handles=handles, block_s=block_s)
 
 
-def _unready(adapter: Adapter, placed: Ordered, handles: Sequence[Handle], look: Look, waited_s: float | None) -> HalfMade:
+def _unready(placed: Ordered, handles: Sequence[Handle], look: Look, waited_s: float | None) -> HalfMade:
     within = "" if waited_s is None else f" within {waited_s:.0f}s"
-    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}"
-    return HalfMade(text, provider=adapter.name, code=look.stage, handles=handles)
+    note = f"; {look.note}" if look.note else ""
+    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"
+    return HalfMade(text, provider=placed.provider, code=look.stage, handles=handles)

@@ -15,9 +15,10 @@ from providers.engine.holding import applied, status_of, ttl
 from providers.engine.lines import trimmed
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
-from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.errors import CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Node
+from providers.model.money import per_hour
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accou
 
 
 async def _surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
+    if not owner:
+        raise GpusError("wanted the owner whose machines are looked for, found none")  # an empty one is everybody to an adapter
     owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
     present: Accounts = tuple((name, None) for name in world.manifests)
     # Those that are owed come first: of several names of one account, theirs decides what a failure means.
@@ -251,9 +254,8 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
         account=await world.call(where.provider, world.account, where.provider),
     )
     world.journal.launched(held)
-    world.report(
-        "info", f"{wanted.cluster}: adopted {', '.join(node.name for node in chosen)} ({first.zone or first.region}), made by an earlier run"
-    )
+    names = ", ".join(node.name for node in chosen)
+    world.report("info", f"{wanted.cluster}: adopted {names} ({first.zone or first.region}, {per_hour(price.micro_usd)}), made by an earlier run")
     return held
 
 
@@ -261,7 +263,11 @@ async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:
         placed = made.ticket.placed
-        return Price(placed.micro_usd, placed.price_as_of, placed.price_source)
+        whole = placed.micro_usd
+        if whole is not None and placed.nodes != where.nodes:
+            # Not all of them were bought at once.
+            whole = whole * where.nodes // placed.nodes
+        return Price(whole, placed.price_as_of, placed.price_source)
     from providers.engine.planning import market
 
     offers = (await world.call(node.handle.provider, market, world, ask)).table

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.engine.ready import Probe
+    from providers.engine.spending import Budget
     from providers.model.ask import Ask
 
 Account = tuple[tuple[str, str], ...]
@@ -26,7 +27,9 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 class Wanted(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
 
-    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do.
+    `probe` looks at each machine until it is ready (see `providers.engine.ready`); without one, what the cloud's API says of it will do. `ready` asks
+    the engine for a key of the cluster's own and, where it is `checked`, for a probe with it (see `providers.engine.access`). `budget` is what the
+    stack may still spend this month; None for no limit.
     """
 
     owner: str
@@ -35,6 +38,8 @@ class Wanted(NamedTuple):
     setup: Setup
     fingerprint: str
     probe: Probe | None = None
+    ready: str = ""
+    budget: Budget | None = None
 
 
 class Held(NamedTuple):
@@ -77,6 +82,8 @@ class Held(NamedTuple):
     account: Account | None = None
     kind: str = "machine"
     """What it is: machine, job or service."""
+    detail: str = ""
+    """What the last look found out about the status: what its cloud says, or that the cloud could not be asked."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""
@@ -162,6 +169,7 @@ def order_out(order: Order) -> dict[str, Any]:
         "setup": order.setup._asdict(),
         "wait_s": order.wait_s,
         "max_micro_usd": order.max_micro_usd,
+        "joins": [list(handle) for handle in order.joins],
     }
 
 
@@ -176,6 +184,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
         Setup(**setup),
         int(raw["wait_s"]),
         raw.get("max_micro_usd"),
+        tuple(Handle(*pair) for pair in raw.get("joins") or ()),
     )
 
 

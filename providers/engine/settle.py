@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from providers.engine.lines import bare
 from providers.errors import BadCredentials, CloudError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
@@ -108,7 +109,7 @@ async def certain(world: World, adapter: Adapter, order: Order, inflight: Future
             why = "the creating call is still under way"
         await pause(world, delay)
     raise OutcomeUnknown(
-        f"{adapter.name}: it is not known whether order {order.token} made {', '.join(order.node_names)}: {why}",
+        f"{adapter.name}: it is not known whether order {order.token} made {', '.join(order.node_names)}: {bare(adapter.name, why)}",
         provider=adapter.name,
         token=order.token,
     )
@@ -136,7 +137,9 @@ async def release(
         trouble: CloudError | None = None
         try:
             if not looked or gone.issuperset(targets):
-                found = [node for node in await world.call(adapter.name, adapter.find, owner, cluster, generation) if node.status != GONE]
+                # An empty owner would be everybody: then nothing but what was named is meant.
+                marked = await world.call(adapter.name, adapter.find, owner, cluster, generation) if owner else ()
+                found = [node for node in marked if node.status != GONE]
                 looked = True
                 for node in found:
                     if node.handle not in keep:

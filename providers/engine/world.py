@@ -51,17 +51,18 @@ def _of_the_store(error: Exception) -> bool:
 
 def _unusable(error: Exception) -> str:
     """The rehearsal's own file or folder cannot be used: one line with what to do."""
-    from providers.adapters.base import home
+    from providers.adapters.base import home, remedy
 
     if isinstance(error, OSError) and error.filename and str(error.filename).endswith(_STORE):
         return f"{error.filename}: wanted the rehearsal's state, found that {error.strerror}"
     if isinstance(error, OSError):
-        return f"wanted a folder for the rehearsal's state, found {error}; set GPUS_HOME to one that can be written"
+        return f"wanted the rehearsal's state, found {error}"
     try:
         where = str(home() / _STORE)
     except OSError:
         where = _STORE
-    return f"{where}: wanted the rehearsal's state, found {error}; move it away to begin afresh (what is rehearsed there is lost; it costs nothing)"
+    todo = remedy(error, "move it away to begin afresh (what is rehearsed there is lost; it costs nothing)")
+    return f"{where}: wanted the rehearsal's state, found {error}; {todo}"
 
 
 def _quiet(_severity: str, _text: str) -> None:
@@ -129,13 +130,7 @@ class World:
                 from providers.adapters.base import home
                 from providers.engine.journal import FILE, Journal
 
-                try:
-                    folder = home()
-                except OSError as error:
-                    raise GpusError(
-                        f"wanted a folder for the journal of purchases, found {error}; set GPUS_HOME to one that can be written"
-                    ) from None
-                self._journal = Journal(folder / FILE)
+                self._journal = Journal(home() / FILE)
             return self._journal
 
     @property
@@ -195,8 +190,10 @@ class World:
             return self._adapters[provider]
 
     def _connect(self, provider: str, config: Mapping[str, str]) -> Adapter:
+        from providers.engine.guard import guarded
+
         try:
-            return self.manifests[provider].connect(self.name, config)
+            return guarded(self.manifests[provider].connect(self.name, config))
         except GpusError:
             raise
         except ImportError as error:

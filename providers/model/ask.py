@@ -14,9 +14,11 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.model.workload import Override, Workload
+
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-RANKS = ("preference", "price_by_choice", "price", "performance_per_dollar")
+RANKS = ("preference", "price_by_choice", "price", "performance_per_dollar", "job_cost")
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
@@ -56,6 +58,8 @@ class Entry(NamedTuple):
     capacity: tuple[Capacity, ...] = (Capacity(ON_DEMAND),)
     wait_s: int = DEFAULT_WAIT_S
     ttl_s: int | None = None
+    override: Override | None = None
+    """What this choice changes of the workload."""
 
 
 class PriceOverride(NamedTuple):
@@ -86,6 +90,12 @@ class Ask(NamedTuple):
     """What a machine's inside is to be reached at, besides ssh."""
     ssh: bool = False
     """Only machines that answer ssh will do."""
+    login: bool = False
+    """Only machines that take commands and files from here will do, by ssh or in their provider's own way."""
+    workload: Workload | None = None
+    """What runs there: a place that cannot hold it is refused."""
+    secrets: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Name of each secret -> the providers that a reference says how to fetch it at."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Capabilities(NamedTuple):
-    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`, `state` (stop and start);
+    """`in_place` names the edits that change a running machine without replacing it: of `ttl`, `labels`, `ssh_key`,
+    `state` (stop and start), `script` (what it runs at boot);
     `service` means that whatever a service is declared with is deployed anew in place.
     """
 
@@ -22,10 +23,18 @@ class Capabilities(NamedTuple):
     """The longest life that the cloud gives a machine; None where there is no limit."""
     ssh: bool = True
     """Machines take a public key at their making, and answer ssh."""
+    login: bool = False
+    """Machines take commands and files from here without ssh, in their provider's own way."""
     maps_ports: bool = False
     """A port inside is another one outside; until a machine shows its map, it has no ports."""
     ends_at_ttl: bool = True
     """A machine ends when its ttl has passed, whatever became of who asked for it: by its cloud, or by a timer of its own."""
+    ends_idle: bool = False
+    """A single machine whose GPUs are idle for long ends by a timer of its own; elsewhere a watch must look, and can where it answers ssh."""
+    stoppable: frozenset[str] = frozenset()
+    """With `state` in `in_place`: the kinds of capacity whose machines can be stopped and kept; empty means all."""
+    limit_from_launch: bool = False
+    """A machine's ttl counts from its first boot, the time that it is stopped included; else from each start."""
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 
@@ -34,6 +43,12 @@ class Capabilities(NamedTuple):
 
     After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
     """
+    workload_kinds: frozenset[str] = frozenset()
+    """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
+
+    def can_be(self, kind: str, *, workload: bool) -> bool:
+        """True for a kind of cluster that this provider can be, with a workload declared or without."""
+        return kind in self.kinds or (workload and kind in self.workload_kinds)
 
     def orders(self, machine_type: str) -> bool:
         """True when the adapter knows how to order this machine type."""

@@ -13,6 +13,10 @@ STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, EN
 """preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist."""
 
 
+OWN_KEY = "gpus-own-"
+"""How the comment of an own public key begins, so that an edit of the user's key knows it and leaves it alone."""
+
+
 class Handle(NamedTuple):
     """One machine, as its cloud names it. `native_id` is enough to find it again: `projects/P/zones/Z/instances/N`."""
 
@@ -59,6 +63,8 @@ class Node(NamedTuple):
     """What of a service is not as it was deployed; the next update deploys it anew."""
     kind: str = "machine"
     """What it is: machine, job or service."""
+    ended: bool = False
+    """Gone, and by its own limit, timer or shutdown, on the cloud's word: nobody took it back."""
 
 
 class Setup(NamedTuple):
@@ -73,6 +79,8 @@ class Setup(NamedTuple):
     on_ttl: str = "release"
     ssh_public_key: str = ""
     ssh_user: str = "gpus"
+    own_public_key: str = ""
+    """The public half of a key pair that the engine made for this cluster alone, to look at its machines with: beside the user's key."""
     labels: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, object], ...] = ()
     network: tuple[tuple[str, str], ...] = ()
@@ -80,14 +88,28 @@ class Setup(NamedTuple):
     state: str = "running"
     """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
     expose: str = "private"
-    """`private`, or `public`: who can reach what listens."""
+    """`private`, `token` or `public`: who can reach what listens."""
+    script: str = ""
+    """What a machine runs at each boot, whole; nothing where nothing is declared to run there, or where a provider starts it in a way of its own."""
+    script_digest: str = ""
+    """Changes with what is to run; nothing where a provider starts it in a way of its own."""
+    on_done: str = ""
+    """`release` or `keep`: what becomes of a machine whose job is done; nothing where none is declared."""
+    secrets: tuple[tuple[str, object], ...] = ()
+    """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an Order (name, the provider's own reference). Never
+    a value."""
+    idle_s: int | None = None
+    """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever."""
+    on_loss: str = "replace-all"
+    """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
 
 
 class Order(NamedTuple):
     """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
 
     `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
-    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says).
+    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says). `joins` are machines
+    that run and that the new ones are to stand beside, as near as if one call had made all of them: what was lost of a cluster is made good.
     """
 
     mark: Mark
@@ -97,6 +119,7 @@ class Order(NamedTuple):
     setup: Setup
     wait_s: int
     max_micro_usd: int | None = None
+    joins: tuple[Handle, ...] = ()
 
 
 class Ticket(NamedTuple):

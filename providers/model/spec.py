@@ -17,10 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import duration
+from providers.model import duration, secret
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
+from providers.model.workload import Override as WorkloadOverride
+from providers.model.workload_spec import DTYPES, Checkpoint, Task, Train, Value, Workload
+from providers.model.workload_spec import problems as workload_problems
 
 Spot = Literal["never", "prefer", "only"]
 Duration = str | int | float
@@ -80,6 +83,14 @@ class Fallback(_Strict):
     capacity: tuple[str, ...] | None = None
     wait: Duration | None = None
     ttl: Duration | None = None
+    dtype: DTYPES | None = None
+    command: str | None = None
+    args: Mapping[str, Value] = {}
+
+    def override(self) -> WorkloadOverride | None:
+        """What this choice changes of the workload; None for nothing."""
+        changed = WorkloadOverride(self.dtype or "", (self.command or "").strip(), tuple(self.args.items()))
+        return changed if any(changed) else None
 
 
 class Gpu(_Strict):
@@ -144,22 +155,27 @@ class Cluster(_Strict):
     capacity: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
-    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar"] = "preference"
+    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar", "job_cost"] = "preference"
     max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
     prices: Prices = Prices()
     wait: Duration = "15m"
     ttl: Duration | None = None
     on_ttl: Literal["release", "keep"] = "release"
+    idle_after: Duration | None = None
     disk_gib: int | None = Field(default=None, ge=10, le=65_536, strict=True)
     ports: tuple[Port, ...] = ()
-    expose: Literal["private", "public"] = "private"
+    expose: Literal["private", "token", "public"] = "private"
     ssh_key: str | None = None
     labels: Mapping[str, str] = {}
+    secrets: Mapping[str, Mapping[str, str]] = {}
     network: Literal["default", "managed"] = "default"
     options: Mapping[str, Mapping[str, Any]] = {}
     run: str | int = ""
     reclaim: str | int = ""
     state: Literal["running", "stopped"] = "running"
+    workload: Workload | None = None
+    on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
+    ready: Literal["checked", "running"] = "checked"
 
     def semantic(self) -> list[Problem]:
         return _semantic(self)
@@ -182,6 +198,8 @@ class Cluster(_Strict):
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
+            workload=None if self.workload is None else self.workload.record(),
+            secrets=tuple((name, frozenset(references)) for name, references in sorted(self.secrets.items())),
         )
 
     def setup(self) -> Setup:
@@ -189,6 +207,7 @@ class Cluster(_Strict):
         return Setup(
             disk_gib=self.disk_gib,
             ttl_s=self.ask().entries[0].ttl_s,
+            idle_s=None if self.idle_after is None else duration.seconds(self.idle_after),
             on_ttl=self.on_ttl,
             ssh_public_key=(self.ssh_key or "").strip(),
             labels=tuple(sorted(self.labels.items())),
@@ -196,6 +215,8 @@ class Cluster(_Strict):
             ports=tuple(self.ports),
             state=self.state,
             expose=self.expose,
+            secrets=tuple((name, tuple(sorted(references.items()))) for name, references in sorted(self.secrets.items())),
+            on_loss=self.on_loss,
         )
 
     def fingerprint(self) -> str:
@@ -314,7 +335,16 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     return problems
 
 
-_INNER: dict[str, type[BaseModel]] = {"Fallback": Fallback, "Gpu": Gpu, "overrides": Override, "prices": Prices}
+_INNER: dict[str, type[BaseModel]] = {
+    "Fallback": Fallback,
+    "Gpu": Gpu,
+    "overrides": Override,
+    "prices": Prices,
+    "workload": Workload,
+    "services": Task,
+    "checkpoint": Checkpoint,
+    "train": Train,
+}
 """What a step of an error's location means for the model there."""
 _SAMPLES = {
     "providers": "[gcp]",
@@ -328,6 +358,7 @@ _FIELDS = {
     "fallback": 'a list such as ["H200:8"]',
     "wait": 'a duration such as "20h", "15m" or "1h30m"',
     "ttl": 'a duration such as "20h", "15m" or "1h30m"',
+    "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
 }
 """Where several types will do, what is meant in one phrase; by the field's name."""
 _TYPES = {
@@ -413,6 +444,9 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(_EMPTY_FALLBACK)
     problems.extend(_kind(cluster))
+    problems.extend(_workload(cluster))
+    if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
+        problems.append(Problem("expose", "private or public: a token is for a service with a workload", "token"))
     if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
     if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
@@ -429,14 +463,16 @@ def _semantic(cluster: Cluster) -> list[Problem]:
             )
         elif not _LABEL_VALUE.match(value):
             problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[:_FOUND_MAX]))
+    problems.extend(secret.problems(cluster.secrets))
     for field in ("providers", "regions"):
         names = getattr(cluster, field)
         if names is not None and not names:
             problems.append(Problem(field, "at least one", "an empty list", "leave it out for any"))
         if names and len(set(names)) != len(names):
             problems.append(Problem(field, "each once", ", ".join(names)))
-    if cluster.on_ttl == "keep" and cluster.ttl is None:
+    if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
         problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
+    _seconds(cluster.idle_after, "idle_after", problems, 600)
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(Problem(f"prices.overrides[{index}].capacity", "one of " + ", ".join(asks.CAPACITIES), repr(override.capacity)))
@@ -450,6 +486,9 @@ _MACHINE_ONLY = {
     "state": "only a machine is stopped and kept",
     "network": "it joins no network of yours",
     "on_ttl": "nothing of it is kept",
+    "on_loss": "it has no machines to lose one by one",
+    "idle_after": "a job ends by itself, and a service scales down by its own options",
+    "ready": "nobody logs into it",
 }
 
 
@@ -457,17 +496,37 @@ def _kind(cluster: Cluster) -> list[Problem]:
     """What only a machine can have."""
     if cluster.kind == "machine":
         return []
-    defaults = {name: type(cluster).model_fields[name].default for name in _MACHINE_ONLY}
+    # With a workload it may be a machine's work: that one has a disk, a network and a door.
+    only = _MACHINE_ONLY if cluster.workload is None else {name: _MACHINE_ONLY[name] for name in ("state", "ports")}
     found = [
         Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[:_FOUND_MAX], "leave it out")
-        for name, why in _MACHINE_ONLY.items()
-        if getattr(cluster, name) != defaults[name]
+        for name, why in only.items()
+        if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
     if cluster.kind == "service" and cluster.ttl is not None:
         found.append(Problem("ttl", "none for a service: it listens until it is destroyed", repr(cluster.ttl), "leave it out"))
     if cluster.kind == "job" and cluster.expose == "public":
         found.append(Problem("expose", "private for a job: nothing of it listens", "public", "leave it out"))
     return found
+
+
+def _workload(cluster: Cluster) -> list[Problem]:
+    """What is wrong with what runs, and with what a choice changes of it."""
+    found: list[Problem] = []
+    for index, item in enumerate(cluster.fallback):
+        if isinstance(item, Fallback) and item.override() is not None and cluster.workload is None:
+            found.append(Problem(f"fallback[{index}]", "a workload to change", "none", "drop dtype, command and args, or declare a workload"))
+    if cluster.rank == "job_cost" and (cluster.workload is None or cluster.workload.train is None):
+        found.append(Problem("rank", "workload.train, which says how much work it is", "none", "declare it, or rank by price"))
+    if cluster.workload is None:
+        return found
+    try:
+        entries, broken = _entries(cluster)
+    except SpecError:
+        return found
+    if broken:
+        return found
+    return [*found, *workload_problems(cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1))]
 
 
 def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s: int = 0) -> int | None:
@@ -558,4 +617,5 @@ def _entry(
         capacity=kinds,
         wait_s=asks.DEFAULT_WAIT_S if wait_s is None else wait_s,
         ttl_s=ttl_s,
+        override=item.override() if isinstance(item, Fallback) else None,
     )

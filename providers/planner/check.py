@@ -168,7 +168,8 @@ def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None
         todo = f"leave ports out, or allow {' or '.join(others)}" if others else "leave ports out"
         return Problem("ports", "a provider that opens ports of a machine", ", ".join(sorted(able)), todo)
     others = sorted(name for name, skills in capabilities.items() if rules.reached(ask, skills))
-    return Problem("providers", f"one whose machines answer ssh: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
+    what = "answer ssh" if ask.ssh else "take commands from here"
+    return Problem("providers", f"one whose machines {what}: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
 
 
 def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
@@ -216,4 +217,4 @@ def _near(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, choices, n=3, cutoff=0.6)
     if close:
         return f"near: {', '.join(close)}"
-    return f"known: {', '.join(choices)}" if len(choices) <= 12 else ""
+    return f"known: {', '.join(choices)}" if len(choices) <= 12 else f"known: {', '.join(choices[:6])} and {len(choices) - 6} more"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from providers.catalog.table import OfferTable
     from providers.errors import Problem
-    from providers.model.ask import Ask
+    from providers.model.ask import Ask, Entry
     from providers.model.capability import Capabilities
     from providers.model.place import Block
     from providers.planner.render import Running
@@ -145,19 +145,21 @@ def make(
     blocks: Iterable[Block] = (),
     now: float = 0.0,
     noted: Callable[[Candidate], Sequence[str]] | None = None,
+    fits: Callable[[Entry, str, int], rules.Fitting] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
     `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
     what to leave alone until when, `now` the moment in seconds since the epoch, `noted` what there is to know about a candidate (asked when
-    first read). Pure; about 1 ms over some thousand offers.
+    first read), `fits` whether a GPU type and a count hold what is to run there. Pure; about 1 ms over some thousand offers.
     """
-    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now)
+    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now, fits)
     sifted = rules.sift(terms)
-    return Plan(terms, _ranked(ask, offers, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
+    return Plan(terms, _ranked(terms, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
 
 
-def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candidate, ...]:
+def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]:
+    ask, table = terms.ask, terms.table
     if not kept:
         return ()
     numbers = [item.row for item in kept]
@@ -174,6 +176,10 @@ def _ranked(ask: Ask, table: OfferTable, kept: list[rules.Kept]) -> tuple[Candid
             return (item.entry, item.micro_usd, last)
         if ask.rank == "price":
             return (item.micro_usd, last)
+        if ask.rank == "job_cost":
+            # Where the hours are not known the cost is not either: last, never cheapest.
+            hours = terms.fits(ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)).job_hours if terms.fits is not None else None
+            return (hours is None, (hours or 1.0) * item.micro_usd, last)
         if ask.rank == "performance_per_dollar":
             return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, last)
         return last

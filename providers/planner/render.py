@@ -197,6 +197,7 @@ _RANKS = {
     "price_by_choice": "the cheapest first, one choice after the other",
     "price": "cheapest first",
     "performance_per_dollar": "most TFLOPS per dollar first",
+    "job_cost": "cheapest job first",
 }
 
 
@@ -295,8 +296,11 @@ def hints(plan: Plan) -> list[str]:
         return make(changed._replace(rank="price"), terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now).best
 
     allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
-    out = [f"not configured: {text if text.startswith(f'{name}: ') else f'{name}: {text}'}" for name in allowed if (text := terms.unavailable[name])]
+    out = [f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name]]
     cap = ask.max_price_micro_usd
+    for what, freed in (("providers", ask._replace(providers=())), ("regions", ask._replace(regions=()))):
+        if getattr(ask, what) and (least := cheapest(freed)) is not None:
+            out.append(f"other {what} have it: from {per_hour(least.micro_usd)}, {place_text(least)}")
     if cap is not None and (least := cheapest(ask._replace(max_price_micro_usd=None))) is not None and (least.micro_usd or 0) > cap:
         out.append(f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}: {place_text(least)}")
     if not any(way.kind == SPOT for entry in ask.entries for way in entry.capacity):

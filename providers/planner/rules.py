@@ -5,7 +5,7 @@ Must not import the engine or an adapter: what adapters can do arrives as plain 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from providers.catalog import names
 from providers.model import duration
@@ -14,7 +14,7 @@ from providers.model.money import per_hour
 from providers.planner import blocks as blocklist
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Entry, PriceOverride
@@ -25,6 +25,7 @@ RULES = (
     ("gpu", "the GPU is one that the entry accepts"),
     ("gpu-count", "one machine has exactly as many GPUs as asked for"),
     ("gpu-memory", "the memory that the seller reports is that of this GPU model"),
+    ("fit", "it holds what is to run there, in the number format asked for"),
     ("capacity", "it is bought in one of the ways asked for"),
     ("sold", "the cloud sells this kind of capacity on this machine"),
     ("region", "the region is among those allowed"),
@@ -34,6 +35,7 @@ RULES = (
     ("reach", "its machines can be reached as asked: at each port, by ssh"),
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
+    ("secret", "each secret has a reference that says how to fetch it there"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -43,15 +45,27 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = range(len(RULES))
+GPU, COUNT, MEMORY, FIT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, SECRET, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = (
+    range(len(RULES))
+)
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
 
 
+class Fitting(Protocol):
+    """What a placement means for what is to run there: why not (nothing: it will do, or nobody knows), and the hours of the job (None: unknown)."""
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def job_hours(self) -> float | None: ...
+
+
 class Terms(NamedTuple):
-    """Everything that a plan was made from. `blocks` are the standing ones, by provider."""
+    """Everything that a plan was made from. `blocks` are the standing ones, by provider; `fits` judges a GPU type and a count for an entry."""
 
     ask: Ask
     table: OfferTable
@@ -59,6 +73,7 @@ class Terms(NamedTuple):
     unavailable: Mapping[str, str]
     blocks: Mapping[str, Sequence[Block]]
     now: float
+    fits: Callable[[Entry, str, int], Fitting] | None = None
 
 
 class Kept(NamedTuple):
@@ -131,7 +146,10 @@ def known(price: object) -> int | None:
 
 def reached(ask: Ask, skills: Capabilities) -> bool:
     """Whether machines of this provider can be reached as the ask wants it. What a job or a service is reached by is the provider's own."""
-    return ask.kind != "machine" or ((skills.ssh or not ask.ssh) and (skills.opens_ports or not ask.ports))
+    if ask.kind != "machine":
+        return True
+    entered = (skills.ssh or not ask.ssh) and (skills.ssh or skills.login or not ask.login)
+    return entered and (skills.opens_ports or not ask.ports)
 
 
 def able(
@@ -149,7 +167,7 @@ def able(
     skills = capabilities.get(provider)
     if skills is None:
         return ADAPTER
-    if ask.kind not in skills.kinds:
+    if not skills.can_be(ask.kind, workload=ask.workload is not None):
         return KIND
     if not reached(ask, skills):
         return REACH
@@ -157,6 +175,8 @@ def able(
         return NODES
     if skills.max_ttl_s is not None and (entry.ttl_s or 0) > skills.max_ttl_s:
         return TTL
+    if any(provider not in able for _, able in ask.secrets):
+        return SECRET
     if provider in unavailable:
         return CONFIGURED
     if capacity not in skills.capacities or not skills.orders(machine_type):
@@ -170,7 +190,8 @@ def sift(terms: Terms) -> Sifted:
     A row is kept for the first entry that accepts it, and once more for a later entry only where that is another purchase (another
     count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
     """
-    ask, table, capabilities, unavailable, blocked, _ = terms
+    ask, table, capabilities, unavailable, blocked = terms[:5]
+    fits = terms.fits
     column = cast("Any", table.column)
     providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
     counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
@@ -190,6 +211,7 @@ def sift(terms: Terms) -> Sifted:
         verdicts = [(rule, number) for rule in range(len(RULES))]
         for gpu_type in types(entry):
             least = least_memory_gib(gpu_type)
+            unfit = fits is not None and bool(fits(entry, gpu_type, want).why)
             for row in table.by_gpu.get(gpu_type, ()):
                 price = 0
                 overridden = False
@@ -198,6 +220,8 @@ def sift(terms: Terms) -> Sifted:
                     rule = COUNT
                 elif 0 < memories[row] < least:
                     rule = MEMORY
+                elif unfit:
+                    rule = FIT
                 elif capacity not in ways:
                     rule = CAPACITY
                 elif restrictions[row]:
@@ -246,6 +270,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return asked(ask), offer.gpu_type
     if rule == MEMORY:
         return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:.4g} GiB reported"
+    if rule == FIT:
+        return "a place that holds the workload", terms.fits(entry, offer.gpu_type, entry.gpu_count).why if terms.fits is not None else ""
     if rule == COUNT:
         return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
     if rule == CAPACITY:
@@ -259,16 +285,22 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == ADAPTER:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
-        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}"
+        more = " without a workload" if ask.workload is None and skills is not None and ask.kind in skills.workload_kinds else ""
+        return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}{more}"
     if rule == REACH:
         if ask.ssh and skills is not None and not skills.ssh:
             return "machines that answer ssh", f"{offer.provider}'s do not"
+        if ask.login and skills is not None and not (skills.ssh or skills.login):
+            return "machines that take commands from here", f"{offer.provider}'s do not"
         return f"port {', '.join(map(str, ask.ports))} open", f"{offer.provider} opens no ports of a machine"
     if rule == NODES:
         return f"{entry.nodes} nodes", f"at most {skills.max_nodes if skills else 0} at {offer.provider}"
     if rule == TTL:
         longest = skills.max_ttl_s if skills else None
         return f"a ttl of {duration.text(entry.ttl_s or 0)}", f"a machine lives at most {duration.text(longest or 0)} at {offer.provider}"
+    if rule == SECRET:
+        missing = ", ".join(name for name, able in ask.secrets if offer.provider not in able)
+        return f"a reference for {missing} at {offer.provider}", f"none under secrets.{missing.partition(',')[0]}.{offer.provider}"
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:

@@ -31,7 +31,7 @@ def native_id(text: str) -> str:
 
 async def find(world: World, text: str) -> Held:
     """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it, or when a stack holds it already."""
-    from providers.engine import cluster
+    from providers.engine import cluster, lines
 
     if text.count("/") == 2:
         held = from_journal(world, *text.split("/"))
@@ -44,7 +44,7 @@ async def find(world: World, text: str) -> Held:
         try:
             found = await cluster.adopt_stray(world, provider, tail if named else text)
         except GpusError as error:
-            refusals.append(f"{provider}: {error}")
+            refusals.append(lines.named(provider, error))
             continue
         if found is not None:
             return _free(world, found if found.owner else found._replace(owner=STRAY))

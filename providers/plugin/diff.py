@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
-IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key"}
+IN_PLACE = {"labels": "labels", "ttl": "ttl", "on_ttl": "ttl", "ssh_key": "ssh_key", "secrets": "secrets", "idle_after": "idle_after"}
 """Edits that an adapter may carry out on a running machine, by the capability that says so. Where it cannot, they wait for the next replacement: no
 machine is given up for them."""
 IDENTITY = {
@@ -57,10 +57,12 @@ class Verdict(NamedTuple):
         return any(change.replaces for change in self.changes)
 
 
-def ownership(old: Mapping[str, Any], new: Mapping[str, Any]) -> Verdict:
-    """The verdict for an Ownership: only another world makes a new one."""
+def ownership(old: Mapping[str, Any], new: Mapping[str, Any], *, counted: bool = True) -> Verdict:
+    """The verdict for an Ownership: only another world makes a new one. Without `counted`, more has been spent than its state says."""
     changed = _changed(old, new)
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key == "world")]
+    if not counted:
+        changes.append(Change("spending", "update", replaces=False, is_input=False))
     return Verdict(tuple(changes), "another world: what was made in the old one is released there first" if "world" in changed else "")
 
 
@@ -100,6 +102,7 @@ def cluster(
         if _section(old, provider) != _section(new, provider) and not served:
             reasons["options"] = f"another setting of {provider} needs a new machine"
     waits = [key for key in changed if key in IN_PLACE and placed and IN_PLACE[key] not in in_place]
+    waits = [key for key in waits if key != "secrets" or "service" not in in_place or new.get("kind") != "service"]
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
     if new.get("state") == "stopped" and "state" not in changed and outputs.get("status") == "running":
         # Somebody started it.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
+from providers.model import secret
+from providers.plugin.budgets import problems as budget_problems
 from providers.plugin.wire import UNKNOWN
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
     from providers.plugin.wire import Properties
 
-OWN = ("world", "owner", "cluster", "settings", "network_links")
+OWN = ("world", "owner", "cluster", "settings", "network_links", "max_spend")
 """The inputs that are the plugin's, besides the spec's fields."""
 _STAND_IN_GPU = "H100:1"
 
@@ -40,7 +42,8 @@ def check(properties: Properties) -> Checked:
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
-    problems = own_problems(known, properties.unknown, ("world", "owner", "cluster"))
+    plain = secret.plain_ones({key: value for key, value in known.items() if key not in OWN})
+    problems = [*own_problems(known, properties.unknown, ("world", "owner", "cluster")), *secret.problems_of(plain), *_nested(properties)]
     name = known.get("cluster")
     raw = {key: value for key, value in known.items() if key not in OWN}
     waiting = {key: value for key, value in properties.values.items() if key in properties.unknown}
@@ -59,7 +62,11 @@ def check(properties: Properties) -> Checked:
     if spec is not None:
         dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
         values.update({key: _spelled(key, value) for key, value in dumped.items()})
-        spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        try:
+            # In their one spelling two choices may turn out to be the same.
+            spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+        except SpecError as error:
+            problems.extend(error.problems)
         problems.extend(_options(spec))
         if gpu_known:
             problems.extend(_planned(spec))
@@ -72,7 +79,17 @@ def check(properties: Properties) -> Checked:
         problem._replace(found="a secret value") if problem.path.partition(".")[0].partition("[")[0] in properties.secret else problem
         for problem in problems
     ]
+    hidden = [secret.hidden(problem, plain) for problem in hidden] if plain else hidden
     return Checked(values, tuple(dict.fromkeys(hidden)), spec if gpu_known and not problems else None)
+
+
+def _nested(properties: Properties) -> list[Problem]:
+    """Pulumi's secrets inside a cluster: what is made of them (orders, start-up scripts, the machine's own record) would hold them in plain text."""
+    return [
+        Problem(key, "no secret inside a cluster", "a secret", secret.TODO)
+        for key in sorted(properties.secret)
+        if key not in OWN and key != "ssh_key"
+    ]
 
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -116,6 +133,7 @@ def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tu
             )
         elif key != "world" and not (isinstance(value, str) and value):
             problems.append(Problem(key, "a text", repr(value) if value is not None else "nothing"))
+    problems.extend(budget_problems(known))
     settings = known.get("settings", {})
     if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
         problems.append(Problem("settings", "a mapping such as {gcp: {project: my-project}}", repr(settings)))
@@ -139,13 +157,25 @@ def wanted(values: Mapping[str, Any]) -> Wanted:
     from providers.engine.records import Wanted
 
     spec = spec_of(values)
-    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint())
+    ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""
+    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
     links = values.get("network_links") or {}
-    return spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
+    made = spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
+    return made._replace(ports=(*made.ports, *(port for port in served(spec) if port not in made.ports)))
+
+
+def served(spec: Cluster) -> tuple[int, ...]:
+    """The ports that its workload listens at."""
+    if spec.workload is None:
+        return ()
+    from providers.workloads.launchers import recipe
+
+    tasks = spec.workload.record().tasks
+    return tuple(port for task in tasks if (port := task.port or (made.port if (made := recipe(task)) is not None else 0)))
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -224,24 +254,59 @@ def _options(spec: Cluster) -> list[Problem]:
     from providers.engine import registry
 
     manifests = registry.manifests()
-    problems: list[Problem] = []
+    problems: list[Problem] = list(_runs(spec))
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
             problems.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
             continue
         problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+    problems.extend(_references(spec, manifests))
     problems.extend(_fitting(spec, manifests) if not problems else ())
     return problems
 
 
+def _runs(spec: Cluster) -> list[Problem]:
+    """What a launcher can't do of what is declared."""
+    if spec.workload is None:
+        return []
+    from providers.workloads.compile import check
+
+    ask = spec.ask()
+    if ask.workload is None:
+        return []
+    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
+    return list(dict.fromkeys(found))
+
+
+def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the secrets no provider could fetch."""
+    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
+    out: list[Problem] = []
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = manifests.get(provider)
+            if manifest is None or manifest.reference is None:
+                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
+            elif wanted := manifest.reference(text):
+                # Whoever writes the value itself here must not find it in a log.
+                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
+    return out
+
+
 def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    from providers.engine.starting import nominal
+
     out: list[Problem] = []
     for provider, manifest in manifests.items():
         allowed = spec.providers is None or provider in spec.providers
-        if manifest.fits is not None and allowed and spec.kind in manifest.capabilities.kinds:
-            found = manifest.fits(spec.kind, spec.options.get(provider) or {}, spec.setup())
+        if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
+            try:
+                known = nominal(spec.ask(), spec.setup(), manifest)
+            except SpecError:
+                continue  # told by the workload's own check
+            found = manifest.fits(spec.kind, dict(known.options), known)
             out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
     return out
 

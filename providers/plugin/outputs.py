@@ -24,6 +24,7 @@ SCHEMA = 1
 MAX_BYTES = 2_048
 PLACED = (
     "status",
+    "detail",
     "provider",
     "region",
     "zone",
@@ -42,6 +43,7 @@ PLACED = (
     "launched_at",
     "ends_at",
     "generation",
+    "token",
 )
 """What nobody knows before the purchase."""
 _PLAIN = ("status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "nodes", "capacity", "price_as_of", "price_source")
@@ -55,9 +57,10 @@ def resource_id(held: Held) -> str:
     return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
 
 
-def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> dict[str, Any]:
+def write(held: Held, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
     """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
     out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
+    out["detail"] = _clip(held.detail)
     if held.micro_usd is not None:
         out["price_usd_per_hour"] = usd(held.micro_usd)
     out["attempts"] = _attempts(held)
@@ -67,6 +70,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False) -> di
     out["launched_at"] = moment(held.launched_at)
     out["ends_at"] = moment(held.ends_at)
     out["generation"] = held.generation
+    out["token"] = token
     record: dict[str, Any] = {"fingerprint": held.fingerprint}
     if held.reservation:
         record["reservation"] = held.reservation
@@ -117,6 +121,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
         account=account_in(record.get("account")),
         kind=str(record.get("kind", "machine")),
+        detail=str(outputs.get("detail", "")),
         **plain,
     )
 
@@ -166,7 +171,8 @@ def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
         return f"gcloud compute ssh {name} --zone {zone} --project {project}" + (" --tunnel-through-iap" if behind else ""), " --"
     user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
     port = dict(first.ports).get(22)
-    return f"ssh {user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
+    # Mapped ports are a stranger's host: whatever the user's own configuration says, no agent is forwarded there.
+    return f"ssh {'-a ' if port else ''}{user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
 
 
 def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
@@ -179,8 +185,10 @@ def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
     if not public and not any(mapped for _, mapped in hosts):
         line, separator = _login(held, setup) if hosts else ("", "")
         return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][:_LISTED_MAX]
+    scheme = "http://" if held.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
-    return [f"{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped][:_LISTED_MAX]
+    found = [f"{scheme}{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped]
+    return found[:_LISTED_MAX]
 
 
 def _packed(names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.engine.journal import Launch
+    from providers.engine.spending import Ledger
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
 
@@ -62,7 +63,33 @@ def _stack_of(urn: str) -> tuple[str, str]:
     return stack, rest.partition("::")[0]
 
 
-def outputs(world: str, owner: str, state: Mapping[str, Any], *inputs: Mapping[str, Any]) -> dict[str, Any]:
+async def former_owners(world: World, urn: str) -> tuple[str, ...]:
+    """Every owner that this project and stack has had before, as far as this machine's journal knows: what they spent is the stack's too."""
+    if not world.has_journal:
+        return ()
+    stack, project = _stack_of(urn)
+    try:
+        every = await asyncio.to_thread(world.journal.owners, world.name)
+    except GpusError:
+        return ()
+    return tuple(known.owner for known in every if (known.project, known.stack) == (project, stack))
+
+
+def spending(ledger: Ledger | None) -> dict[str, Any]:
+    """The output `spending`; none where nothing is counted."""
+    from providers.engine import spending as engine
+
+    return {} if ledger is None else {"spending": engine.write(ledger)}
+
+
+def is_counted(ledger: Ledger | None, state: Mapping[str, Any]) -> bool:
+    """Whether the state's ledger has everything that is known."""
+    from providers.engine import spending as engine
+
+    return ledger is None or engine.same(engine.read(state.get("spending")), ledger)
+
+
+def outputs(world: str, owner: str, state: Mapping[str, Any], *inputs: Mapping[str, Any], ledger: Ledger | None = None) -> dict[str, Any]:
     """An Ownership's outputs. `accounts` are all the settings it has ever had: what was bought with them is looked for with them."""
     from providers.plugin.inputs import settings_of
 
@@ -70,7 +97,8 @@ def outputs(world: str, owner: str, state: Mapping[str, Any], *inputs: Mapping[s
     for values in inputs:
         if (settings := settings_of(values)) not in accounts:
             accounts.append(settings)
-    return {"world": world, "owner_id": owner, "accounts": accounts}
+    kept = {"spending": state["spending"]} if ledger is None and state.get("spending") else spending(ledger)
+    return {"world": world, "owner_id": owner, "accounts": accounts, **kept}
 
 
 def former(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:

@@ -28,7 +28,7 @@ CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = "create", "adopt", "keep", "upda
 
 class Seen(NamedTuple):
     """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says why it is replaced, `later` what of an edit
-    waits. `plan` is the plan, once it was made.
+    waits. `plan` is the plan, once it was made; `limit` what it comes to under the stack's `max_spend`.
     """
 
     ask: Ask | None = None
@@ -39,6 +39,8 @@ class Seen(NamedTuple):
     later: str = ""
     owner: str = ""
     plan: Plan | None = None
+    limit: str = ""
+    inputs: Mapping[str, Any] = {}
 
 
 def made(ask: Ask, setup: Setup | None, world: str, settings: Mapping[str, Mapping[str, str]]) -> Plan:
@@ -132,7 +134,8 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
 
     held, facts = seen.held, []
     if held is None or not held.provider:
-        return Running(0, "", facts=(("also", also),) if also else ())
+        found = (("max_spend", seen.limit), ("also", also))
+        return Running(0, "", facts=tuple(fact for fact in found if fact[1]))
     if seen.action == REPLACE:
         text = replace_line(plan, held)
         facts.append(("because", seen.reason))
@@ -146,6 +149,8 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
         text = kept_line(held, seen.setup)
     if seen.action != REPLACE and (switched := switch_line(seen)):
         facts.append(("state", switched))
+    if seen.limit:
+        facts.append(("max_spend", seen.limit))
     if seen.later:
         facts.append(("later", seen.later))
     return Running(held.micro_usd, what(held), text, tuple(facts))
@@ -179,6 +184,8 @@ def kept_line(held: Held, setup: Setup | None) -> str:
         return f"none: {what(held)} is stopped, only its disks are billed"
     if held.reasons:
         return f"none: {what(held)} is {held.status}: {held.reasons[0]}"
+    if held.status == "degraded":
+        return f"none: {what(held)} is degraded, and `on_loss: report` leaves it so"
     return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"
 
 

@@ -35,6 +35,10 @@ def _described(kind: dict[str, Any], description: str) -> dict[str, Any]:
 
 _WORLD = _described(_STRING, "`rehearsal` or `live`. It is part of every id.")
 _SETTINGS = _described(_mapped(_mapped(_STRING)), "Per provider what an account needs, as in `{gcp: {project: my-project}}`. No secrets.")
+_MAX_SPEND = _described(
+    _NUMBER,
+    "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts; each cluster knows that there is a limit.",
+)
 _SPOT = _described(_STRING, "`never`, `prefer` or `only`: sugar for `capacity`.")
 _CAPACITY = _described(_listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`.")
 
@@ -61,6 +65,9 @@ _TYPES: dict[str, Any] = {
             "capacity": _CAPACITY,
             "wait": _described(_DURATION, "How long to wait for capacity, as in `15m`."),
             "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
+            "dtype": _described(_STRING, "The workload's number format with this choice."),
+            "command": _described(_STRING, "The workload's command with this choice."),
+            "args": _described(_mapped(_ANY), "What this choice changes of the launcher's arguments."),
         },
     },
     "gpu:index:Override": {
@@ -95,21 +102,32 @@ SPEC_INPUTS: dict[str, Any] = {
     "capacity": _CAPACITY,
     "providers": _described(_listed(_STRING), "Allowed providers, in this order; any when left out."),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price` or `performance_per_dollar`."),
+    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price`, `performance_per_dollar` or `job_cost`."),
     "max_price_per_hour": _described(_NUMBER, "The most that all nodes together may cost, US dollars per hour."),
     "prices": _described(_ref("Prices"), "Negotiated rates."),
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
     "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
     "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
+    "idle_after": _described(_DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."),
+    "on_loss": _described(_STRING, "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several machines are lost."),
     "disk_gib": _described(_INTEGER, "The boot disk's size."),
     "ports": _described(_listed(_INTEGER), "Ports that listen."),
-    "expose": _described(_STRING, "`private` or `public`: who can reach the ports."),
+    "expose": _described(_STRING, "`private`, `public`, or `token` (a service): who can reach the ports."),
     "ssh_key": _described(_STRING, "One public key."),
     "labels": _described(_mapped(_STRING), "Written on the machines."),
+    "secrets": _described(
+        _mapped(_mapped(_STRING)), "By the variable's name, for each provider where it is kept, as in `{gcp: projects/p/secrets/x}`. Never a value."
+    ),
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
+    "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; README, Workloads, has the fields."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
+    "ready": _described(
+        _STRING,
+        "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as ordered (`checked`), or once its cloud says so "
+        "(`running`).",
+    ),
     "reclaim": _described(
         _STRING, "Change it to any other text to move from a fallback to the preferred choice: that is had first, then the fallback goes."
     ),
@@ -120,6 +138,7 @@ CLUSTER_INPUTS: dict[str, Any] = {
     "owner": _described(_STRING, "The `owner_id` of the stack's Ownership."),
     "cluster": _described(_STRING, "The cluster's name, unique within its owner."),
     "settings": _SETTINGS,
+    "max_spend": _MAX_SPEND,
     "network_links": _described(
         _mapped(_STRING), "The managed network, as the program resolved it: `network`, and `subnetwork.REGION` for each region."
     ),
@@ -130,6 +149,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "schema": _described(_INTEGER, "The version of these outputs: 1."),
     "world": _WORLD,
     "status": _described(_STRING, "`running`, `queued`, `degraded`, `preempted`, `ended` ..."),
+    "detail": _described(
+        _STRING, "What is known of the status beyond its name: `outbid`, which machines of several are lost, `unreachable` and why. Mostly empty."
+    ),
     "provider": _described(_STRING, "Who sold it."),
     "region": _described(_STRING, "Where it runs."),
     "zone": _described(_STRING, "Where in the region."),
@@ -154,6 +176,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "launched_at": _described(_STRING, "When it was made, UTC."),
     "ends_at": _described(_STRING, "When its own limit ends it, UTC; empty for never."),
     "generation": _described(_STRING, "A fresh token for each create."),
+    "token": _described(
+        _STRING, "What callers of a service with `expose: token` show as `Authorization: Bearer ...`; a secret, empty for all others."
+    ),
     "record": _described(_mapped(_ANY), "What the plugin itself needs to go on. Not an interface."),
 }
 
@@ -193,12 +218,15 @@ def document() -> str:
             "resources": {
                 "gpu:index:Ownership": {
                     "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
-                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS},
+                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS, "max_spend": _MAX_SPEND},
                     "requiredInputs": ["world"],
                     "properties": {
                         "world": _WORLD,
                         "owner_id": _described(_STRING, "Random, made once."),
                         "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                        "spending": _described(
+                            _mapped(_ANY), "What was spent this month and what runs, where `max_spend` is set: whole micro-dollars. Not an interface."
+                        ),
                     },
                     "required": ["world", "owner_id"],
                 },

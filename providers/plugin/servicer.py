@@ -15,8 +15,8 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from providers.errors import GpusError, Problem, SpecError
-from providers.plugin import diff, failures, outputs, ownership, wire
+from providers.errors import GpusError, Problem, SpecError, printable
+from providers.plugin import budgets, diff, failures, outputs, ownership, refusals, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.engine.journal import Launch
     from providers.engine.records import Held
+    from providers.engine.spending import Ledger
     from providers.engine.world import World
     from providers.model.machine import Handle, Node, Setup
 
@@ -54,8 +55,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
         self._declared: set[str] = set()
+        self._asked: dict[str, Any] = {}
+        """The whole program's clusters by name, where it told them beforehand."""
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._budgets = budgets.Budgets()
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
         """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
 
@@ -129,13 +133,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 kept = before if before.action == REPLACE else Seen()
                 owner = values.get("owner")
                 ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
-                self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "")
+                self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "", inputs=values)
                 self._declared.add(str(values.get("cluster")))
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in problems]
+        found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in problems]
         return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=found)
 
     async def Diff(self, request: Any, context: Context) -> Any:
@@ -143,9 +147,18 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             old, new = wire.decode(request.old_inputs), wire.decode(request.news)
             state = wire.decode(request.olds).values
             if _type(request.urn) == OWNERSHIP:
-                verdict = diff.ownership(old.values, new.values)
+                owner = ownership.parse_id(request.id)[1]
+                ledger = await self._in_world(
+                    request.urn, new.values["world"], new.values, lambda world: self._budgets.ledger(world, owner, (), new.values, state)
+                )
+                verdict = diff.ownership(old.values, new.values, counted=ownership.is_counted(ledger, state))
+                if verdict.replaces:
+                    from providers.plugin import inputs, moving
+
+                    worlds = (str(old.values.get("world")), str(new.values.get("world")))
+                    await asyncio.to_thread(moving.refuse, *worlds, inputs.settings_of(new.values), self._asked)
             else:
-                await self._claim(outputs.read(request.id, state))
+                await self._claim(outputs.read(request.id, state), new.values)
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
                 if any(change.replaces and change.is_input for change in verdict.changes):
                     # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
@@ -186,10 +199,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             from providers.engine import registry
 
             able = registry.capabilities().get(held.provider)
-            in_place = able.in_place if able is not None else frozenset()
+            # Where no timer on the machine was given the limit, whoever looks reads it anew.
+            in_place = able.in_place | (frozenset() if able.ends_idle else {"idle_after"}) if able is not None else frozenset()
         verdict = diff.cluster(old, new, state, satisfied, in_place)
         if new.get("state") == "stopped":
-            _refuse_stop(held, verdict)
+            refusals.stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
         self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
@@ -206,7 +220,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if not plan.candidates:
             self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
             raise GpusError(plans.refusal(name, plan, seen))
-        self._seen[urn] = seen._replace(plan=plan)
+        setup = seen.setup
+        assert setup is not None
+        limit = await self._in_world(urn, str(values["world"]), values, lambda world: self._budgets.previewed(world, values, plan.ask, setup, plan))
+        self._seen[urn] = seen._replace(plan=plan, limit=limit)
 
     async def _preview_create(self, urn: str, values: dict[str, Any]) -> None:
         """What a preview has to know of a cluster that is made: what it replaces, where the engine did not ask for the difference, and the plan."""
@@ -241,7 +258,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async def work(world: World) -> Held:
             from providers.engine import cluster
 
-            return await cluster.create(world, wanted, generation)
+            return await cluster.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
 
         held = await self._under_way(context, request.urn, values, work)
         return await self._answer(
@@ -250,13 +267,19 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _create_ownership(self, urn: str, values: dict[str, Any], *, preview: bool) -> Any:
         world = values["world"]
+        owner = "" if preview else _token()
+
+        async def counted(opened: World) -> Ledger | None:
+            return await self._budgets.ledger(opened, owner, await ownership.former_owners(opened, urn), values, {})
+
+        ledger = await self._in_world(urn, world, values, counted)
         if preview:
             return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
-        owner = _token()
         former: tuple[Launch, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
         for launch in former:
             self._log("warning", urn, ownership.of_another(launch))
-        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode(ownership.outputs(world, owner, {}, values)))
+        written = ownership.outputs(world, owner, {}, values, ledger=ledger)
+        return provider_pb2.CreateResponse(id=f"{world}/{owner}", properties=wire.encode(written))
 
     async def Read(self, request: Any, context: Context) -> Any:
         state, old = wire.decode(request.properties).values, wire.decode(request.inputs)
@@ -264,16 +287,19 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._read_ownership(request, context, old.values, state)
         if not state:
             return await self._adopt(request, context, old.values)
+        setup = refusals.setup_of(old.values)
+        policy = () if setup is None else (setup.on_loss,)
+        frees = {"frees": True} if setup is not None and setup.idle_s and setup.on_ttl == "release" else {}
         try:
             held = outputs.read(request.id, state)
-            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held))
+            await self._claim(held, old.values)
+            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         if seen is None:
             return provider_pb2.ReadResponse()
-        setup = _setup(old.values)
         return await self._answer(
             context,
             seen,
@@ -297,7 +323,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 self._log("warning", request.urn, ownership.unclaimed(node))
         except Exception as error:
             self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
-        struct = wire.encode({**state, "world": world_name, "owner_id": owner})
+
+        async def counted(world: World) -> Ledger | None:
+            ledger = await self._budgets.ledger(world, owner, (), values, state)
+            return None if ledger is None else await budgets.settled(world, owner, ledger, ownership.former(state))
+
+        ledger = await self._in_world(request.urn, world_name, values, counted)
+        struct = wire.encode({**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)})
         kept = request.inputs if values else wire.encode({"world": world_name})
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
 
@@ -312,7 +344,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except Exception as error:
             await self._abort(context, error)
         # Under no name yet: an import reads twice, and what it shows first must not stand in its own way.
-        await self._claim(found._replace(cluster=""))
+        await self._claim(found._replace(cluster=""), {})
         return provider_pb2.ReadResponse(
             id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
         )
@@ -338,7 +370,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         async def work(world: World) -> Held:
             engine = _engine()
-            result: Held = await (engine.reclaim if reclaims else engine.update)(world, held, wanted)
+            paid = wanted._replace(budget=await self._budgets.of(world, values))
+            result: Held = await (engine.reclaim if reclaims else engine.update)(world, held, paid)
             return result
 
         after = await self._under_way(context, request.urn, values, work, world=held.world)
@@ -352,8 +385,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             world, owner = ownership.parse_id(request.id)
         except GpusError as error:
             await self._abort(context, error)
-        await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
-        return provider_pb2.UpdateResponse(properties=wire.encode(ownership.outputs(world, owner, state, old, values)))
+        if old.get("settings") != values.get("settings"):
+            await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
+        ledger = await self._in_world(request.urn, world, values, lambda opened: self._budgets.ledger(opened, owner, (), values, state))
+        written = ownership.outputs(world, owner, state, old, values, ledger=ledger)
+        return provider_pb2.UpdateResponse(properties=wire.encode(written))
 
     async def Delete(self, request: Any, context: Context) -> Any:
         values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
@@ -387,9 +423,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 text = "the GPU is not known yet, so neither are places and prices"
                 result: dict[str, Any] = {"text": text, "candidates": 0, "change": "unknown", "warnings": []}
             else:
+                if seen is not None and not seen.limit and seen.inputs:
+                    values = seen.inputs
+                    limit = await self._in_world(urn, str(values["world"]), values, lambda world: self._budgets.standing(world, values))
+                    seen = seen._replace(limit=limit)
                 result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
-            found = [provider_pb2.CheckFailure(property=problem.path, reason=_reason(problem)) for problem in error.problems]
+            found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in error.problems]
             return provider_pb2.InvokeResponse(failures=found)
         except Exception as error:
             await self._abort(context, error)
@@ -404,7 +444,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         try:
             from providers.plugin import inputs
 
-            self._declared.update(arguments.get("clusters") or ())
+            self._asked = dict(arguments.get("clusters") or {})
+            self._declared.update(self._asked)
             problems = await asyncio.to_thread(inputs.check_all, arguments)
         except Exception as error:
             await self._abort(context, error)
@@ -471,8 +512,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         before: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
-        await self._claim(held)
-        written = outputs.write(held, setup, public=values.get("expose") == "public")
+        await self._claim(held, values)
+        token = await asyncio.to_thread(_token_of, held, values, before or {})
+        written = outputs.write(held, setup, public=values.get("expose") in ("public", "token"), token=token)
         if before is not None:
             # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
             for name in ("attempts", "ssh", "endpoints"):
@@ -481,7 +523,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 )
                 if same and not written[name] and before.get(name):
                     written[name] = before[name]
-        struct = wire.encode(written)
+        struct = wire.encode(written, ("token",) if token else ())
         if not held.reasons:
             return response(struct)
         status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
@@ -494,8 +536,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         raise AssertionError
 
-    async def _claim(self, held: Held) -> None:
-        """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray."""
+    async def _claim(self, held: Held, values: Mapping[str, Any]) -> None:
+        """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray. Where money is
+        counted, what it costs too: another machine may have bought it.
+        """
         handles = (*held.handles, *held.leftovers)
         key = (held.world, held.owner, held.generation)
         if held.cluster and self._claimed.get(key) == handles:
@@ -504,6 +548,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async def work(world: World) -> None:
             if world.has_journal:
                 await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+            if held.cluster and budgets.limit(values) is not None:
+                await budgets.remembered(world, held)
 
         import contextlib
 
@@ -563,25 +609,18 @@ def _unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, wire.UNKNOWN)}
 
 
-def _setup(values: Mapping[str, Any]) -> Setup | None:
-    """The setup of inputs from the state; None when they cannot be read (an import, an older version)."""
-    from providers.plugin import inputs
+def _token_of(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
+    from providers.engine import handing, holding
 
+    if values.get("expose") != "token" or not holding.works(held):
+        return ""
+    if before.get("generation") == held.generation and before.get("token"):
+        return str(before["token"])
     try:
-        return inputs.setup(inputs.spec_of(values), values)
-    except (SpecError, KeyError):
-        return None
-
-
-def _refuse_stop(held: Held, verdict: diff.Verdict) -> None:
-    """Raises SpecError where `state: stopped` cannot be: with an edit that replaces, or at a provider that keeps no stopped machine."""
-    from providers.engine import registry
-
-    if verdict.replaces:
-        raise SpecError([Problem("state", "running, with an edit that replaces the machines", "stopped", f"this one does: {verdict.reason}")])
-    able = registry.capabilities().get(held.provider)
-    if held.provider and (able is None or "state" not in able.in_place):
-        raise SpecError([Problem("state", f"running: {held.provider} cannot stop a machine and keep it", "stopped", "or destroy it")])
+        return handing.token(held.world, held.owner, held.cluster)
+    except GpusError:
+        return ""
 
 
 def _reason(problem: Problem) -> str:

@@ -189,7 +189,7 @@ class FakeCloud:
                 node
                 for node in self.alive
                 if node.mark is not None
-                and node.mark.owner == owner
+                and owner in {"", node.mark.owner}
                 and cluster in {"", node.mark.cluster}
                 and generation in {"", node.mark.generation}
             ]

@@ -28,6 +28,7 @@ EDITS = frozenset({"labels", "ssh_key", "ttl"})
 """Edits that are told, and left to a replacement, where an adapter does not declare them."""
 STATE = "state"
 SERVICE = "service"
+SCRIPT = "script"
 """Stopping a machine, keeping it, and starting it again where it is."""
 DAY = re.compile(r"20\d\d-\d\d-\d\d")
 
@@ -41,6 +42,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         deleting_twice_is_success,
         another_process_finds_it_by_its_mark,
         others_machines_are_never_listed,
+        everybodys_machines_are_listed_when_asked_so,
         *([every_page_is_read] if harness.page else []),
         on_demand if ON_DEMAND in can.capacities else no_on_demand,
         spot if SPOT in can.capacities else no_spot,
@@ -75,7 +77,8 @@ def manifest_is_whole(bench: Bench) -> None:
     assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
     assert can.capacities, "wanted at least one kind of capacity"
     assert can.capacities <= set(CAPACITIES), f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
-    assert can.in_place <= EDITS | {STATE, SERVICE}, f"wanted edits among {sorted(EDITS)}, {STATE} and {SERVICE}, found {sorted(can.in_place)}"
+    known = EDITS | {STATE, SERVICE, SCRIPT}
+    assert can.in_place <= known, f"wanted edits among {sorted(known)}, found {sorted(can.in_place)}"
     assert can.max_nodes >= 1
 
 
@@ -223,6 +226,19 @@ def others_machines_are_never_listed(bench: Bench) -> None:
     bench.removed([*made[0].handles, *made[1].handles])
     assert {node.handle for node in bench.adapter.find(OTHER)} == set(made[2].handles)
     bench.removed(made[2].handles)
+
+
+def everybodys_machines_are_listed_when_asked_so(bench: Bench) -> None:
+    """Asked for any owner, every machine that bears a mark of the product is listed with whose it is, from any process; none is left out."""
+    places = iter(_different(bench, 2))
+    orders = [bench.order(next(places)), bench.order(next(places), owner=OTHER, cluster="serve")]
+    made = [bench.made(order)[0].handles[0] for order in orders]
+    for adapter in (bench.adapter, bench.connect()):
+        found = {node.handle: node.mark for node in adapter.find("")}
+        assert found == {handle: order.mark for handle, order in zip(made, orders, strict=True)}, f'find(""): {found}'
+    assert [node.handle for node in bench.adapter.find("", "serve")] == made[1:]
+    bench.removed(made)
+    assert not bench.connect().find("")
 
 
 def every_page_is_read(bench: Bench) -> None:

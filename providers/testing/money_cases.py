@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine import cluster
+from providers.engine.ready import CLOSED, Look
 from providers.errors import AllFailed, CloudError, GpusError
 from providers.model.machine import PREEMPTED, QUEUED, RUNNING
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
@@ -12,7 +13,9 @@ from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from providers.engine.ready import Ordered
     from providers.engine.records import Held
+    from providers.model.machine import Handle, Node
     from providers.testing.bench import Bench, Harness
 
 
@@ -31,6 +34,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         a_killed_runs_machine_is_adopted,
         a_killed_runs_machine_is_released_with_its_owner,
         a_preempted_machine_is_replaced_by_one,
+        a_machine_that_dies_before_it_is_ready_is_given_back,
         a_vanished_machine_is_noticed,
         an_unreachable_cloud_changes_nothing,
         the_engine_waits_for_a_deletion_that_lags,
@@ -197,6 +201,37 @@ def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
     _deleted(bench, again)
 
 
+def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
+    """Taken back while its ssh is waited for: the wait ends soon, not with its time-out, what is left of it goes, and another place is asked."""
+    kind = bench.preemptible
+    if not kind:
+        return
+    died: list[Handle] = []
+
+    async def probe(node: Node, placed: Ordered) -> Look:
+        del placed
+        if not died:
+            died.append(node.handle)
+            assert bench.knobs.preempt(node) == 1, "wanted the stand-in to take it back"
+        return Look(CLOSED, "refused") if node.handle in died else Look()
+
+    began = bench.store.now()
+    wanted = bench.wanted(bench.ask(kind, wait_s=3_600))._replace(probe=probe)
+    try:
+        held = bench.run(cluster.create(bench.world, wanted, GENERATION))
+    except AllFailed as failed:
+        attempts = failed.attempts
+    else:
+        attempts = held.attempts
+        assert (held.status, len(held.handles)) == (RUNNING, 1), f"wanted one that runs, found {held.status} {held.handles} {held.reasons}"
+        assert held.handles[0] not in died
+    assert attempts[0].outcome == "HalfMade", f"wanted the first one given back, found {attempts[0]}"
+    assert bench.store.now() - began < 1_800, f"wanted an end soon, found one after {bench.store.now() - began:.0f}s"
+    up = [machine for machine in bench.knobs.running() if machine.status == "RUNNING"]
+    assert len(up) == (attempts[-1].outcome == "acquired"), f"wanted nothing of the first one, found {up}"
+    bench.run(cluster.settle(bench.world, OWNER))
+
+
 def a_vanished_machine_is_noticed(bench: Bench) -> None:
     """The engine's read of a machine that somebody else deleted answers that there is none."""
     held = _created(bench)
@@ -211,7 +246,10 @@ def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
     held = _created(bench)
     world = bench.world
     bench.store.add_fault(bench.name, "*", "unauthorized", None)
-    assert bench.run(cluster.read(world, held)) == held
+    seen = bench.run(cluster.read(world, held))
+    assert seen is not None, "wanted it kept, found it dropped"
+    assert seen.detail.startswith("unreachable: "), f"wanted it told as unreachable, found {seen}"
+    assert seen._replace(detail=held.detail) == held
     assert any(line.startswith("warning: ") for line in bench.said), f"wanted a warning, found {bench.said}"
     try:
         bench.run(cluster.delete(world, held))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from providers.adapters.base import REHEARSAL, home
-from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, open_store
+from providers.adapters.base import REHEARSAL, home, remedy
+from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from providers.adapters.rehearsal import Store
 
 EVERYTHING = "*"
+_NEVER = "none, zone unknown"
+"""Why a walk finds none at a place that is for sale and stands in no line of the stock."""
 _MOST = 1_000_000_000
 _LONGEST_S = 86_400.0
 """The longest step and the longest planned delay."""
@@ -48,7 +50,8 @@ def run(argv: Sequence[str]) -> int:
         said = options.do(store, options) if options.do else ""
         found = state(store) if options.json or not said else {}
     except sqlite3.Error as error:
-        raise GpusError(f"the rehearsal store cannot be used ({error}); move {home() / 'rehearsal.db'} away to begin anew") from error
+        todo = remedy(error, f"move {home() / 'rehearsal.db'} away to begin anew")
+        raise GpusError(f"the rehearsal store cannot be used ({error}); {todo}") from error
     if options.json:
         import json
 
@@ -67,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, do: Any, text: str, /, **names: str) -> argparse.ArgumentParser:
-        found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, parents=[shared])
+        found: argparse.ArgumentParser = commands.add_parser(name, help=text.partition(";")[0], description=text, parents=[shared])
         for key, meaning in names.items():
             found.add_argument(key, help=meaning)
         found.set_defaults(do=do)
@@ -105,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "preempt", _preempt, "take machines back now that may be taken back: Spot ones, and every Modal container", name="a machine's name, or all"
     )
+    command("idle", _idle, "from now on a machine's GPUs have nothing to do", name="a machine's name, or all")
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
@@ -130,6 +134,12 @@ def _console(provider: str) -> ModuleType:
     if provider not in clouds:
         raise _wrong("provider", f"one of {', '.join(clouds)}", provider)
     return import_module(f"providers.adapters.{provider}.standin.console")
+
+
+def _unplaced(provider: str) -> dict[str, frozenset[tuple[str, str]]]:
+    """Place -> the (machine type, GPU) of which a stand-in never has any there, since nobody says in which zone."""
+    told = getattr(_console(provider), "unplaced", None)
+    return {} if told is None else dict(told())
 
 
 def _wrong(path: str, wanted: str, found: str, todo: str = "") -> SpecError:
@@ -175,7 +185,9 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
         store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
     much = "no end of machines" if count is None else "sold out" if count == 0 else f"{count} machine{'s' if count > 1 else ''}"
     instead = f", instead of {dropped} narrower line{'s' if dropped > 1 else ''}" if dropped else ""
-    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}{instead}"
+    kinds = _unplaced(options.provider).get(place, frozenset()) if count != 0 else frozenset()
+    none = f"; {_NEVER}" if any(machine_type == name or (gpu and gpu == card) for name, card in kinds) else ""
+    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}{instead}{none}"
 
 
 def _seconds(path: str, text: str, longest_s: float) -> float:
@@ -216,7 +228,7 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
     if not options.kind:
         raise GpusError("gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault --help`")
     console = _console(options.provider)
-    calls = console.methods() | {NODE_LOOK}  # a look at a node over ssh is no call of the cloud's, and can fail all the same
+    calls = console.methods() | {NODE_LOOK, NODE_WORK}  # what happens on a node is no call of the cloud's, and can fail all the same
     if not any(fnmatchcase(name, options.method) for name in calls):
         _known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
     if options.kind not in FAULTS:
@@ -265,6 +277,23 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
     return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs, nor another that can be taken back"
 
 
+def _idle(store: Store, options: argparse.Namespace) -> str:
+    from datetime import UTC, datetime
+
+    running = [machine for cloud in _clouds() for machine in _console(cloud).running(store) if machine.status.casefold() == "running"]
+    chosen = running if options.name == "all" else [machine for machine in running if machine.name == options.name]
+    if not chosen:
+        raise _wrong("name", "a running machine", options.name, f"running: {', '.join(machine.name for machine in running) or 'none'}")
+    said = []
+    for machine in chosen:
+        store.go_idle(machine.name)
+        ends = getattr(_console(machine.provider), "idle", None)
+        moment = ends(store, machine.name) if ends is not None else 0.0
+        at = f"ends itself at {datetime.fromtimestamp(moment, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}" if moment else "has no timer of its own"
+        said.append(f"{machine.name}: idle, {at}")
+    return "\n".join(said)
+
+
 def _advance(store: Store, options: argparse.Namespace) -> str:
     left = max(0.0, AHEAD_MAX_S - store.offset())
     moved = _seconds("duration", options.duration, left)
@@ -295,6 +324,12 @@ def state(store: Store) -> dict[str, Any]:
         "now": store.now(),
         "ahead_s": store.offset(),
         "stock": [{**line._asdict(), "machines": line.machines} for line in store.stock_lines()],
+        "unplaced": [
+            {"provider": cloud, "place": place, "gpu": gpu, "machine_types": sorted(name for name, card in kinds if card == gpu)}
+            for cloud in _clouds()
+            for place, kinds in sorted(_unplaced(cloud).items())
+            for gpu in sorted({card for _, card in kinds})
+        ],
         "latencies_s": [{"provider": provider, "step": step, "seconds": took} for provider, step, took in store.latencies()],
         "quotas": [{"provider": provider, "place": place, "metric": metric, "limit": limit} for provider, place, metric, limit in store.quotas()],
         "faults": [fault._asdict() for fault in store.faults()],
@@ -318,9 +353,8 @@ def shown(found: dict[str, Any]) -> list[str]:
 
     ahead = f"{duration_text(found['ahead_s'])} ahead of real time" if found["ahead_s"] else "real time"
     out = [f"clock     {datetime.fromtimestamp(found['now'], tz=UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}, {ahead}"]
-    out += _block("stock", [_stock_line(line) for line in found["stock"]], "unlimited everywhere") + ["          everything else: unlimited"] * bool(
-        found["stock"]
-    )
+    rows = [*map(_stock_line, found["stock"]), *map(_unplaced_line, found["unplaced"])]
+    out += _block("stock", [*rows, "everything else: unlimited"] if rows else [], "unlimited everywhere")
     if found["latencies_s"]:
         out += _block("latency", [f"{line['provider']} {line['step']}: {line['seconds']:g}s" for line in found["latencies_s"]], "")
     if found["quotas"]:
@@ -338,6 +372,12 @@ def _stock_line(line: dict[str, Any]) -> str:
     what = line["machine_type"] or line["gpu"] or "everything"
     much = "unlimited" if line["machines"] is None else "sold out" if line["machines"] == 0 else f"{line['machines']}"
     return f"{line['provider']} {line['place'] or 'everywhere'} {what} {line['capacity'] or 'any capacity'}: {much}"
+
+
+def _unplaced_line(line: dict[str, Any]) -> str:
+    """`gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, ...`: what is for sale there, and never had here."""
+    first, *more = reversed(line["machine_types"])
+    return f"{line['provider']} {line['place']} {line['gpu']} ({first}{f' and {len(more)} more' if more else ''}): {_NEVER}"
 
 
 def _fault_line(line: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
                 ]
             )
         else:
-            sys.stdout.write(report.measured_text(found) + "\n")
+            sys.stdout.write(report.measured_text(found, offers) + "\n")
         return OK
     if not options.model:
         raise SpecError([Problem("model", "a model such as meta-llama/Llama-3.1-70B or 7b", "nothing", "or --hours 'T4=5,A100=0.8', or --models")])

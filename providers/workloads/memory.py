@@ -34,6 +34,9 @@ BITS = {
 """Bits for each weight, scales included. 4.25: 4 bits and a 16-bit scale with its zero for each group of 128 (AWQ, GPTQ), or an 8-bit one for each 32
 (MX). 4.13: NF4 with doubly quantised constants (QLoRA, 2023). q*: llama.cpp's own table of bits per weight for 7B to 8B models (tools/quantize)."""
 
+LLAMA_CPP = {"q8_0", "q6_k", "q5_k_m", "q4_k_m"}
+"""Formats of llama.cpp and what is built on it (Ollama). It splits a model by whole layers, and sets nothing aside for itself."""
+
 KEEPS_EMBEDDINGS = {"awq", "gptq", "int4", "nf4", "fp4", "fp8", "int8"}
 """Formats that leave the input and output embeddings in 16 bit."""
 
@@ -46,18 +49,29 @@ NEEDS = {
 
 USABLE = 0.90
 """What part of a card a server plans with: vLLM's default `gpu_memory_utilization`."""
+USABLE_LLAMA_CPP = 0.95
+"""The same for llama.cpp, which takes what it needs: the rest is the driver's, and what does not divide evenly by layers. Assumed; two cards of 24 GB
+hold a 70B model in 4 bits with 8k of context, barely, as its users report."""
 TIGHT = 0.05
 """Less than this part of the usable memory left over is said to be tight."""
 OVERHEAD_GIB = 1.5
 """CUDA context, kernels, communication buffers and captured graphs, on each GPU: 1 to 2 GiB are usual; assumed."""
 PREFILL_TOKENS = 8192
 """How many tokens a server works on at once at most (vLLM's default `max_num_batched_tokens` for a server, 2026)."""
+PREFILL_TOKENS_LLAMA_CPP = 512
+"""The same for llama.cpp (its default `--ubatch-size`, tools/server, 2026)."""
 
 REPORTED_GIB = {"T4": 15.0, "L4": 22.5, "A10G": 22.1, "A10": 22.5, "H100": 79.6, "H200": 140.4, "B200": 179.0}
 """What drivers report where that is less than the nominal size: error correction on the small cards, rounding on the large ones."""
 
 FULL_BYTES = 16.0
 """Bytes for each trained parameter with Adam in mixed precision: 2 weight, 2 gradient, 12 for the fp32 copy and two moments (ZeRO, 2019)."""
+
+
+RESIDUAL_BYTES, LOGIT_BYTES = 24, 12
+"""Bytes that one token leaves for the backward pass: for each value of the residual stream in a layer (two norms in fp32 and their 16-bit forms), and
+for each word of the vocabulary (logits and gradient, in 16 bit and in fp32). Fitted to what a Llama 3.2 1B took on an H100 with PyTorch 2.11 and
+transformers 5.17 under autocast, batch 4 x 2048: 31.9 GiB with recompute and 48.4 without, where this gives 31.4 and 45.5 (2026-11-28)."""
 
 
 class Need(NamedTuple):
@@ -79,10 +93,10 @@ def card_gib(gpu_type: str) -> float | None:
     return REPORTED_GIB.get(gpu_type) or nominal_memory_gib(gpu_type)
 
 
-def usable_gib(gpu_type: str) -> float | None:
-    """GiB that are planned with on one card: USABLE of what it has."""
+def usable_gib(gpu_type: str, dtype: str = "") -> float | None:
+    """GiB that are planned with on one card: USABLE of what it has, USABLE_LLAMA_CPP in a format of llama.cpp's."""
     size = card_gib(gpu_type)
-    return None if size is None else size * USABLE
+    return None if size is None else size * (USABLE_LLAMA_CPP if dtype in LLAMA_CPP else USABLE)
 
 
 def lacks(gpu_type: str, dtype: str) -> str:
@@ -121,7 +135,7 @@ def serving(
 ) -> Need:
     """What serving takes on each GPU: weights, the cache of `concurrency` sequences of `context` tokens, activations of one prefill step."""
     split = tensor * pipeline
-    tokens = min(PREFILL_TOKENS, context * concurrency)
+    tokens = min(PREFILL_TOKENS_LLAMA_CPP if dtype in LLAMA_CPP else PREFILL_TOKENS, context * concurrency)
     width = (2 if model.gated else 1) * model.intermediate / tensor + 4 * model.hidden
     logits = concurrency * model.vocabulary / tensor * 4 * 2
     return Need(
@@ -167,15 +181,17 @@ def training(
         state = trained * (FULL_BYTES - 2)
     tokens = sequence * batch
     per_layer = (
-        6 * model.hidden + 2 * model.heads * model.head_dim + 2 * model.kv_heads * model.head_dim + (3 if model.gated else 2) * model.intermediate
-    ) * 2
+        RESIDUAL_BYTES * model.hidden
+        + 2 * (2 * model.heads * model.head_dim + 2 * model.kv_heads * model.head_dim)
+        + 2 * (4 if model.gated else 2) * model.intermediate
+    )
     live = per_layer + (model.layers - 1) * model.hidden * 2 if recompute else model.layers * per_layer
-    # A layer that is sharded is gathered whole while it is worked on; the logits and their gradient are in fp32 and 16 bit.
+    # A layer that is sharded is gathered whole while it is worked on.
     gathered = weights / model.layers if shards > 1 and method == "full" else 0.0
     return Need(
         weights=(weights / (shards * tensor) + gathered) / GIB,
         cache=0.0,
-        activations=tokens * (live / tensor + model.vocabulary * 6 / tensor) / GIB,
+        activations=tokens * (live / tensor + model.vocabulary * LOGIT_BYTES / tensor) / GIB,
         optimizer=state / (shards * tensor) / GIB,
         overhead=OVERHEAD_GIB,
     )

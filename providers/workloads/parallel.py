@@ -48,18 +48,22 @@ def fast_links(gpu_type: str) -> bool:
     return found is not None and found.form_factor.startswith(("SXM", "OAM")) and (found.interconnect_gb_s or 0.0) >= NVLINK_GB_S
 
 
-def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1) -> tuple[Layout, ...]:
-    """Every split of the model over all of these GPUs, the best first.
+def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1, *, by_layers: bool = False) -> tuple[Layout, ...]:
+    """Every split of the model over all of these GPUs, the best first. `by_layers`: stages alone, as llama.cpp splits.
 
     Tensor parallelism stays inside a machine. Where its GPUs have fast links it is as wide as possible (lowest latency); over PCIe a wide split
     waits for its links, so pipeline stages come first there once a split of two is reached. Nodes are joined by pipeline stages or by copies.
     """
     found: list[Layout] = []
     for tensor in tensor_sizes(model.heads, model.kv_heads, gpu_count, None if model.active_parameters < model.parameters else model.intermediate):
-        if gpu_count % tensor:
+        if gpu_count % tensor or (by_layers and tensor > 1):
             continue
         stages = gpu_count // tensor * nodes
-        found.extend(Layout(tensor, each, stages // each) for each in range(1, stages + 1) if stages % each == 0 and each <= model.layers)
+        found.extend(
+            Layout(tensor, each, stages // each)
+            for each in range(stages if by_layers else 1, stages + 1)
+            if stages % each == 0 and each <= model.layers
+        )
     wide = fast_links(gpu_type)
 
     def rank(layout: Layout) -> tuple[int, ...]:

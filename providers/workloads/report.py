@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.catalog import names
 from providers.model.money import per_hour, usd
 from providers.workloads import memory, size
 from providers.workloads.size import FITS, NO, TIGHT, Serve, Sized, Train
@@ -109,10 +110,14 @@ def _sooner(each: Sized, kept: Sized) -> bool:
     return each.job_micro_usd <= kept.job_micro_usd * 1.02 and each.verdict.hours < kept.verdict.hours
 
 
+def _planned(work: Serve | Train) -> float:
+    return memory.USABLE_LLAMA_CPP if work.dtype in memory.LLAMA_CPP else memory.USABLE
+
+
 def assumptions(work: Serve | Train) -> list[str]:
     """What the figures rest on, one sentence each."""
     lines = [
-        f"memory in GiB; {memory.USABLE:.0%} of what a card reports is planned with; {memory.OVERHEAD_GIB} GiB overhead on each GPU; "
+        f"memory in GiB; {_planned(work):.0%} of what a card reports is planned with; {memory.OVERHEAD_GIB} GiB overhead on each GPU; "
         f"less than {memory.TIGHT:.0%} to spare is tight",
     ]
     if isinstance(work, Serve):
@@ -178,12 +183,13 @@ def _dear(each: Sized, budget: float | None) -> bool:
     return budget is not None and each.job_micro_usd is not None and each.job_micro_usd > budget * 1_000_000
 
 
-def measured_text(found: Sequence[tuple[str, float, size.Sold | None, int | None]]) -> str:
-    """The table of measured times: what one run costs on each card at the catalog's prices."""
+def measured_text(found: Sequence[tuple[str, float, size.Sold | None, int | None]], offers: Sequence[size.Sold] = ()) -> str:
+    """The table of measured times: what one run costs on each card at the catalog's prices. One without a price names those of `offers` near it."""
     lines = [f"{'GPU':<14}{'hours':>7} {'$/h':>9} {'where':<24}{'price of':<11}{'run $':>9}"]
     for gpu, hours, sold, cost in found:
         price = f"{usd(sold.micro_usd):,.4f}" if sold else "no price"
-        where = f"{sold.provider} {sold.machine_type}" if sold else ""
+        beside = [name for name in names.near(gpu) if any(each.gpu_type == name for each in offers)]
+        where = f"{sold.provider} {sold.machine_type}" if sold else f"{', '.join(beside)} sold" if beside else ""
         total = f"{usd(cost):,.2f}" if cost is not None else "?"
         lines.append(f"{gpu:<14}{hours:>7.2f} {price:>9} {_clip(where, 23):<24}{sold.as_of if sold else '':<11}{total:>9}")
     known = [each for each in found if each[3] is not None and each[2] is not None]

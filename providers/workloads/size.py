@@ -86,7 +86,7 @@ class Sized(NamedTuple):
 
 def judge(model: Architecture, work: Serve | Train, gpu_type: str, gpu_count: int, nodes: int = 1) -> Verdict:
     """The verdict on one placement, with the best split of the model over it. Pure."""
-    usable = memory.usable_gib(gpu_type)
+    usable = memory.usable_gib(gpu_type, work.dtype)
     if usable is None:
         return Verdict(gpu_type, gpu_count, nodes, UNKNOWN, "the memory of this card is not known")
     if why := memory.lacks(gpu_type, work.dtype):
@@ -100,7 +100,8 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
     if model.max_context is not None and work.context > model.max_context and not model.estimated:
         reason = f"{model.name} knows {model.max_context} tokens of context at most, asked are {work.context}"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, usable_gib=usable)
-    tried = [(layout, _serving_need(model, work, layout)) for layout in parallel.layouts(model, gpu_type, gpu_count, nodes)]
+    by_layers = work.dtype in memory.LLAMA_CPP
+    tried = [(layout, _serving_need(model, work, layout)) for layout in parallel.layouts(model, gpu_type, gpu_count, nodes, by_layers=by_layers)]
     # One copy on all of them first; several copies only where one fits on fewer.
     whole = [(layout, need) for layout, need in tried if layout.replicas == 1] or tried
     if not whole:
@@ -126,7 +127,7 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
         pipeline=layout.pipeline,
         cache_dtype=work.cache_dtype,
     )
-    note = parallel.advice(model, gpu_count) if layout.tensor != gpu_count else ""
+    note = parallel.advice(model, gpu_count) if layout.tensor != gpu_count and not by_layers else ""
     reason = f"room for {spare:,} more tokens of cache" + (f"; {note}" if note else "")
     if tight:
         reason = f"only {usable - need.total:.1f} GiB to spare on each GPU; {reason}"

@@ -17,6 +17,7 @@ import pytest
 from providers.adhoc import holdings
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
+from providers.engine import cluster
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import FakeCloud
@@ -58,7 +59,7 @@ class Host:
 
     @property
     def environment(self):
-        return {"HOME": str(self.home), "PATH": f"{self.tools}:/usr/bin:/bin", "USER": "gpus"}
+        return {"HOME": str(self.home), "PATH": f"{self.tools}:/usr/bin:/bin", "USER": "gpus", "GPUS_START_UP": str(self.home / ".start-up")}
 
 
 class AsyncSshServer:
@@ -221,8 +222,15 @@ class Bench:
 
     def made(self, node, order):
         """What the cloud makes of an order: the key goes into the machine, and the port is another one outside."""
-        self.host.keys.write_text(order.setup.ssh_public_key + "\n" if self.takes_keys else "")
+        keys = [key for key in (order.setup.ssh_public_key, order.setup.own_public_key) if key and self.takes_keys]
+        self.host.keys.write_text("".join(f"{key}\n" for key in keys))
         return node._replace(external_ip="127.0.0.1", ports=self.ports(), ssh_user=self.server.user)
+
+    def declare(self, name="train", *, ready="checked", world=None, do=None, **fields):
+        """What the plugin has the engine do for a declared cluster; what is held then."""
+        spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
+        wanted = cluster.Wanted("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
+        return asyncio.run((do or (lambda w, want: cluster.create(w, want, "g1")))(world or self.world(), wanted))
 
     def rent(self, name="bench", ssh_key=None, **fields):
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})

@@ -138,6 +138,35 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked():
     assert machines() == []
 
 
+@pytest.mark.parametrize("gpu", ["L4:1", "T4:1"])
+def test_one_wrong_gpu_is_another_card(gpu):
+    """Where one GPU was ordered the fault shows another card: that machine is released for it, never taken for one whose driver is still to come."""
+    open_store().add_fault("gcp", "node.look", "wrong-gpus")
+    with p.provision(gpu, providers=["gcp"]) as c:
+        first, *_, last = c.held.attempts
+        assert first.code == "wrong-gpus" and f"where {gpu} was ordered" in first.message and last.outcome == "acquired"
+        assert machines() == [c.held.machines[0].name]
+    assert machines() == []
+
+
+def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
+    """A machine that was seen with no GPU, or fewer, shows the same at every later look, though the fault was planned for one."""
+    import asyncio
+
+    from providers.engine.remote.standin import StandInProbe
+    from providers.model.machine import Handle, Node
+
+    store = open_store()
+    probe, node = StandInProbe(tmp_path, store), Node(Handle("gcp", "n1"), "n1", "running", region="r", zone="z", machine_type="m")
+    ordered = p.plan("L4:1", providers=["gcp"]).candidates[0]
+    for settings, words in (({"count": 0}, "lists no GPU"), ({}, "where L4:1 was ordered")):
+        store.add_fault("gcp", "node.look", "wrong-gpus", **settings)
+        found = [asyncio.run(probe(node, ordered)) for _ in range(3)]
+        assert all(words in str(look) for look in found), found
+    other = asyncio.run(probe(node._replace(name="n2"), ordered))
+    assert "" == other.stage
+
+
 @pytest.mark.parametrize("kind", ["port-closed", "no-driver"])
 def test_a_slow_machine_is_waited_for(kind):
     """A stand-in whose port or driver does not answer at first is waited for, not given back."""
@@ -363,8 +392,8 @@ def test_one_owner_for_every_process():
     assert (access.home() / "owner").stat().st_mode & 0o077 == 0
 
 
-def test_only_machines_with_ssh_are_asked_for():
-    """A provider whose machines do not answer ssh is refused by that rule, the others keep the order of their prices; alone, it is a SpecError."""
+def test_only_machines_that_take_commands_are_asked_for():
+    """A provider whose machines take no commands from here is refused by that rule; with a key of the user's own, only ssh will do."""
     from providers.engine import planning
     from providers.engine.world import open_world
     from providers.model.spec import read_cluster
@@ -382,8 +411,15 @@ def test_only_machines_with_ssh_are_asked_for():
     plan = planning.market(world, ask).plan(ask)
     assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
     assert {"reach": 1} == plan.rejected_by_rule
-    with pytest.raises(errors.SpecError, match="answer ssh: aws, gcp"):
+    with pytest.raises(errors.SpecError, match="take commands from here: aws, gcp"):
         holdings.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
+    world.close()
+    clouds[2].capabilities = clouds[2].capabilities._replace(login=True)
+    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
+    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}))
+    assert ["modal", "gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
+    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
+    assert ["gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
     world.close()
 
 

@@ -50,7 +50,7 @@ class Lab:
         self.name = name
         self.clock = JumpingClock()
         self.alpha, self.beta = FakeCloud("alpha", self.clock), FakeCloud("beta", self.clock)
-        self.offers = table(offers)
+        self.offers, self.offers_list = table(offers), offers
         self.lines = []
         self.worlds = []
 
@@ -84,6 +84,7 @@ class Lab:
 def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     made = Lab()
+    made.home = tmp_path
     yield made
     for world in made.worlds:
         world.close()

@@ -98,6 +98,25 @@ def test_a_google_token_that_a_wrong_clock_signed_names_the_clock():
     assert errors.BadCredentials is type(found) and "sign in again" in str(found) and "clock" in str(found)
 
 
+LOOKS = {
+    "aws": ("ec2.DescribeInstances", [("http", {"status": 400, "reason": "ExpiredToken"}), ("http", {"status": 403, "reason": "RequestExpired"})]),
+    "clore": ("my_orders", [("unauthorized", {}), ("forbidden", {})]),
+}
+
+
+@pytest.mark.parametrize(("provider", "which"), [(name, which) for name in LOOKS for which in range(4)])
+def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
+    """Expired or refused keys, a wrong clock, a web page, a service that is down: what is held stays as it was told, and a line says why."""
+    held = days.create(provider)
+    method, kinds = LOOKS[provider]
+    kind, settings = [*kinds, ("html", {}), ("unavailable", {})][which]
+    days.fault(provider, method, kind, **settings)
+    seen = asyncio.run(cluster.read(days.world, held))
+    assert seen is not None and (seen.handles, seen.status) == (held.handles, "running")
+    said = [text for severity, text in days.lines if severity == "warning"]
+    assert said and all(is_a_line(text) for text in said) and 1 == len(machines())
+
+
 @pytest.mark.parametrize("kind", ["unavailable", "html"])
 @pytest.mark.parametrize("provider", sorted(BUYS))
 def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kind):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers import errors
 from providers.adapters.base import Manifest
 from providers.adapters.clore import CAPABILITIES, MANIFEST
 from providers.adapters.clore.adapter import CloreAdapter
@@ -130,6 +131,70 @@ def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market
     assert 1 == len(market.alive)
 
 
+def ordered(world):
+    """The servers that orders are sent for, as they are."""
+    client, servers = world.adapter("clore")._client, []
+    real = client.create_order
+
+    def create(body, **rest):
+        servers.append((body["renting_server"], body.get("spotprice")))
+        return real(body, **rest)
+
+    client.create_order = create
+    return servers
+
+
+def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
+    """`{"code": 0}` names no order, and the list lags: it is waited for and adopted, one POST, one order."""
+    market.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert ("running", 1, 1) == (held.status, len(market.posts), len(market.alive))
+    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
+
+
+def test_b25_a_server_that_was_taken_is_followed_by_the_next(market):
+    """Code 6, server-already-rented: told with its reason, and the next server is tried."""
+    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    world = market.world()
+    servers = ordered(world)
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert "running" == held.status and 1 == len(market.alive)
+    assert 2 == len(servers) and servers[0][0] != servers[1][0]
+    assert "OfferGone" == held.attempts[0].outcome and "server-already-rented" in held.attempts[0].message
+
+
+def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market):
+    """Code 6, too_low_price: its least price is told, and whatever is bid after it costs no more than the cap."""
+    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="too_low_price", min_price=99.0)
+    world = market.world()
+    servers = ordered(world)
+    held = run(cluster.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
+    assert "PriceRose" == held.attempts[0].outcome and "99.0" in held.attempts[0].message
+    assert held.micro_usd <= 600_000 and all(bid < 99.0 for _, bid in servers) and len(market.alive) <= 1
+
+
+@pytest.mark.parametrize("fault", [("http", {"status": 200, "code": 5}), ("too-many", {})])
+def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
+    """Code 5: at least the five seconds between orders pass, and the same server is asked for again, no other."""
+    market.store.add_fault("clore", "create_order", fault[0], 2, **fault[1])
+    world, begun = market.world(), market.clock.now()
+    servers = ordered(world)
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert ("running", 1) == (held.status, len(market.alive))
+    assert 3 == len(servers) and 1 == len(set(servers))
+    assert market.clock.now() - begun >= 10
+
+
+def test_b25_over_the_rate_for_good_tries_no_other_server(market):
+    """While the key is over its rate, every server would answer so: the walk ends there, one server asked, nothing bought."""
+    market.store.add_fault("clore", "create_order", "http", None, status=200, code=5)
+    world = market.world()
+    servers = ordered(world)
+    with pytest.raises(errors.GpusError, match="more than one call a second"):
+        run(cluster.create(world, wanted(), "g1"))
+    assert 1 == len(set(servers)) and [] == market.alive
+
+
 def test_an_order_that_stays_unknown_blocks_further_buying(market):
     """While the list cannot be read, nothing else is bought; the next run finds the order and keeps it."""
     market.store.add_fault("clore", "create_order", "reply-lost", 1)
@@ -160,13 +225,36 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
     assert "HalfMade" == held.attempts[0].outcome
 
 
-def test_an_outbid_rental_is_replaced_by_the_plan(market):
-    """Read says that it was taken back; update places anew under the cap, and never two stand."""
-    world = market.world()
-    held = run(cluster.create(world, wanted(capacity=(Capacity("spot"),)), "g1"))
+def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
+    """The look says that it was outbid, the host is left alone for a while, and update places it anew under the cap; never two stand."""
+    world, want = market.world(), wanted(capacity=(Capacity("spot"),))
+    held = run(cluster.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
     seen = run(cluster.read(world, held))
-    assert seen is None or "preempted" == seen.status
+    assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or ("preempted", "outbid") == (seen.status, seen.detail)
+    (block,) = world.journal.blocks("rehearsal")
+    assert ("server-71002", "spot") == (block.scope.machine_type, block.scope.capacity)
+    after = run(cluster.update(world, seen, want))
+    assert "running" == after.status and "server-71002" != after.machine_type and 1 == len(market.alive)
+
+
+def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
+    """The host's longest rental is over: ended, with that in the detail; an update rents nothing."""
+    world, want = market.world(), wanted(capacity=(Capacity("on-demand"),))
+    held = run(cluster.create(world, want, "g1"))
+    market.clock.advance(market.alive[0].mrl * 3_600 + 60)
+    seen = run(cluster.read(world, held))
+    assert "ended" == seen.status and "longest rental" in seen.detail
+    assert "ended" == run(cluster.update(world, seen, want)).status and [] == market.alive
+
+
+def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
+    """An error of the service is no word about the rental: it stays as it was, and the detail says that nobody could be asked."""
+    world = market.world()
+    held = run(cluster.create(world, wanted(), "g1"))
+    market.store.add_fault("clore", "my_orders", "unavailable", None)
+    seen = run(cluster.read(world, held))
+    assert "running" == seen.status and seen.detail.startswith("unreachable")
 
 
 def test_settling_an_owner_ends_every_order_of_it(market):
@@ -185,6 +273,21 @@ def test_the_spec_s_filters_decide_at_the_order(market):
     """options.clore of the declaration refuse hosts that the plan still showed."""
     held = run(cluster.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
     assert "server-71001" == held.machine_type
+
+
+def test_the_spec_s_filters_decide_in_the_plan(market):
+    """options.clore refuse hosts in the plan, each with its reason, and nothing is asked of them; what is bought passes."""
+    section = {"reliability": 0.995, "exclude_servers": [71001]}
+    strict = wanted(options=section)
+    ask = strict.ask._replace(options={"clore": section})
+    world = market.world()
+    seen = planning.market(world, ask).plan(ask)
+    refused = {str(found.offer.machine_type): found.found for found in seen.rejections}
+    assert "server-71002" not in {candidate.machine_type for candidate in seen.candidates}
+    assert "reliability" in refused["server-71002"] and "wanted at least 0.995" in refused["server-71002"]
+    assert "excluded by exclude_servers" in refused["server-71001"]
+    loose = planning.market(world, strict.ask).plan(strict.ask)
+    assert "server-71002" in {candidate.machine_type for candidate in loose.candidates}
 
 
 def test_without_a_key_the_market_is_shown_and_refused(market):

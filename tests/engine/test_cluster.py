@@ -43,6 +43,13 @@ def test_b26_killed_between_call_and_answer(lab):
     assert lab.said("adopted")
 
 
+def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab):
+    """What the next run finds running is named, with what it costs per hour."""
+    lab.alpha.fail("submit", Killed(), after=True)
+    held = run(cluster.create(killed_create(lab), wanted(), "g2"))
+    assert lab.said(f"adopted {held.machines[0].name} (north-a, $10.00/h), made by an earlier run")
+
+
 def test_b26_killed_between_answer_and_state(lab):
     """Killed when all was done but the state: the next run adopts, and delete then removes it under its new generation."""
     run(cluster.create(lab.world(), wanted(), "g1"))
@@ -162,10 +169,10 @@ def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
 
 
 def test_b29_unreachable_changes_nothing(lab):
-    """A provider that can't be reached is a warning: the record stays, nothing counts as gone."""
+    """A provider that can't be reached is a warning: the record stays, but for the detail; nothing counts as gone."""
     world, held = made(lab)
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
-    assert run(cluster.read(world, held)) == held
+    assert run(cluster.read(world, held)) == held._replace(detail="unreachable: down")
     assert lab.said("could not be asked")
 
 

@@ -114,6 +114,32 @@ def test_b29_a_preempted_machine_is_placed_anew(walk):
     assert "use1-az2" == again.zone and 1 == len(machines())
 
 
+@pytest.mark.parametrize("provider", ["gcp", "aws"])
+def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
+    """One of two Spot machines is taken back: another one in the same zone, at EC2 in the placement group of the rest; delete leaves nothing."""
+    from importlib import import_module
+
+    w = walk(nodes=2, on_loss="replace-node", spot="only", ttl="20h")
+    w.world.offers = table([*(offer._replace(capacity="spot", node_micro_usd=10_000_000) for offer in GCP), *AWS])
+    w.wanted = w.wanted._replace(ask=w.wanted.ask._replace(providers=(provider,)), setup=w.spec.setup())
+    held = w.create()
+    console = import_module(f"providers.adapters.{provider}.standin.console")
+    assert 1 == console.preempt(w.store, held.machines[1].name)
+    seen = w.run(cluster.read(w.world, held, "replace-node"))
+    assert "degraded" == seen.status and "preempted" in seen.reasons[0]
+    after = w.run(cluster.update(w.world, seen, w.wanted))
+    assert ("running", held.zone, 2, ()) == (after.status, after.zone, len(after.handles), after.reasons)
+    assert held.handles[0] in after.handles and held.handles[1] not in after.handles and 2 == len(machines())
+    assert held.micro_usd == after.micro_usd
+    if provider == "aws":
+        ec2 = w.world.adapter("aws")._client.service("ec2", after.region)
+        ids = [handle.native_id.partition("/")[2] for handle in after.handles]
+        found = [item["Placement"]["GroupName"] for one in ec2.describe_instances(InstanceIds=ids)["Reservations"] for item in one["Instances"]]
+        assert 2 == len(found) and found[0] == found[1] != ""
+    w.run(cluster.delete(w.world, after))
+    assert [] == machines()
+
+
 def test_labels_are_edited_in_place(walk):
     """A change of labels is tags on the same machine."""
     w = walk(regions=("us-east-1",))

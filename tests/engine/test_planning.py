@@ -168,3 +168,70 @@ def test_an_overlay_is_the_table_row_by_row(names):
     assert [tuple(column) for column in wanted.columns] == [tuple(column) for column in made.columns]
     assert {gpu: list(found) for gpu, found in wanted.by_gpu.items()} == {gpu: list(found) for gpu, found in made.by_gpu.items()}
     assert [offer.id for offer in map(made.offer, range(len(made)))] == made.ids()
+
+
+def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
+    """Whether or not an adapter's message bears its provider's name, no line that tells of it says the name twice."""
+    from providers.engine import cluster
+    from tests.engine.cases import run, wanted
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    lab = Lab(name="live")
+    for cloud in (lab.alpha, lab.beta):
+        cloud.capabilities = cloud.capabilities._replace(live_offers=True)
+        cloud.fail("offers", errors.Transient(f"{cloud.name}: HTTP 503", provider=cloud.name))
+    shown = planning.market(lab.world(), ask()).plan(ask()).warnings
+    assert "alpha: could not be looked at, its bundled offers are shown: HTTP 503" in shown
+    lab.alpha.not_configured = errors.NotConfigured("alpha: wanted keys, found none", provider="alpha")
+    lab.beta.not_configured = errors.NotConfigured("wanted keys, found none", provider="beta")
+    with pytest.raises(errors.NotConfigured) as caught:
+        run(cluster.create(lab.world(), wanted(), "g1"))
+    assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(caught.value).splitlines()[1:]
+
+
+def test_an_unsettled_order_names_its_provider_once(lab):
+    """So does the line about an order whose outcome stays unknown."""
+    from providers.engine import cluster
+    from tests.engine.cases import run, wanted
+
+    told = errors.OutcomeUnknown("alpha: HTTP 503", provider="alpha", code="503")
+    lab.alpha.fail("submit", told, times=99)
+    lab.alpha.fail("resume", told, times=99)
+    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    assert "alpha: it is not known" in held.reasons[0] and held.reasons[0].count("alpha:") == 1
+
+
+def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkeypatch, tmp_path):
+    """A market that anybody may read, and that cannot be reached: it is not configured all the same, and its line says that it was not reached."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    lab = Lab(name="live")
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
+    manifest = lab.alpha.manifest()
+    world = lab.world()
+
+    class Open:
+        name, world, not_configured = "alpha", "live", "wanted a key, found none"
+
+        def offers(self):
+            raise errors.Transient("no connection", provider="alpha")
+
+    world.manifests = {"alpha": manifest._replace(connect=lambda _world, _config: Open())}
+    world._connecting["alpha"] = threading.Lock()
+    seen = planning.market(world, ask())
+    assert {"alpha": "wanted a key, found none"} == seen.unavailable
+    assert "alpha: could not be looked at, its bundled offers are shown: no connection" in seen.table.warnings
+
+
+@pytest.mark.parametrize(
+    ("provider", "nodes", "words"),
+    [("gcp", 1, ""), ("gcp", 2, "needs `gpus watch`"), ("clore", 1, "needs `gpus watch`"), ("modal", 1, "does nothing here")],
+)
+def test_a_plan_says_where_idle_after_needs_somebody(provider, nodes, words, monkeypatch, tmp_path):
+    """Where no timer of the machine's own ends it, the plan says who must look, or that nobody can."""
+    from providers.model.spec import Cluster
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    gpu = {"clore": "RTX-4090:2", "gcp": "H100:8", "modal": "H100:8"}[provider]
+    spec = Cluster(name="x", gpu=gpu, nodes=nodes, providers=(provider,), idle_after="1h")
+    notes = " ".join(planning.plan(spec.ask(), setup=spec.setup()).notes)
+    assert (words in notes) if words else ("idle_after" not in notes)

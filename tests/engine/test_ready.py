@@ -187,3 +187,14 @@ def test_an_answer_that_was_lost_is_still_probed(lab):
     probe = Staged(lab)
     _, held = create(lab, probe)
     assert held.status == "running" and probe.looks and lab.creates == 1
+
+
+def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab):
+    """Each costs its whole wait: after two that could not be reached the cloud is left for this run, and another one is asked."""
+
+    async def probe(node, _placed):
+        return Look(CLOSED, "no answer") if node.handle.provider == "alpha" else Look()
+
+    _, held = create(lab, probe, wait_s=30)
+    assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == ["port-closed", "port-closed", ""]
+    assert lab.said("alpha: 2 machines in a row could not be reached from here")

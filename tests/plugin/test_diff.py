@@ -55,6 +55,8 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
         {"ports": [80]},
         {"expose": "public"},
         {"reclaim": "now"},
+        {"workload": {"command": "python train.py"}},
+        {"ready": "running"},
     ],
     ids=lambda edit: next(iter(edit)),
 )
@@ -84,10 +86,16 @@ def test_only_a_larger_disk_replaces(size, replaces):
 
 @pytest.mark.parametrize(
     ("key", "value", "able"),
-    [("ttl", "30h", "ttl"), ("on_ttl", "keep", "ttl"), ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"), ("labels", {"a": "b"}, "labels")],
+    [
+        ("ttl", "30h", "ttl"),
+        ("on_ttl", "keep", "ttl"),
+        ("ssh_key", "ssh-ed25519 AAAA", "ssh_key"),
+        ("labels", {"a": "b"}, "labels"),
+        ("secrets", {"HF_TOKEN": {"gcp": "projects/p/secrets/x"}}, "secrets"),
+    ],
 )
 def test_in_place_where_the_adapter_can(key, value, able):
-    """ttl, ssh key and labels are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
+    """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
     able_to = verdict({key: value}, in_place=(able,))
     assert able_to.changes and not able_to.replaces and not able_to.later
     unable = verdict({key: value})
@@ -152,8 +160,29 @@ def test_paths_are_the_deepest_that_differ():
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
-    tried |= {"expose", "reclaim", "run", "kind", "on_ttl", "ssh_key", "network", "state"}
+    tried |= {
+        "expose",
+        "reclaim",
+        "run",
+        "kind",
+        "on_ttl",
+        "ssh_key",
+        "network",
+        "state",
+        "ready",
+        "workload",
+        "secrets",
+        "on_loss",
+        "max_spend",
+        "idle_after",
+    }
     assert tried == set(CLUSTER_INPUTS)
+
+
+def test_what_is_done_about_a_loss_is_policy():
+    """An edit of `on_loss` touches nothing that runs."""
+    made = verdict({"on_loss": "report"})
+    assert made.changes and not made.replaces and not made.later
 
 
 def test_an_ownership_is_replaced_for_another_world_only():

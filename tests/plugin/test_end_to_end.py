@@ -244,7 +244,7 @@ def test_import_of_a_lost_machine(project):
     assert made.machines() == []
 
 
-def test_the_schema_is_accepted():
+def test_the_schema_is_accepted(tmp_path):
     """`pulumi package get-schema` takes the plugin's schema whole."""
     if shutil.which("pulumi", path=f"{BIN}") is None and shutil.which("pulumi") is None:
         pytest.fail("wanted pulumi on PATH, found none; run `make setup`")
@@ -253,6 +253,7 @@ def test_the_schema_is_accepted():
         capture_output=True,
         text=True,
         timeout=60,
+        cwd=tmp_path,
         env={"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/tmp", "PULUMI_SKIP_UPDATE_CHECK": "true"},
     )
     assert done.returncode == 0, done.stderr
@@ -281,19 +282,53 @@ def test_ctrl_c_once(project):
     assert made.machines() == []
 
 
-def test_another_world_is_another_machine(project):
-    """A stack that goes live gives its rehearsal machines back, through the world in their ids, before anything live is asked for."""
+@pytest.mark.parametrize("own_program", [False, True], ids=["stack", "own-program"])
+def test_another_world_that_cannot_serve_is_refused_before_anything_is_lost(project, own_program):
+    """A stack that goes live without credentials is refused, with or without a preview: its rehearsal machine stays, and so does its state."""
     made = project("serve-l4")
+    program = made.folder / "stacks" / "__main__.py"
+    if own_program:
+        program.write_text("from providers import GpuCluster\nGpuCluster('serve', gpu='L4:1', providers=['gcp'])\n")
     made.up()
-    assert len(made.machines()) == 1
-    made.edit("gpus:world: rehearsal", "gpus:world: live")
-    made.env |= {"HOME": str(made.folder), "CLOUDSDK_CONFIG": str(made.folder), "NO_GCE_CHECK": "true"}
-    shown = made.preview(fails=True)
-    assert "replace" in shown and "not configured: gcp: wanted application default credentials" in shown
-    said = made.up(fails=True)
-    assert "configured" in said
+    (machine,) = made.machines()
+    before = made.resources()
+    if own_program:
+        program.write_text("from providers import GpuCluster\nGpuCluster('serve', gpu='L4:1', providers=['gcp'], world='live')\n")
+    else:
+        made.edit("gpus:world: rehearsal", "gpus:world: live")
+    made.env |= nobody(made.folder)
+    for said in (made.preview(fails=True), made.up(fails=True), made.up("--replace", made.cluster()["urn"], fails=True)):
+        assert "from rehearsal to live: refused; what the stack has in the rehearsal world stays as it is" in " ".join(said.split())
+        assert "not configured: gcp: wanted application default credentials" in " ".join(said.split())
+    assert [machine["name"]] == [found["name"] for found in made.machines()]
+    assert {kind: item["id"] for kind, item in before.items() if "id" in item} == {
+        kind: item["id"] for kind, item in made.resources().items() if "id" in item
+    }
+    if not own_program:
+        made.edit("gpus:world: live", "gpus:world: rehearsal")
+        assert "unchanged" in made.preview("--expect-no-changes")
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_a_home_that_cannot_be_used_is_a_line_at_preview_and_stops_an_up(project):
+    """GPUS_HOME is a file: the preview shows the plan with one line about it; `up` refuses with that line before any call."""
+    made = project("serve-l4")
+    (made.folder / "no-folder").write_text("")
+    home, made.env["GPUS_HOME"] = made.env["GPUS_HOME"], str(made.folder / "no-folder")
+    shown = made.preview()
+    assert "best per provider" in shown and "Errno" not in shown
+    said = " ".join(made.up(fails=True).split())
+    assert "wanted a folder for what is kept between runs" in said and "set GPUS_HOME to one that can be written" in said
+    assert "asking" not in said and "Errno" not in said
+    made.env["GPUS_HOME"] = home
     assert made.machines() == []
     made.destroy()
+
+
+def nobody(folder):
+    """An environment in which no provider's credentials can be found, without a network."""
+    return {"HOME": str(folder), "CLOUDSDK_CONFIG": str(folder), "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project):

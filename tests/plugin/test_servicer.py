@@ -218,7 +218,7 @@ def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch):
 
 def test_read_keeps_attempts_and_address(servicer, monkeypatch):
     """A look knows neither the attempts nor, where it saw no machine, the address: what the state has stays."""
-    calls = stand_in(monkeypatch, "read", lambda record: record)
+    calls = stand_in(monkeypatch, "read", lambda record, _on_loss: record)
     response = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
     assert response.id == ID
     assert wire.decode(response.properties) == wire.decode(state())
@@ -278,7 +278,9 @@ def test_diff_replaces_what_was_preempted(servicer):
 def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
     """A read that finds more than was declared (another address, a server's own fields) makes no change at the next preview."""
     stand_in(
-        monkeypatch, "read", lambda record: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines))
+        monkeypatch,
+        "read",
+        lambda record, _on_loss: record._replace(machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines)),
     )
     opened = {**INPUTS, "network": "managed", "expose": "public", "ports": [80]}
     read = call(servicer, "Read", id=ID, properties=state(), inputs=struct(opened))

@@ -124,7 +124,7 @@ def test_an_adapter_declares_what_it_can_do(name):
     assert (name, name) == (manifest.name, can.provider)
     assert set() < can.kinds <= {"machine", "job", "service"}
     assert set() < can.capacities <= set(CAPACITIES)
-    assert can.in_place <= {"labels", "ssh_key", "ttl", "state", "service"}
+    assert can.in_place <= {"labels", "ssh_key", "ttl", "state", "script", "service"} and can.stoppable <= can.capacities
     assert can.max_nodes >= 1
     assert all(variable == variable.upper() for variable in manifest.environment) and manifest.environment
 
@@ -235,7 +235,7 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
         cloud = world.adapter("dummy")
-        assert cloud is dummy().CLOUDS["one"]
+        assert cloud.machines is dummy().CLOUDS["one"].machines
         held = run(cluster.create(world, cluster.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
         assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
         assert 1 == len(cloud.alive)

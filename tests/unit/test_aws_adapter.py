@@ -512,6 +512,22 @@ def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig):
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
 
 
+def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig):
+    """Stopped, its request is disabled: that is cancelled first all the same, then the machine ends, and none is left under it."""
+    ticket = rig.got(candidate(capacity="spot"))
+    with rig.rows() as rows:
+        (request,) = rows.things(REGION, "spot-request")
+        rows.write_thing({**request, "type": "persistent"})
+    rig.ec2.update(ticket.handles[0], {"state": "stopped"})
+    assert ["disabled"] == [item["State"] for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]]
+    rig.ec2.delete(ticket.handles[0])
+    methods = [request.method for request in rig.store.requests("ec2.*") if request.method.startswith(("ec2.Cancel", "ec2.Terminate"))]
+    assert ["ec2.CancelSpotInstanceRequests", "ec2.TerminateInstances"] == methods
+    rig.moment += 2
+    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
+    assert ["cancelled"] == [item["State"] for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]]
+
+
 def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig):
     """B36 as reported: terminating alone leaves a new, untagged machine behind."""
     ticket = rig.got(candidate(capacity="spot"))

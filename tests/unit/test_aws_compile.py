@@ -306,6 +306,30 @@ def test_the_key_and_the_end_of_the_run_are_in_the_user_data(tmp_path):
     assert "[Timer]\nOnCalendar=20" in made.stdout and " UTC\n" in made.stdout and made.stdout.endswith("WantedBy=timers.target\n")
 
 
+def test_the_clusters_own_key_stands_beside_the_users():
+    """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended with."""
+    own = "ssh-ed25519 BBBB gpus-own-train"
+    text = script(native.creating_call(order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND))
+    assert f"printf '%s\\n' 'ssh-ed25519 AAAA me' '{own}' >> " in text and "/var/lib/gpus/start-up" in text
+    alone = script(native.creating_call(order(own_public_key=own), AROUND))
+    assert f"printf '%s\\n' '{own}' >> " in alone
+
+
+def test_b32_user_data_is_bounded_when_planning():
+    """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
+    (problem,) = native.fits(Setup(ssh_public_key="ssh-rsa " + "A" * 16_384))
+    assert problem.wanted == "user data of at most 16,384 bytes"
+    assert [] == native.fits(Setup(ssh_public_key="ssh-rsa " + "A" * 3_000, ttl_s=3_600))
+
+
+def test_several_network_cards_have_no_public_address():
+    """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
+    several = candidate(machine_type="p5.48xlarge", nodes=2)
+    assert "no public address" in native.unreachable(several, Setup())
+    assert "" == native.unreachable(several, Setup(options=(("efa", False),)))
+    assert "" == native.unreachable(candidate(machine_type="p5.48xlarge"), Setup())
+
+
 def test_a_kept_machine_is_stopped_and_may_be_started_again():
     """on_ttl keep: the shutdown stops it, and the timer does not fire again. A one-time Spot machine can't be kept, so it is refused."""
     call = native.creating_call(order(ttl_s=3600, on_ttl="keep"), AROUND)

@@ -296,3 +296,31 @@ def test_a_cap_that_is_too_low_says_what_would_do(capsys):
     err = run(capsys, "plan", "H100:8", "--max-price", "12", "--provider", "gcp")[2]
     assert "gpus: the cheapest is $88.49/h, above the cap of $12.00/h: gcp us-central1-a a3-highgpu-8g H100:8 on-demand" in err
     assert "gpus: spot: prefer would do: from $9.71/h, gcp europe-west2-b" in err
+
+
+def test_what_no_allowed_place_sells_names_who_does(capsys):
+    """Refused for the providers or regions that are allowed: the cheapest elsewhere, under the same cap."""
+    err = run(capsys, "plan", "B300:8", "--provider", "clore")[2]
+    assert "gpus: other providers have it: from $" in err and "B300:8 on-demand" in err
+    err = run(capsys, "offers", "H100:8", "--region", "mars")[2]
+    assert "regions[0]: wanted a region of an allowed provider, found 'mars'; known: " in err
+    assert "known: aws, clore, gcp, modal" in run(capsys, "offers", "L4:1", "--provider", "nobody")[2]
+
+
+def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_path):
+    """An empty list, and a name that nothing bears, say how to get something."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    code, out, _ = run(capsys, "ps")
+    assert code == 0 and out.startswith("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
+    for words in (("release", "x"), ("ssh", "x"), ("cp", "x:a", "b")):
+        code, _, err = run(capsys, *words)
+        assert code != 0 and "there are none yet: `gpus run GPU --name NAME --keep` gets one" in err
+
+
+def test_a_run_that_cannot_begin_buys_nothing(capsys, monkeypatch, tmp_path):
+    """A file to be copied that is not there, and a cap under every price: said before anything is asked for, with what would do."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    code, _, err = run(capsys, "run", "L4:1", "--put", str(tmp_path / "nothing"), "--", "true")
+    assert code == 2 and "--put: wanted a file or folder here, found none at" in err and "asking" not in err
+    code, _, err = run(capsys, "run", "L4:1", "--max-price", "0.01", "--", "true")
+    assert code == 1 and "no place is acceptable" in err and "gpus: the cheapest is $" in err and "asking" not in err

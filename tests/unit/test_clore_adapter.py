@@ -352,6 +352,14 @@ def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch)
     assert "unreachable" == caught.value.code
 
 
+def test_an_order_takes_one_key_and_the_users_goes_first():
+    """The cluster's own key is sent where the user gives none; with the user's there is no login from here, and the manifest says so."""
+    from providers.adapters.clore import MANIFEST
+
+    assert MANIFEST.unreachable(None, Setup(own_public_key=SSH)) == ""
+    assert "one key" in MANIFEST.unreachable(None, Setup(ssh_public_key=SSH, own_public_key="other"))
+
+
 def test_b13_a_spot_order_says_so_and_bids(bench):
     """The bid starts at the floor; the row read back is spot."""
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=400_000)))
@@ -621,7 +629,7 @@ def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path):
     with pytest.raises(errors.NotConfigured):
         bench.adapter.submit(bench.order())
     assert () == bench.adapter.find("owner-1")
-    assert {"market": "ok", "key": "missing"} == {line.topic: line.state for line in bench.adapter.check()}
+    assert [("key", "missing"), ("market", "ok")] == [(line.topic, line.state) for line in bench.adapter.check()], "what to do about it comes first"
     bench.client.close()
     bench.server.close()
 

@@ -177,6 +177,11 @@ AMAZON = {
     "PendingVerification": (errors.Unsupported, REGION),
     "Blocked": (errors.BadCredentials, PROVIDER),
     "IdempotentParameterMismatch": (errors.OutcomeUnknown, NOTHING),
+    "ExpiredToken": (errors.BadCredentials, PROVIDER),
+    "RequestExpired": (errors.BadCredentials, PROVIDER),
+    "SignatureDoesNotMatch": (errors.BadCredentials, PROVIDER),
+    "UnsupportedOperation": (errors.Unsupported, TYPE),
+    "IncorrectInstanceState": (errors.Transient, NOTHING),
 }
 
 
@@ -189,6 +194,31 @@ def test_what_ec2_answers(code):
     inside = fleet(code)
     assert (errors.Transient if kind is errors.OutcomeUnknown else kind) is type(inside)
     assert aws.CODES[code].source and aws.CODES[code].seen
+
+
+LOST = {
+    "Server.SpotInstanceTermination": (errors.NoCapacity, HERE),
+    "Server.SpotInstanceShutdown": (errors.NoCapacity, HERE),
+    "Server.InsufficientInstanceCapacity": (errors.NoCapacity, HERE),
+    "Server.InternalError": (errors.NoCapacity, HERE),
+    "Client.InternalError": (errors.NotConfigured, PROVIDER),
+    "Client.VolumeLimitExceeded": (errors.QuotaExceeded, REGION),
+}
+
+
+@pytest.mark.parametrize("code", LOST)
+def test_what_ec2_says_of_a_machine_that_ended_as_it_started(code):
+    """A state reason (StateReason.Code) has its class and scope too, since a fleet that answered well may still lose its machine."""
+    kind, scope = LOST[code]
+    found = aws.from_state({"Code": code, "Message": "words"}, EC2, EC2.candidates)
+    assert (kind, scope) == (type(found), scope_name(found.scopes))
+    assert aws.STATE_REASONS[code].source and aws.STATE_REASONS[code].seen
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, errors.BadCredentials), (429, errors.RateLimited), (502, errors.OutcomeUnknown)])
+def test_an_answer_of_ec2_without_a_code_is_read_by_its_status(status, kind):
+    """A web page, or a proxy's answer, names no code: botocore then gives the HTTP status in its place."""
+    assert kind is type(answer(str(status), status))
 
 
 # Clore
@@ -214,6 +244,12 @@ MARKETPLACE = {
     (200, "<html>checking your browser</html>"): (errors.OutcomeUnknown, SERVER),
     (502, "<html>bad gateway</html>"): (errors.OutcomeUnknown, SERVER),
     (200, '{"code": 6, "error": "moon-phase"}'): (errors.Unclassified, SERVER),
+    (200, '{"code": 6}'): (errors.Unclassified, SERVER),
+    (200, '{"code": 777}'): (errors.Unclassified, SERVER),
+    (200, '{"code": "3"}'): (errors.BadCredentials, PROVIDER),
+    (401, ""): (errors.BadCredentials, PROVIDER),
+    (500, '{"code": 0}'): (errors.OutcomeUnknown, SERVER),
+    (504, "<html>gateway time-out</html>"): (errors.OutcomeUnknown, SERVER),
 }
 
 
@@ -229,6 +265,12 @@ def test_what_clore_answers(payload):
     if isinstance(found, errors.RateLimited) and reply and "time_to_lowering" in reply:
         assert 120 == found.retry_after_s
     assert "" == clore.code_of(200, {"code": 0})
+
+
+def test_every_code_of_clores_table_comes_from_a_payload():
+    """No row stands in the table that no answer of the market, and no failure of the HTTP client, leads to."""
+    read = {clore.row_for(clore.code_of(status, json.loads(text) if text.startswith("{") else None)).code for status, text in MARKETPLACE}
+    assert {row.code for row in clore.TABLE} <= read | {"timeout", "lost", "unreachable"}
 
 
 @pytest.mark.parametrize(
@@ -260,6 +302,15 @@ SANDBOX = {
     "UNAVAILABLE": (errors.OutcomeUnknown, errors.Transient, NOTHING),
     "DEADLINE_EXCEEDED": (errors.OutcomeUnknown, errors.Transient, NOTHING),
     "INTERNAL": (errors.OutcomeUnknown, errors.Transient, NOTHING),
+    "CANCELLED": (errors.OutcomeUnknown, errors.Transient, NOTHING),
+    "UNKNOWN": (errors.OutcomeUnknown, errors.Transient, NOTHING),
+    "DATA_LOSS": (errors.OutcomeUnknown, errors.Transient, NOTHING),
+    "OUT_OF_RANGE": (errors.Unsupported, errors.Unsupported, NOTHING),
+    "UNIMPLEMENTED": (errors.Unsupported, errors.Unsupported, PROVIDER),
+    "NOT_FOUND": (errors.Transient, errors.Transient, NOTHING),
+    "ALREADY_EXISTS": (errors.Transient, errors.Transient, NOTHING),
+    "FAILED_PRECONDITION": (errors.Transient, errors.Transient, NOTHING),
+    "ABORTED": (errors.Transient, errors.Transient, NOTHING),
 }
 
 
@@ -272,6 +323,13 @@ def test_what_modal_answers(name):
     found = modal.classify(GRPCError(Status[name], "words"), creating=True, token="token")
     assert (creating, scope) == (type(found), scope_name(found.scopes))
     assert reading is type(modal.classify(GRPCError(Status[name], "words")))
+
+
+def test_every_status_of_modals_table_is_here():
+    """The table holds the protocol's statuses and no other, and each has its payload above."""
+    from grpclib import Status
+
+    assert set(SANDBOX) == set(modal.TABLE) == {status.name for status in Status} - {"OK"}
 
 
 def test_a_queue_that_never_moves_is_no_capacity():

@@ -720,8 +720,14 @@ def test_labels_and_key_change_in_place(rig):
     items = {item["key"]: item["value"] for item in after["metadata"]["items"]}
     assert "gpus:ssh-ed25519 BBBB me" == items["ssh-keys"]
     assert "startup-script" in items
+    own = "ssh-ed25519 CCCC gpus-own-train"
+    rig.gcp.update(ticket.handles[0], {"ssh_key": f"ssh-ed25519 BBBB me\ngpus:{own}"})
+    rig.gcp.update(ticket.handles[0], {"ssh_key": "ssh-ed25519 DDDD me"})
+    items = {item["key"]: item["value"] for item in body()["metadata"]["items"]}
+    assert f"gpus:ssh-ed25519 DDDD me\ngpus:{own}" == items["ssh-keys"]
     rig.gcp.update(ticket.handles[0], {"ssh_key": ""})
-    assert "ssh-keys" not in {item["key"] for item in body()["metadata"]["items"]}
+    assert f"gpus:{own}" == {item["key"]: item["value"] for item in body()["metadata"]["items"]}["ssh-keys"]
+    assert "nothing boots here" in rig.gcp.log(ticket.handles[0])
 
 
 def test_an_edit_is_repeated_when_somebody_was_faster(rig):

@@ -361,6 +361,31 @@ def test_labels_say_whose_it_is_and_cannot_be_overridden():
     assert {"team": "ml", "gpus-owner": "own1", "gpus-cluster": "train", "gpus-generation": "gen1", "gpus-fingerprint": "0123456789abcdef"} == labels
 
 
+OWN = "ssh-ed25519 BBBB gpus-own-train"
+
+
+def test_the_clusters_own_key_stands_beside_the_users():
+    """Two lines of one metadata item, the user's first; alone where the user gives none."""
+    both = properties(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=OWN)["metadata"]["items"]
+    assert [{"key": "ssh-keys", "value": f"gpus:ssh-ed25519 AAAA me\ngpus:{OWN}"}] == both
+    assert [{"key": "ssh-keys", "value": f"gpus:{OWN}"}] == properties(own_public_key=OWN)["metadata"]["items"]
+    assert [OWN] == native.own_keys(both[0]["value"]) and [] == native.own_keys("gpus:ssh-ed25519 AAAA me")
+
+
+def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning():
+    """More than Google takes in a value is a problem of the section, with both sizes; what fits is none."""
+    (problem,) = native.fits({}, Setup(ssh_public_key="ssh-rsa " + "A" * 262_144))
+    assert "metadata (ssh-keys) of at most 262,144 bytes" in problem.wanted and problem.found == "262,157"
+    assert [] == native.fits({"container": "job:1"}, Setup(ssh_public_key="ssh-ed25519 AAAA me"))
+
+
+def test_a_login_that_the_declaration_rules_out_is_known():
+    """A managed network and a machine without an address outside take no ssh from here; everything else does."""
+    assert "Identity-Aware Proxy" in MANIFEST.unreachable(None, Setup(network=(("network", "n"),)))
+    assert "external_ip" in MANIFEST.unreachable(None, Setup(options=(("external_ip", False),)))
+    assert "" == MANIFEST.unreachable(None, Setup(options=(("container", "job:1"),)))
+
+
 def test_the_ssh_key_is_metadata_and_there_is_none_without_one():
     """ssh-keys holds user and key; without a key there is no metadata and no service account."""
     assert [{"key": "ssh-keys", "value": "gpus:ssh-ed25519 AAAA me"}] == properties(ssh_public_key="ssh-ed25519 AAAA me\n")["metadata"]["items"]

@@ -20,18 +20,20 @@ ALLOWED = {
     "planner": LEAVES | {"catalog"},
     "workloads": LEAVES | {"catalog"},
     "adapters": LEAVES,
-    "engine": LEAVES | {"catalog", "planner", "adapters"},
-    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources"},
+    "engine": LEAVES | {"catalog", "planner", "workloads", "adapters"},
+    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources", "workloads"},
     "testing": LEAVES | {"catalog", "planner", "engine", "adapters"},
     "api": LEAVES | {"catalog", "planner", "engine"},
-    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters"},
-    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads"},
+    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters", "workloads"},
+    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch"},
+    "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin"},
+    "watch": LEAVES | {"engine", "adapters"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""
 
-SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.rehearsal"}
+SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.played", "providers.adapters.rehearsal"}
 HEAVY = (
     "pydantic",
     "asyncio",

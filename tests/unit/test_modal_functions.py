@@ -422,7 +422,7 @@ def test_other_providers_are_refused_by_rule():
         ("job", {**JOB, "timeout": 0}, {"timeout"}),
         ("job", {**JOB, "timeout": "25h"}, {"timeout"}),
         ("job", {**JOB, "retries": -1}, {"retries"}),
-        ("job", {**JOB, "secrets": {"HF_TOKEN": "hf_x"}}, {"secrets"}),
+        ("job", {**JOB, "secrets": {"HF_TOKEN": "hf_x"}}, {"secrets", "secrets.HF_TOKEN"}),
         ("job", {**JOB, "volumes": {"data": "v"}}, {"volumes"}),
         ("service", {**SERVICE, "port": 70_000}, {"port"}),
         ("service", {**SERVICE, "scaledown_window": 1}, {"scaledown_window"}),

@@ -240,7 +240,7 @@ def test_frozen():
         (
             {"fallback": [{"gpu": "L4:1", "max_price_per_hour": 5}]},
             "fallback[0].max_price_per_hour",
-            "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl here (max_price_per_hour is the whole cluster's)",
+            "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl, dtype, command, args here (max_price_per_hour is the whole cluster's)",
             "'max_price_per_hour'",
         ),
         ({"gpu": [{"gpu": "L4:1", "nodez": 5}]}, "gpu[0].nodez", "a known property (near: nodes)", "'nodez'"),

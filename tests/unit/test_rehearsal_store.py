@@ -98,6 +98,26 @@ def test_faults_are_used_up_in_order(store):
     assert all(FAULTS.values())
 
 
+def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys):
+    """What is for sale in a region of which no source names a zone is never had in a rehearsal: the screen, its JSON and an edit of it say so."""
+    from providers.adapters.gcp.standin import machines
+
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    shown = _rehearse(capsys)
+    assert "gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, zone unknown" in shown
+    assert all(len(line) <= 96 for line in shown.splitlines())
+    said = {(line["place"], name) for line in json.loads(_rehearse(capsys, "--json"))["unplaced"] for name in line["machine_types"]}
+    real = {
+        (region, name)
+        for name, kind in machines.types().items()
+        for region in machines.regions()
+        if kind.in_region(region) and not any(machines.region_of(zone) == region for zone in kind.zones)
+    }
+    assert said == real != set()
+    assert "3 machines; none, zone unknown" in _rehearse(capsys, "stock", "gcp", "australia-southeast2", "a3-highgpu-8g", "spot", "3")
+    assert "zone unknown" not in _rehearse(capsys, "stock", "gcp", "us-central1", "a3-highgpu-8g", "spot", "3")
+
+
 def test_b44_the_log_tells_calls_that_change_something(store):
     """Mutations are the calls that are no read: waiting for an operation is not one."""
     store.log("gcp", "GET", "instances.get", "/x", 200)
@@ -162,10 +182,10 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
 def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
     """A file that is no database, or a folder that is not there, is an OSError that names the file."""
     (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
-    for path in (tmp_path / "r.db", tmp_path / "nowhere" / "r.db"):
+    for path, todo in ((tmp_path / "r.db", "move it away"), (tmp_path / "nowhere" / "r.db", "make it and its folder writable")):
         with pytest.raises(OSError) as caught:
             Store(path)
-        assert caught.value.filename == str(path) and "move it away" in caught.value.strerror
+        assert caught.value.filename == str(path) and todo in caught.value.strerror
 
 
 def _rehearse(capsys, *argv):
@@ -309,7 +329,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
-@pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed"])
+@pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
 def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
     """What a node's readiness can lack is rehearsed by the command that the README names, whatever the cloud."""
     from providers.testing import rehearse

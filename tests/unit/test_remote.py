@@ -1,11 +1,13 @@
 """What a driver's answer means, where a port answers, what ssh is told, and what is taken from a stranger's tar stream."""
 
 import io
+import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from providers.adapters.base import KEEP_STATUS, START_UP_STATUS
 from providers.catalog.names import nominal_memory_gib
 from providers.engine.ready import NO_DRIVER, WRONG_GPUS
 from providers.engine.remote import driver, files
@@ -49,6 +51,30 @@ def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, sta
     """Count, memory and model are as ordered, or the reason says what was found; a driver that is silent may still come, other GPUs never."""
     found = driver.look(*answer, wanted)
     assert (found.stage, found.final) == (stage, stage == WRONG_GPUS) and words in found.detail
+
+
+def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_another_machine():
+    """A failed script is a note on a ready machine, and part of the reason where the driver is missing; 0, or anything but a status, is nothing."""
+    told = driver.look(0, cards(8) + "gpus-start-up 3\n", "", ordered())
+    assert (told.stage, told.note) == ("", "its start-up script ended with 3; `gpus logs` shows what it wrote")
+    missing = driver.look(127, "gpus-start-up 3\n", "sh: 1: nvidia-smi: not found\n", ordered())
+    assert missing.stage == NO_DRIVER and missing.detail.endswith("not found; its start-up script ended with 3") and not missing.final
+    for text in ("0", "", "; rm"):
+        assert driver.look(0, cards(8) + f"gpus-start-up {text}\n", "", ordered()).note == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [("true", "0"), ("exit 7", "7"), ("set -e\nfalse\ntrue", "1"), ("trap 'gpus_failed=$?' ERR\n(exit 5)\ntrue", "5")]
+)
+def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
+    """What the head of a script keeps is what it ended with, also where it went on after a failure; while it runs there is none."""
+    file = tmp_path / "gpus" / "start-up"
+    head = KEEP_STATUS.replace(START_UP_STATUS, str(file))
+    for _ in range(2):
+        subprocess.run(["bash", "-c", f"{head}\n[ ! -e {file} ] || exit 99\n{body}"], check=False)
+        assert file.read_text().strip() == status
+    found = subprocess.run(["sh", "-c", driver.QUERY], env={"PATH": "/usr/bin:/bin", "GPUS_START_UP": str(file)}, capture_output=True, text=True)
+    assert found.returncode == 127 and f"gpus-start-up {status}" in found.stdout
 
 
 def test_cards_the_catalog_knows_are_named():

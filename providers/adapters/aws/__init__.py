@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
-    from providers.errors import Problem
+    from providers.adapters.base import Adapter, Placement
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -20,12 +20,17 @@ NAME = "aws"
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
     # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call takes and above any public GPU order.
     max_nodes=100,
     # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
-    in_place=frozenset({"labels"}),
+    in_place=frozenset({"labels", "state"}),
+    # A one-time Spot machine can only end.
+    stoppable=frozenset({"on-demand", "reservation"}),
+    limit_from_launch=True,
     live_offers=False,
+    ends_idle=True,
     # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.
     ends_at_ttl=True,
     deduplicates=True,
@@ -61,6 +66,32 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     return plan_notes(candidate, setup)
 
 
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What is more than EC2 takes; and secrets are fetched by the machine itself, as some instance profile. Pure."""
+    from providers.adapters.aws.compile import fits as told
+    from providers.model.secret import providers_of
+
+    found = list(told(setup))
+    if NAME in providers_of(setup.secrets) and not section.get("instance_profile"):
+        rights = "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and decrypt them"
+        found.append(Problem("instance_profile", f"the instance profile that the {kind} fetches its secrets as", "none", rights))
+    return found
+
+
+def unreachable(placed: Placement, setup: Setup) -> str:
+    """See `providers.adapters.aws.compile`."""
+    from providers.adapters.aws.compile import unreachable as why
+
+    return why(placed, setup)
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.aws.secrets`."""
+    from providers.adapters.aws.secrets import reference as wanted
+
+    return wanted(text)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -69,4 +100,8 @@ MANIFEST = Manifest(
     environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     settings=("profile", "regions"),
     notes=notes,
+    fits=fits,
+    unreachable=unreachable,
+    ends_itself="shutdown -h now",
+    reference=reference,
 )

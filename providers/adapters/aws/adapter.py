@@ -5,12 +5,14 @@ Must not retry a creating call. boto3 comes in through `client` only.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
+from providers.adapters.aws import power
 from providers.adapters.aws.errors import PROVIDER, Context, clean, from_fleet, from_state
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
 from providers.adapters.base import LIVE, REHEARSAL
@@ -48,7 +50,12 @@ def connect(world: str, config: Mapping[str, str]) -> Ec2:
         raise NotConfigured("aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER)
     regions = tuple(dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip()))
     endpoint = config.get("endpoint") or None
-    return _rehearsal(endpoint, regions) if world == REHEARSAL else _live(config.get("profile") or "", endpoint, regions)
+    if world == REHEARSAL:
+        return _rehearsal(endpoint, regions)
+    found = _live(config.get("profile") or "", endpoint, regions, config.get("account") or "")
+    if wanted := config.get("account"):
+        found.only(wanted)
+    return found
 
 
 def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
@@ -76,21 +83,28 @@ def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
     return Ec2(REHEARSAL, opened, regions=regions, now=store.now, looks_s=REHEARSAL_LOOKS_S, untouched=lambda: untouched(store))
 
 
-def _live(profile: str, endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
+def _live(profile: str, endpoint: str | None, regions: tuple[str, ...], account: str) -> Ec2:
     import boto3
-    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import BotoCoreError, ProfileNotFound
 
     from providers.adapters.aws.client import Client
 
     todo = "run `aws configure sso`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     try:
-        session = boto3.Session(profile_name=profile or None)
+        try:
+            session = boto3.Session(profile_name=profile or None)
+        except ProfileNotFound:
+            if not account or not profile:
+                raise
+            # An account that something was bought in, by another name or other keys by now: whose they are is asked before anything else.
+            session = boto3.Session()
         credentials = session.get_credentials()
     except (BotoCoreError, OSError, ValueError) as error:
         raise NotConfigured(f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER) from None
     if credentials is None:
         raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
-    return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions)
+    named = session.profile_name if profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") else ""
+    return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions, profile=named)
 
 
 class _Ending(NamedTuple):
@@ -118,6 +132,7 @@ class Ec2:
         sleep: Callable[[float], None] = time.sleep,
         looks_s: tuple[float, ...] = LOOKS_S,
         untouched: Callable[[], bool] = lambda: False,
+        profile: str = "",
     ) -> None:
         self._world = world
         self._opened = opened
@@ -128,6 +143,8 @@ class Ec2:
         self._looks_s = looks_s
         self._now = now
         self._untouched = untouched
+        self._profile = profile
+        self._number = ""
         self._ending: dict[Handle, _Ending] = {}
 
     def _parts(self) -> tuple[Client, Surroundings]:
@@ -152,6 +169,27 @@ class Ec2:
     @property
     def world(self) -> str:
         return self._world
+
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Live: the account's number, and the profile that leads to it, wherever it was named. Calls: GetCallerIdentity, once; it needs no right.
+
+        Neither is secret, and the number stays the same when keys are changed. AWS_DEFAULT_REGION is no part: every call names its region.
+        """
+        if self._world == REHEARSAL:
+            return {}
+        if not self._number:
+            who = self._client.call("get_caller_identity", Context("aws: whose account it is"), service="sts")
+            self._number = str(who.get("Account") or "")
+        return {"account": self._number} | ({"profile": self._profile} if self._profile else {})
+
+    def only(self, number: str) -> None:
+        """Raises NotConfigured unless the credentials are of this account."""
+        found = self.account.get("account")
+        if found != number:
+            by = f" (profile {self._profile})" if self._profile else ""
+            text = f"aws: wanted credentials of account {number}, where it was bought, found those of {found}{by}"
+            raise NotConfigured(f"{text}; set AWS_PROFILE, or the keys, for that account", provider=PROVIDER, code="OTHER_ACCOUNT")
 
     def offers(self) -> Sequence[Offer] | None:
         """None: the dated catalog, over which `repriced` lays today's prices."""
@@ -355,12 +393,12 @@ class Ec2:
             return []
         wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
-        filters.append({"Name": "instance-state-name", "Values": list(LIVE_STATES)})
+        filters += [{"Name": "instance-state-name", "Values": list(LIVE_STATES)}, *([] if owner else [{"Name": "tag-key", "Values": [native.OWNER]}])]
 
         def look(region: str) -> list[Node]:
             context = Context(f"aws {region}: looking for machines", region)
             found = list(self._listed(context, filters))
-            if not found and not cluster and not generation:
+            if owner and not found and not cluster and not generation:
                 self._around.tidy_empty(region, owner)
             ids = self._around.zone_ids(region) if found else {}
             return [read.node(region, instance, ids) for instance in found]
@@ -379,6 +417,12 @@ class Ec2:
             for reservation in page.get("Reservations", ()):
                 yield from reservation.get("Instances", ())
 
+    def log(self, handle: Handle) -> str:
+        """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as EC2 keeps it."""
+        region, instance_id = _parsed(handle)
+        context = Context(f"aws {region}: reading the console of {instance_id}", region)
+        return str(self._client.call("get_console_output", context, InstanceId=instance_id, Latest=True).get("Output") or "")
+
     # Changing
 
     def delete(self, handle: Handle) -> None:
@@ -390,7 +434,7 @@ class Ec2:
             return
         request = str(found[0].get("SpotInstanceRequestId") or "")
         ids = [instance_id]
-        persistent = bool(request) and self._cancelled(request, context)
+        persistent = self._cancelled(found[0], context)
         if persistent:
             ids += [other for other in self._under(region, request) if other != instance_id]
         mark = native.mark_of(read.tags(found[0]))
@@ -405,14 +449,13 @@ class Ec2:
             if error.code != "InvalidInstanceID.NotFound":
                 raise
 
-    def _cancelled(self, request: str, context: Context) -> bool:
-        """Cancels a persistent Spot request; True if it was one."""
-        wanted = [{"Name": "spot-instance-request-id", "Values": [request]}]
-        found = self._client.call("describe_spot_instance_requests", context, Filters=wanted).get("SpotInstanceRequests", ())
-        if not found or found[0].get("Type") != "persistent":
+    def _cancelled(self, instance: Mapping[str, Any], context: Context) -> bool:
+        """Cancels the machine's Spot request if that is a persistent one; True if it was. A stopped machine's is `disabled`, and starts none then."""
+        request = power.request_of(self._client, instance, context)
+        if request.get("Type") != power.PERSISTENT:
             return False
-        if found[0].get("State") in ("open", "active", "disabled"):
-            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[request])
+        if request.get("State") in ("open", "active", "disabled"):
+            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[str(request["SpotInstanceRequestId"])])
         return True
 
     def _under(self, region: str, request: str) -> list[str]:
@@ -430,9 +473,16 @@ class Ec2:
         self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.GENERATION: generation}))
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
-        """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay."""
-        if "labels" not in change:
-            return
+        """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay.
+
+        `state`: `stopped`, which discards what is on instance store, or `running`: started again, in its zone and nowhere else.
+        """
+        if "labels" in change:
+            self._edit_labels(handle, change)
+        if "state" in change:
+            power.switch(self._client, *_parsed(handle), str(change["state"]), self._sleep)
+
+    def _edit_labels(self, handle: Handle, change: Mapping[str, object]) -> None:
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: labelling {instance_id}", region)
         found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))

@@ -6,21 +6,28 @@ Owns every field of the request bodies. Fields and enums: botocore 1.44.8's mode
 from __future__ import annotations
 
 import base64
+import gzip
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines
+from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
+from providers.adapters.base import KEEP_STATUS, too_large
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.aws.options import Options
+    from providers.adapters.base import Placement
+    from providers.errors import Problem
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
@@ -35,6 +42,8 @@ ORDER, LABELS, NAME = "gpus-order", "gpus-labels", "Name"
 """`gpus-order` is the token of the order that made a machine: a fleet's machines do not bear the fleet's client token. `gpus-labels` names the
 user's own tags, so that an edit takes away what it no longer lists and leaves alone what others put there."""
 _TAG_MAX = 256
+USER_DATA_MAX = 16_384
+"""Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28)."""
 TTL_LINE = "gpus_ttl_s="
 """The line of the user data that says after how many seconds of its first boot the machine shuts itself down."""
 
@@ -59,7 +68,7 @@ class Reservation(NamedTuple):
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
     ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id. `new_group` is the security
-    group if it was made just now, for this order.
+    group if it was made just now, for this order. `placement_group` is that of the machines which the order joins.
     """
 
     image: Image
@@ -69,6 +78,7 @@ class Around(NamedTuple):
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
     new_group: str = ""
+    placement_group: str = ""
 
 
 class Call(NamedTuple):
@@ -136,7 +146,8 @@ def placement_group(order: Order) -> tuple[str, bool]:
         return "", False
     if chosen:
         return chosen, False
-    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 else ("", False)
+    # What joins others goes into their group, which is looked up at the machines themselves.
+    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 and not order.joins else ("", False)
 
 
 def mark_tags(order: Order) -> dict[str, str]:
@@ -192,7 +203,7 @@ def creating_call(order: Order, around: Around) -> Call:
     if not usable:
         assert refused is not None
         raise refused
-    if len(order.node_names) > 1 or order.candidates[0].capacity == RESERVATION:
+    if several(order) or order.candidates[0].capacity == RESERVATION:
         return _run(order, usable[0], options, around)
     return _fleet(order, usable, options, around)
 
@@ -205,22 +216,22 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
     return None
 
 
-def user_data(order: Order) -> str:
+def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
     """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
 
     EC2 has no run limit of its own: the limit is a timer inside the machine, and the machine's own shutdown then terminates it (or stops it, where
     the spec says to keep it). A machine that hangs does not end itself. The timer is absolute, so a reboot does not prolong the run.
     """
-    setup = order.setup
-    parts = ["#!/bin/bash", "set -u"]
-    if setup.ssh_public_key:
-        user, key = shlex.quote(setup.ssh_user), shlex.quote(setup.ssh_public_key.strip())
+    parts = ["#!/bin/bash", "set -u", f"gpus_failed=\n{KEEP_STATUS}\ntrap 'gpus_failed=$?' ERR"]
+    keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
+    if keys:
+        user, listed = shlex.quote(setup.ssh_user), " ".join(map(shlex.quote, keys))
         parts.append(
             f"""user={user}
 id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$user"
 home=$(getent passwd "$user" | cut -d: -f6)
 install -d -m 700 -o "$user" -g "$(id -gn "$user")" "$home/.ssh"
-printf '%s\\n' {key} >> "$home/.ssh/authorized_keys"
+printf '%s\\n' {listed} >> "$home/.ssh/authorized_keys"
 chown "$user:$(id -gn "$user")" "$home/.ssh/authorized_keys"
 chmod 600 "$home/.ssh/authorized_keys"
 printf '%s ALL=(ALL) NOPASSWD:ALL\\n' "$user" > /etc/sudoers.d/90-gpus
@@ -239,14 +250,56 @@ printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
 systemctl daemon-reload
 systemctl enable --now gpus-ttl.timer"""
         )
-    return "\n".join(parts) + "\n" if len(parts) > 2 else ""
+    if setup.idle_s and alone:
+        parts.append(idle.script(setup.idle_s or 0))
+    if secrets := referred(setup.secrets):
+        parts.append(secret.fetching(secrets, region))
+    if setup.script:
+        parts.append(_boot(setup.script))
+    return "\n".join(parts) + "\n" if len(parts) > 3 else ""
+
+
+def _boot(script: str) -> str:
+    """Lines that run a script at every boot: user data itself runs at the first one alone."""
+    text = base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+    unit = "[Unit]\\nDescription=What this machine is for\\nWants=network-online.target\\nAfter=network-online.target\\n"
+    unit += "[Service]\\nExecStart=/bin/bash /var/lib/gpus/start.sh\\nKillMode=mixed\\n[Install]\\nWantedBy=multi-user.target\\n"
+    return f"""mkdir -p /var/lib/gpus
+printf %s {text} | base64 -d | gunzip > /var/lib/gpus/start.sh
+printf '{unit}' > /etc/systemd/system/gpus-work.service
+systemctl daemon-reload
+systemctl enable --now --no-block gpus-work.service"""
+
+
+def timed_idle(order: Order) -> bool:
+    """Whether the machine ends itself when it is idle. One of several does not: it cannot see whether the others work."""
+    return bool(order.setup.idle_s) and not several(order)
+
+
+def unreachable(placed: Placement, setup: Setup) -> str:
+    """Why no login can be had from here, by what was declared; empty where one can. Pure."""
+    options = read_options(dict(setup.options))
+    many = len(machines.efa_cards(placed.machine_type)) > 1
+    efa = placed.nodes > 1 if options.efa is None else options.efa
+    return "EC2 gives no public address to a machine with several network cards" if many and efa and placed.nodes > 1 else ""
+
+
+def fits(setup: Setup) -> list[Problem]:
+    """What a machine is told at its start that is more than EC2 takes. Pure."""
+    found = too_large("", "user data", len(user_data(setup).encode()), USER_DATA_MAX, "fetch the rest from a bucket")
+    return [found] if found is not None else []
 
 
 def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
     """Whether the machines get EFA: as told, else where there are several nodes and the type takes it."""
     if options.efa is not None:
         return options.efa
-    return len(order.node_names) > 1 and bool(machines.efa_cards(candidate.machine_type))
+    return several(order) and bool(machines.efa_cards(candidate.machine_type))
+
+
+def several(order: Order) -> bool:
+    """Whether what is ordered is one of several machines of a cluster."""
+    return len(order.node_names) + len(order.joins) > 1
 
 
 def needs_subnet(order: Order) -> bool:
@@ -263,9 +316,11 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
 
     kind = Scope("aws", machine_type=candidate.machine_type)
     here = Scope("aws", candidate.region, candidate.zone)
-    if candidate.capacity == SPOT and order.setup.ttl_s and order.setup.on_ttl == "keep":
+    if candidate.capacity == SPOT and (order.setup.ttl_s or order.setup.idle_s) and order.setup.on_ttl == "keep":
         # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
         raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
+    if order.setup.secrets and not options.instance_profile:
+        raise refuse("an instance profile that may read the secrets", "none", "set options.aws.instance_profile", Scope("aws"))
     if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (options.ami or options.ami_ssm_parameter):
         raise refuse("an image with NVIDIA's proprietary driver", "the default one, with the open driver", "set options.aws.ami", kind)
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):
@@ -314,7 +369,7 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         body["KeyName"] = options.key_name
     if options.instance_profile:
         body["IamInstanceProfile"] = {"Arn" if options.instance_profile.startswith("arn:") else "Name": options.instance_profile}
-    if setup.ttl_s:
+    if setup.ttl_s or setup.script or timed_idle(order):
         body["InstanceInitiatedShutdownBehavior"] = "stop" if setup.on_ttl == "keep" else "terminate"
     return body
 
@@ -323,7 +378,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     """One machine from the first pool that has it: an instant fleet over (type, zone)."""
     first = candidates[0]
     data = _machine(order, options, around)
-    if script := user_data(order):
+    if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         data["UserData"] = base64.b64encode(script.encode()).decode()
     efa = wants_efa(order, first, options)
     if efa:
@@ -374,7 +429,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MaxCount": count,
         "ClientToken": order.token,
     }
-    if script := user_data(order):
+    if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         body["UserData"] = script  # the client encodes it, here and only here
     subnet = options.subnet(candidate.zone)
     placement = {} if subnet else dict(_where(candidate, around))
@@ -396,7 +451,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         body["SecurityGroupIds"] = list(around.groups)
         if subnet:
             body["SubnetId"] = subnet
-    if name := placement_group(order)[0]:
+    if name := placement_group(order)[0] or around.placement_group:
         placement["GroupName"] = name
     if placement:
         body["Placement"] = placement
@@ -429,6 +484,8 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
         notes.append(
             f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its first boot, and it is then {what}"
         )
+        if setup.on_ttl == "keep" and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE:
+            notes.append("warning: what is on its instance store is lost when it is stopped; the EBS disk stays")
     if nodes > 1 and options.efa is not False and len(machines.efa_cards(candidate.machine_type)) > 1:
         notes.append("EC2 gives no public address to a machine with several network cards: it is reached from inside its VPC")
     return tuple(notes)

@@ -85,6 +85,8 @@ TYPES: dict[str, Type] = {
 ARM_FAMILIES = frozenset({"g5g"})
 PROPRIETARY_DRIVER = frozenset({"p3dn"})
 """Volta has no open kernel module: the default image's driver does not run it (NVIDIA; the Deep Learning AMI's release notes, 2026-01)."""
+NO_INSTANCE_STORE = frozenset({"g5g"})
+"""Families with EBS disks alone (EC2's description of types, 2026-10)."""
 BARE_CARD_0 = frozenset({"p6-b300"})
 """Families whose network card 0 carries no EFA: 17 cards, EFA on the other 16 (EC2 description of types, 2026-10)."""
 

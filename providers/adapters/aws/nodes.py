@@ -89,8 +89,8 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
     raw = state(instance)
     code = str((instance.get("StateReason") or {}).get("Code", ""))
     status, detail = STATUSES.get(raw, STARTING), raw
+    why = REASONS.get(code, "") if raw in LEAVING else ""
     if raw in LEAVING and code:
-        why = REASONS.get(code, "")
         detail = f"{raw}: {code}"
         if status == GONE:
             detail = f"{_DETAILS.get(why, 'deleted')} ({code})"
@@ -113,6 +113,7 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
         external_ip=str(instance.get("PublicIpAddress", "")),
         created_at=moment.timestamp() if hasattr(moment, "timestamp") else 0.0,
         detail=detail,
+        ended=status == GONE and why == ENDED,
     )
 
 

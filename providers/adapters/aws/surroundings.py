@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
 from providers.adapters.aws.errors import PROVIDER, Context
+from providers.adapters.aws.nodes import parse
 from providers.errors import CloudError, NoCapacity, Unsupported
 from providers.model.place import Scope
 
@@ -128,7 +129,8 @@ class Surroundings:
         subnets = self._default_subnets(region, context) if native.needs_subnet(order) and not options.subnets else ()
         own, new = ("", False) if options.security_group else self._security_group(order, options, context)
         self._placement_group(order, context)
-        return native.Around(image, options.security_group or (own,), zones, subnets, names, reservation, own if new else "")
+        joined = self._joined_group(order, context) if order.joins and not options.placement_group else ""
+        return native.Around(image, options.security_group or (own,), zones, subnets, names, reservation, own if new else "", joined)
 
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
         found = self._client.call("describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}])
@@ -191,6 +193,13 @@ class Surroundings:
         # EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does (EC2 user guide on EFA).
         self._quietly("InvalidPermission.Duplicate", "authorize_security_group_egress", context, GroupId=group_id, IpPermissions=[itself])
         return group_id, not found
+
+    def _joined_group(self, order: Order, context: Context) -> str:
+        """The placement group of the machines that the order joins; empty where they are in none. One call."""
+        ids = [parse(handle)[1] for handle in order.joins]
+        answer = self._client.call("describe_instances", context, InstanceIds=ids)
+        listed = [instance for reservation in answer.get("Reservations") or () for instance in reservation.get("Instances") or ()]
+        return next((name for instance in listed if (name := str((instance.get("Placement") or {}).get("GroupName", "")))), "")
 
     def _placement_group(self, order: Order, context: Context) -> None:
         name, ours = native.placement_group(order)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
-    from providers.errors import Problem
+    from providers.adapters.base import Adapter, Placement
+    from providers.model.machine import Setup
+    from providers.model.workload import Program
 
 NAME = "clore"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot"}),
     # Servers of several hosts share no network: they cannot be joined.
     max_nodes=1,
@@ -48,6 +51,35 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
     return problems(section)
 
 
+def unreachable(_placed: Placement, setup: Setup) -> str:
+    """An order takes one key (clore.ai, create_order, read 2026-11-27): with the user's there is no room for another."""
+    return "Clore takes one key, and that is your ssh_key" if setup.ssh_public_key else ""
+
+
+def runs(program: Program, script: str, _kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+    """The section with the program's image and its start-up script as the container's command. Pure."""
+    from providers.adapters.clore.options import running
+
+    return running(program, script, section)
+
+
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """A host has no identity to fetch a secret with: its owner would be handed the value, which only the user can allow. Pure."""
+    from providers.model.secret import providers_of
+
+    if NAME not in providers_of(setup.secrets) or str(section.get("trust_marketplace", "")).lower() == "true":
+        return ()
+    todo = f"true hands the {kind}'s secrets to whoever owns the host"
+    return [Problem("trust_marketplace", "no secrets on a stranger's machine, unless it is trusted", "not trusted", todo)]
+
+
+def reference(text: str) -> str:
+    """The variable of this machine's environment that holds the value when the order is sent; it stands in no state."""
+    import re
+
+    return "" if re.match(r"^env:[A-Za-z_][A-Za-z0-9_]{0,127}\Z", text) else 'a variable of the environment that runs pulumi, as in "env:HF_TOKEN"'
+
+
 SETTINGS = (
     *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
@@ -61,4 +93,8 @@ MANIFEST = Manifest(
     options=options,
     environment=("CLORE_API_KEY",),
     settings=SETTINGS,
+    unreachable=unreachable,
+    runs=runs,
+    fits=fits,
+    reference=reference,
 )

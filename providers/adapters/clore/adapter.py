@@ -16,7 +16,7 @@ from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
-from providers.adapters.clore.options import IMAGE
+from providers.adapters.clore.options import IMAGE, OWN_IMAGES
 from providers.adapters.clore.options import read as read_options
 from providers.errors import (
     BadCredentials,
@@ -36,6 +36,7 @@ from providers.model.ask import SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import ENDED, GONE, PREEMPTED, RUNNING, STARTING, STOPPING, CheckLine, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,10 +104,14 @@ class CloreAdapter:
         *,
         not_configured: str = "",
         jupyter_token: str = "",
+        variable: Callable[[str], str] = lambda _name: "",
         unopened: Callable[[], list[object] | None] | None = None,
         sole: bool = False,
+        account: Mapping[str, str] | None = None,
     ) -> None:
         self.world = world
+        self.account = dict(account or {})
+        """Which key, by its fingerprint; empty where that is no question."""
         self.not_configured = not_configured
         """Why nothing can be bought, though offers can be listed; empty when a key is there."""
         self._client = client
@@ -115,6 +120,7 @@ class CloreAdapter:
         self._clock = clock
         self._source = source
         self._jupyter_token = jupyter_token
+        self._variable = variable
         self._unopened = unopened
         self._sole = sole
         self._lock = threading.Lock()
@@ -126,10 +132,18 @@ class CloreAdapter:
         """The market now, hosts that the filters refuse too (restricted, with the reason). Calls: 1, without a key."""
         return self.listing().offers
 
-    def listing(self) -> market.Listing:
+    def offers_for(self, section: Mapping[str, object]) -> Sequence[Offer]:
+        """The same under a spec's section over the settings; a section that cannot be read changes nothing. Calls: 1, without a key."""
+        try:
+            chosen = read_options(section, self._options)
+        except SpecError:
+            chosen = self._options
+        return self.listing(chosen).offers
+
+    def listing(self, chosen: Options | None = None) -> market.Listing:
         """The market now, with every refused host. Calls: 1, without a key."""
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
-        return market.read(self._servers(0.0), self._options, as_of, self._source)
+        return market.read(self._servers(0.0), chosen or self._options, as_of, self._source)
 
     def _servers(self, age_s: float) -> list[object]:
         with self._lock:
@@ -284,15 +298,18 @@ class CloreAdapter:
             raise gone.unfit(f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted {order.setup.disk_gib} GiB")
 
     def _body(self, order: Order, candidate: Candidate, server: int, chosen: Options, terms: market.Terms, per_day: Decimal) -> dict[str, object]:
-        """The request. Nothing in it comes from this machine's environment: a host's owner can read all of it."""
+        """The request. Nothing in it comes from this machine's environment but what `secrets` names, if the hosts are trusted with it: a host's owner
+        can read all of it.
+        """
         ports = {orders.SSH_PORT: "tcp"} | dict.fromkeys(order.setup.ports, "tcp") | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
         body: dict[str, object] = {
             "currency": terms.coin,
             "image": chosen.image,
             "renting_server": server,
             "type": candidate.capacity,
-            "env": dict(chosen.env),
-            "autossh_entrypoint": False,
+            "env": {**dict(chosen.env), **self._secrets(order, chosen)},
+            # Other images than the market's own bring no sshd: the market then adds one.
+            "autossh_entrypoint": not chosen.image.startswith(OWN_IMAGES),
         }
         if chosen.jupyter:
             if not self._jupyter_token:
@@ -302,12 +319,25 @@ class CloreAdapter:
             body["jupyter_token"] = self._jupyter_token
             body["image"] = JUPYTER_IMAGE if chosen.image == IMAGE else chosen.image
         body["ports"] = {str(port): kind for port, kind in sorted(ports.items())}
-        if order.setup.ssh_public_key:
-            body["ssh_key"] = order.setup.ssh_public_key
+        # One key is all that an order takes: the user's goes first.
+        if key := order.setup.ssh_public_key or order.setup.own_public_key:
+            body["ssh_key"] = key
         if chosen.command:
             body["command"] = chosen.command
         body["spotprice" if candidate.capacity == SPOT else "required_price"] = float(per_day)
         return body
+
+    def _secrets(self, order: Order, chosen: Options) -> dict[str, str]:
+        """The values, read when the order is sent. Raises NotConfigured for a variable that is not there, Unsupported where hosts are not trusted."""
+        wanted = referred(order.setup.secrets)
+        if wanted and not chosen.trust_marketplace:
+            message = "clore: wanted no secrets for a stranger's machine, found some; set options.clore.trust_marketplace, or leave Clore out"
+            raise Unsupported(message, provider=self.name, code="secrets", scopes=(Scope(self.name),), block_s=0.0)
+        names = {name: reference.removeprefix("env:") for name, reference in wanted}
+        if missing := [variable for variable in names.values() if not self._variable(variable)]:
+            message = f"clore: wanted the secrets' values in the environment, found no {', '.join(missing)}; set them where pulumi runs"
+            raise NotConfigured(message, provider=self.name, code="secrets", scopes=(Scope(self.name),))
+        return {name: self._variable(variable) for name, variable in names.items()}
 
     def _placed(self, candidate: Candidate, intent: Intent) -> Candidate:
         """The candidate at what is really paid: a bid may lie over the floor that the plan showed."""
@@ -442,17 +472,22 @@ class CloreAdapter:
         """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
         An order is known by this machine's memory, by an intent it fits, or by its mark alone. The mark holds no generation: such an order is listed
-        for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine.
+        for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine. Of any owner, an order that
+        only its mark tells of has an empty owner: the ports hold no more than a digest of it.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
         for intent in intents:
             if intent.refused and self._clock() - intent.started_at > DOUBT_S:
                 self._memory.settle(intent.token)
-        if self._sole and not intents and all(rental.cancelled or rental.mark.owner != owner for rental in rentals.values()):
+
+        def meant(whose: Mark) -> bool:
+            return bool(whose.owner) and owner in {"", whose.owner}
+
+        if self._sole and not intents and all(rental.cancelled or not meant(rental.mark) for rental in rentals.values()):
             return ()
         if self.not_configured:
-            held = [rental for rental in rentals.values() if rental.mark.owner == owner and not rental.cancelled]
-            if held or any(intent.mark.owner == owner for intent in intents):
+            held = [rental for rental in rentals.values() if meant(rental.mark) and not rental.cancelled]
+            if held or any(meant(intent.mark) for intent in intents):
                 raise NotConfigured(f"clore: {self.not_configured}; {len(held)} orders of this owner may run", provider=self.name)
             return ()
         nodes: list[Node] = []
@@ -464,11 +499,13 @@ class CloreAdapter:
             whose = rental.mark if rental is not None and rental.mark.owner else None
             if whose is None:
                 whose = next((intent.mark for intent in intents if orders.is_order_of(row, intent)), None)
-            if whose is None and mark.belongs(orders.ports(row), owner, cluster):
+            if whose is None and not owner and mark.is_mark(orders.ports(row)):
+                whose = Mark("", "", "", "")
+            elif whose is None and owner and mark.belongs(orders.ports(row), owner, cluster):
                 whose = Mark(owner, cluster, "", "")
                 if cluster:
                     self._memory.keep(number, whose, "")
-            if whose is None or whose.owner != owner or (cluster and whose.cluster != cluster) or (generation and whose.generation != generation):
+            if whose is None or any(asked and asked != found for asked, found in zip((owner, cluster, generation), whose, strict=False)):
                 continue
             nodes.append(self._node(number, row, rental, whose))
         return nodes

@@ -24,9 +24,10 @@ CLAIM = "cancel them at clore.ai, or claim them: clore:claimed_orders in the sta
 
 def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callable[[Rows], Sequence[int]], not_configured: str) -> list[CheckLine]:
     """What is there and what is missing. Calls: 4; without a key 1."""
-    found = [_market(listing)]
     if not_configured:
-        return [*found, _line("key", "missing", "no API key", not_configured)]
+        # What somebody can do about it comes first; the market may take its time, and cannot be rented without.
+        return [_line("key", "missing", "no API key", not_configured), _market(listing)]
+    found = [_market(listing)]
     try:
         rows = [row for row in client.my_orders() if not orders.has_ended(row)]
         found.append(_line("key", "ok", f"{len(rows)} orders run on it"))

@@ -48,12 +48,14 @@ class Client:
         return list(servers) if isinstance(servers, list) else []
 
     def my_orders(self, *, completed: bool = False) -> list[Mapping[str, object]]:
-        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply without rows is malformed, not empty."""
+        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply without rows is malformed, not empty; so is one with
+        a row that does not say which order it is, or of which server: it may be the very one that is looked for.
+        """
         params = {"return_completed": "true"} if completed else {}
         rows = self._call("GET", "my_orders", params=params).get("orders")
-        if not isinstance(rows, list):
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and _is_id(row.get("id")) and _is_id(row.get("si")) for row in rows):
             raise errors.error("html", doing="my_orders")
-        return [row for row in rows if isinstance(row, dict)]
+        return rows
 
     def wallets(self) -> list[Mapping[str, object]]:
         """Balances by coin; a balance can be null. Calls: 1."""
@@ -148,6 +150,12 @@ class Client:
         if code or not isinstance(reply, dict):
             raise fault(code or "html")
         return reply
+
+
+def _is_id(value: object) -> bool:
+    """True for a whole number from 1, as JSON or as text."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+    return text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63
 
 
 def _code(problem: Exception) -> str:

@@ -5,6 +5,8 @@ Owns Options and how they are read from a stack file (typed) or from settings (t
 
 from __future__ import annotations
 
+import base64
+import gzip
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
@@ -13,11 +15,14 @@ from providers.model.duration import seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from providers.model.workload import Program
+
 COINS = ("USD-Blockchain", "CLORE-Blockchain", "bitcoin")
 """The currencies as the API spells them (docs.clore.ai for-hosts/api, read 2026-11-27)."""
 
 _COIN_WORDS = {"usd": COINS[0], "usd-blockchain": COINS[0], "clore": COINS[1], "clore-blockchain": COINS[1], "btc": COINS[2], "bitcoin": COINS[2]}
 
+OWN_IMAGES = "cloreai/"
 IMAGE = "cloreai/ubuntu22.04-cuda12"
 """Clore's own image with sshd (facts read 2026-11-27)."""
 
@@ -71,6 +76,14 @@ _RANGES = {
 }
 FILTERS = tuple(name for name in _RANGES if name != "max_bid_usd_per_hour")
 """The options that decide which hosts are listed."""
+
+
+def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
+    """The section with what is to run: the image and the command, unless it names its own. The script is packed: a command has little room."""
+    packed = base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+    path = "/root/gpus-start.sh"
+    command = f"mkdir -p /root; echo {packed} | base64 -d | gunzip > {path}; (bash {path} > /dev/null 2>&1 &)"
+    return {**({"image": program.image} if program.image else {}), "command": command, **section}
 
 
 def read(section: Mapping[str, object], base: Options | None = None) -> Options:

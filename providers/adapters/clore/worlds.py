@@ -14,6 +14,7 @@ from providers.adapters.clore.client import BASE_URL, Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import read
+from providers.adapters.clore.orders import order_id
 from providers.errors import NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
 """Secrets come from the environment alone: settings are kept in a stack's state."""
 
+ACCOUNT = "key"
+"""Under this name a key's fingerprint stands with every order."""
+
 LIVE_SOURCE = "clore.ai marketplace, listed live"
 
 _servers: dict[str, Server] = {}
@@ -37,8 +41,9 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     """See `providers.adapters.clore.connect`."""
     if find_spec("httpx") is None:
         raise NotConfigured("clore: wanted the HTTP client httpx, found none; install it: pip install 'gpus[clore]'", provider="clore")
+    fingerprint = config.get(ACCOUNT, "")
     try:
-        chosen = read(config)
+        chosen = read({name: value for name, value in config.items() if name != ACCOUNT})
     except SpecError as error:
         raise SpecError([Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]) from None
     token = os.environ.get(JUPYTER_VARIABLE, "").strip()
@@ -46,17 +51,44 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
         return _rehearsal(chosen, token)
     key = os.environ.get(KEY_VARIABLE, "").strip()
     missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
+    if fingerprint and not key:
+        raise NotConfigured(f"clore: {missing}: the one with the fingerprint {fingerprint}, or a later one of that account", provider="clore")
     gate = Gate(home() / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
+    client, memory = Client(key, gate, lambda: BASE_URL), Memory(home() / "clore.db")
+    if fingerprint and fingerprint != fingerprint_of(key):
+        same_account(client, memory, fingerprint, fingerprint_of(key))
     return CloreAdapter(
         world,
-        Client(key, gate, lambda: BASE_URL),
-        Memory(home() / "clore.db"),
+        client,
+        memory,
         chosen,
         time.time,
         LIVE_SOURCE,
         not_configured=missing,
         jupyter_token=token,
+        variable=_variable,
+        account={ACCOUNT: fingerprint or fingerprint_of(key)} if key else {},
     )
+
+
+def fingerprint_of(key: str) -> str:
+    """What tells one key from another and cannot be turned back into it."""
+    import hashlib
+
+    return hashlib.sha256(f"gpus account {key}".encode()).hexdigest()[:12]
+
+
+def same_account(client: Client, memory: Memory, wanted: str, found: str) -> None:
+    """Raises NotConfigured unless the present key, though another, sees an order that was made from here with an earlier one: a key that was changed.
+
+    Order ids are the market's own, so one that is seen tells the account. Calls: 1, or 2. Raises CloudError when the market cannot be asked.
+    """
+    ours = set(memory.rentals())
+    for completed in (False, True):
+        if ours and ours & {order_id(row) for row in client.my_orders(completed=completed)}:
+            return
+    text = f"clore: wanted the key that it was bought with (fingerprint {wanted}), or another of that account, found one of another ({found})"
+    raise NotConfigured(f"{text}; set {KEY_VARIABLE}", provider="clore", code="other-key")
 
 
 class _Rehearsal:
@@ -106,7 +138,14 @@ def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
     found = _Rehearsal(home() / "rehearsal.db")
     gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
     client = Client(KEY, gate, found.address, trust_environment=False)
-    return CloreAdapter(REHEARSAL, client, Memory(found.path), chosen, found.now, SOURCE, jupyter_token=token, unopened=found.unopened, sole=True)
+    memory = Memory(found.path)
+    return CloreAdapter(
+        REHEARSAL, client, memory, chosen, found.now, SOURCE, jupyter_token=token, variable=_variable, unopened=found.unopened, sole=True
+    )
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "")
 
 
 def _short(key: str) -> str:

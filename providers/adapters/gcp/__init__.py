@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, Manifest
+from providers.errors import Problem
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter
-    from providers.errors import Problem
+    from providers.adapters.base import Adapter, Placement
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -20,12 +20,14 @@ NAME = "gcp"
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
+    workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}),
     # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
     max_nodes=1000,
     # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
-    in_place=frozenset({"labels", "ssh_key", "state"}),
+    in_place=frozenset({"labels", "ssh_key", "state", "script"}),
     live_offers=False,
+    ends_idle=True,
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
@@ -71,6 +73,34 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
     return alike(candidates, section)
 
 
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """What is more than Google takes; and secrets are fetched by the machine itself, as some service account. Pure."""
+    from providers.adapters.gcp.compile import fits as told
+    from providers.model.secret import providers_of
+
+    found = list(told(section, setup))
+    if NAME in providers_of(setup.secrets) and not section.get("service_account"):
+        role = "one with the role roles/secretmanager.secretAccessor on the secrets"
+        found.append(Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role))
+    return found
+
+
+def unreachable(_placed: Placement, setup: Setup) -> str:
+    """Without a way in from here by what was declared: a managed network lets ssh in through Google's own proxy alone."""
+    if setup.network:
+        return "its managed network lets ssh in through Google's Identity-Aware Proxy alone"
+    if dict(setup.options).get("external_ip") is False:
+        return "it has no address outside (options.gcp.external_ip)"
+    return ""
+
+
+def reference(text: str) -> str:
+    """See `providers.adapters.gcp.secrets`."""
+    from providers.adapters.gcp.secrets import reference as wanted
+
+    return wanted(text)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -79,4 +109,8 @@ MANIFEST = Manifest(
     environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
     notes=notes,
     together=together,
+    fits=fits,
+    unreachable=unreachable,
+    ends_itself="shutdown -h now",
+    reference=reference,
 )

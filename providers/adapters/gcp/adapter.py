@@ -388,9 +388,12 @@ class Gcp:
         return [self._node(handle, seen[handle.native_id], reasons) for handle in handles]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every zone of the project, page by page, by labels. Raises Transient when Google could not reach a zone: absence would be a guess."""
+        """Every zone of the project, page by page, by labels (of any owner: by the label being there). Raises Transient when Google could not
+        reach a zone: absence would be a guess.
+        """
         parts = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
-        wanted = " AND ".join(f'(labels.{key}="{value}")' for key, value in parts if value)
+        tests = [f'(labels.{key}="{value}")' for key, value in parts if value] + ([] if owner else [f"(labels.{native.OWNER}:*)"])
+        wanted = " AND ".join(tests)
         context = Context("gcp: looking for machines", self._client.project)
         reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
         return [self._node(read.handle(instance), instance, reasons) for instance in self._listed(wanted, context)]
@@ -416,7 +419,7 @@ class Gcp:
         why = read.why(reasons[project, zone], name, instance)
         if instance is None:
             detail = {PREEMPTED: "preempted and deleted", ENDED: "ended by its run limit and deleted"}.get(why, "deleted")
-            return read.gone(handle, GONE, detail)
+            return read.gone(handle, GONE, detail, ended=why == ENDED)
         return read.node(handle, instance, why)
 
     def _endings(self, project: str, zone: str) -> list[dict[str, Any]]:
@@ -455,6 +458,13 @@ class Gcp:
                     f"{context.what}: Google could not reach {', '.join(unreached)}; it is asked again", provider=PROVIDER, code="UNREACHABLE"
                 )
 
+    def log(self, handle: Handle) -> str:
+        """What the machine wrote to its first serial port, the start-up script's output included: the last megabyte, as Google keeps it."""
+        project, zone, name = read.parse(handle)
+        context = Context(f"gcp {zone}: reading the serial port of {name}", self._client.project)
+        found = self._client.call(lambda service: service.instances().getSerialPortOutput(project=project, zone=zone, instance=name, port=1), context)
+        return str(found.get("contents", ""))
+
     # Changing
 
     def delete(self, handle: Handle) -> None:
@@ -469,6 +479,7 @@ class Gcp:
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key ("" for none), for `ssh_user` (default gpus).
+        `script`: what it runs at its next boots.
 
         `state`: `stopped`, which discards what is on local SSD, or `running`: started again, in its zone and nowhere else.
         """
@@ -478,6 +489,8 @@ class Gcp:
             self._edit_labels(handle, lambda old: {**labels, **{key: value for key, value in old.items() if key.startswith("gpus-")}})
         if "ssh_key" in change:
             self._edit_key(handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or ""))
+        if "script" in change:
+            self._edit_script(handle, str(change["script"] or ""))
 
         if "state" in change:
             self._set_state(handle, str(change["state"]))
@@ -518,16 +531,32 @@ class Gcp:
 
         self._edit(project, zone, name, context, request)
 
+    def _edit_script(self, handle: Handle, script: str) -> None:
+        """What it runs at its next boots."""
+
+        def edited(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            kept = [item for item in items if item.get("key") != "startup-script"]
+            return [*kept, {"key": "startup-script", "value": script}] if script else kept
+
+        self._edit_metadata(handle, "setting the start-up script of", edited)
+
     def _edit_key(self, handle: Handle, user: str, public_key: str) -> None:
+        def edited(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            present = next((str(item.get("value", "")) for item in items if item.get("key") == "ssh-keys"), "")
+            kept = [item for item in items if item.get("key") != "ssh-keys"]
+            # The user's key is exchanged; the one that the engine looks at the machine with stays.
+            keys = native.ssh_keys(user, public_key, *native.own_keys(present))
+            return [*kept, {"key": "ssh-keys", "value": keys}] if keys else kept
+
+        self._edit_metadata(handle, "setting the ssh key of", edited)
+
+    def _edit_metadata(self, handle: Handle, what: str, edited: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
         project, zone, name = read.parse(handle)
-        context = Context(f"gcp {zone}: setting the ssh key of {name}", self._client.project)
+        context = Context(f"gcp {zone}: {what} {name}", self._client.project)
 
         def request(service: Any, instance: dict[str, Any]) -> Any:
             metadata = instance.get("metadata", {})
-            items = [item for item in metadata.get("items", ()) if item.get("key") != "ssh-keys"]
-            if public_key:
-                items.append({"key": "ssh-keys", "value": native.ssh_keys(user, public_key)})
-            body = {"fingerprint": metadata.get("fingerprint", ""), "items": items}
+            body = {"fingerprint": metadata.get("fingerprint", ""), "items": edited(list(metadata.get("items", ())))}
             return service.instances().setMetadata(project=project, zone=zone, instance=name, requestId=str(uuid.uuid4()), body=body)
 
         self._edit(project, zone, name, context, request)

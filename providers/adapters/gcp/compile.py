@@ -8,17 +8,23 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters.base import KEEP_STATUS, too_large
 from providers.adapters.gcp import fabric, machines
+from providers.adapters.gcp import secrets as secret
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
+from providers.model import idle
 from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
+from providers.model.machine import OWN_KEY
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from providers.errors import Problem
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
@@ -33,6 +39,8 @@ QUEUE_MIN_S, QUEUE_MAX_S = 90, 7_200
 """requestValidForDuration: 0 (only if there now), or 90 seconds to 2 hours (same page)."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 """The key that working code uses (dstack, Google's samples); the discovery text's shorter one is older."""
+METADATA_MAX, METADATA_ALL_MAX = 262_144, 524_288
+"""Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read 2026-11-28)."""
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
@@ -199,20 +207,30 @@ def reservation_affinity(candidate: Candidate) -> dict[str, Any]:
     return {"consumeReservationType": "NO_RESERVATION" if candidate.capacity in (SPOT, FLEX_START) else "ANY_RESERVATION"}
 
 
-def ssh_keys(user: str, public_key: str) -> str:
-    """The value of the metadata item `ssh-keys`."""
-    return f"{user}:{public_key.strip()}"
+def ssh_keys(user: str, *public_keys: str) -> str:
+    """The value of the metadata item `ssh-keys`: a line for each key (Google, "Add SSH keys to VMs": one entry a line). Empty without any."""
+    return "\n".join(f"{user}:{key.strip()}" for key in dict.fromkeys(public_keys) if key.strip())
 
 
-def start_up_script(container: str) -> str:
-    """A script that runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
+def own_keys(value: str) -> list[str]:
+    """The keys of an `ssh-keys` value that an engine made for itself."""
+    keys = [line.partition(":")[2].strip() for line in value.splitlines()]
+    return [key for key in keys if key.split()[-1:] and key.split()[-1].startswith(OWN_KEY)]
+
+
+def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()) -> str:
+    """A script that fetches the secrets and runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
 
     A container that ended with 0 while the machine was up is finished, and is not run again; one that failed, or went down with the machine, is.
     The Deep Learning images of 2026 come without docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
     """
-    return f"""#!/bin/bash
-set -euo pipefail
-image={shlex.quote(container)}
+    head = f"#!/bin/bash\nset -euo pipefail\n{KEEP_STATUS}\n" + (secret.fetching(secrets) if secrets else "")
+    if not container:
+        return head
+    # By name alone: docker takes the values from its own environment, so that they stand on no command line.
+    given = "".join(f"-e {name} " for name, _ in secrets)
+    source = f"set -a; . {secret.FILE}; set +a; " if secrets else ""
+    return f"""{head}image={shlex.quote(container)}
 export DEBIAN_FRONTEND=noninteractive
 if ! command -v docker >/dev/null; then
   apt-get update -q
@@ -241,7 +259,7 @@ elif [ "$running" = "$image" ]; then
 else
   rm -f "$finished"
   docker rm -f gpus >/dev/null 2>&1 || true
-  docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host "$image"
+  {source}docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host {given}"$image"
 fi
 mkdir -p "${{finished%/*}}"
 systemd-run --collect --unit "gpus-watch-$(date +%s)" bash -c '
@@ -279,6 +297,8 @@ def _check(order: Order, candidate: Candidate, options: Options) -> None:
     least, most = (FLEX_START_MIN_S, FLEX_START_MAX_S) if candidate.capacity == FLEX_START else (RUN_MIN_S, RUN_MAX_S)
     if limit_s is not None and not least <= limit_s <= most:
         raise refuse(f"a ttl from {duration_text(least)} to {duration_text(most)}", duration_text(limit_s), "change ttl")
+    if order.setup.secrets and not (options.service_account or dict(order.setup.network).get("service_account")):
+        raise refuse("a service account that may read the secrets", "none", "set options.gcp.service_account")
     most_ssds = machines.most_local_ssds(candidate.machine_type)
     if not machines.bundled_ssd(candidate.machine_type) and options.local_ssd_count > most_ssds:
         raise refuse(f"at most {most_ssds} local SSD", str(options.local_ssd_count), "lower options.gcp.local_ssd_count")
@@ -354,17 +374,42 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
     return out
 
 
+def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str, str]:
+    """What the machine is told at its start, by key. One of several (not `alone`) has no idle timer: it cannot see whether the others work."""
+    found: dict[str, str] = {}
+    if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
+        found["ssh-keys"] = keys
+    secrets = referred(setup.secrets)
+    if setup.script and not options.container:
+        first = f"(\n{start_up_script('', secrets)})\n" if secrets else ""
+        found["startup-script"] = f"#!/bin/bash\n{first}{setup.script}" if first else setup.script
+    elif options.container or secrets:
+        found["startup-script"] = start_up_script(options.container, secrets)
+    if setup.idle_s and alone:
+        found["startup-script"] = f"#!/bin/bash\n{idle.script(setup.idle_s)}\n{found.get('startup-script', '')}"
+    return found
+
+
+def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:
+    """What a machine is told at its start that is more than Google takes. Pure."""
+    told = _metadata(setup, read_options(section))
+    paths = {"startup-script": "container"}
+    found = [
+        too_large(paths.get(key, ""), f"metadata ({key})", len(value.encode()), METADATA_MAX, "fetch the rest from a bucket")
+        for key, value in told.items()
+    ]
+    total = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
+    found.append(too_large("", "metadata in all", total, METADATA_ALL_MAX, "fetch the rest from a bucket"))
+    return [problem for problem in found if problem is not None]
+
+
 def _properties(order: Order, candidate: Candidate, options: Options, *, bound: bool = False) -> dict[str, Any]:
     """`instanceProperties` of a bulkInsert: names where `instances.insert` takes URLs."""
     setup = order.setup
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
-    metadata: list[dict[str, str]] = []
-    if setup.ssh_public_key:
-        metadata.append({"key": "ssh-keys", "value": ssh_keys(setup.ssh_user, setup.ssh_public_key)})
-    if options.container:
-        metadata.append({"key": "startup-script", "value": start_up_script(options.container)})
+    metadata = _metadata(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,
@@ -377,7 +422,7 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
     if candidate.offer.accelerator:
         body["guestAccelerators"] = [{"acceleratorType": candidate.offer.accelerator, "acceleratorCount": candidate.gpu_count}]
     if metadata:
-        body["metadata"] = {"items": metadata}
+        body["metadata"] = {"items": [{"key": key, "value": value} for key, value in metadata.items()]}
     account = options.service_account or wiring.get("service_account", "")
     if account:
         body["serviceAccounts"] = [{"email": account, "scopes": SCOPES}]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import machines
 from providers.errors import Problem, SpecError
+from providers.model import idle
 from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import ENDED, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
 
@@ -128,10 +129,10 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
     )
 
 
-def gone(handle: Handle, status: str, detail: str) -> Node:
+def gone(handle: Handle, status: str, detail: str, *, ended: bool = False) -> Node:
     """A machine that Google says does not exist."""
     _, zone, name = parse(handle)
-    return Node(handle=handle, name=name, status=status, region=zone.rsplit("-", 1)[0], zone=zone, detail=detail)
+    return Node(handle=handle, name=name, status=status, region=zone.rsplit("-", 1)[0], zone=zone, detail=detail, ended=ended)
 
 
 def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[str, Any] | None) -> str:
@@ -148,6 +149,8 @@ def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[st
         told = ENDINGS.get(str(operation.get("operationType")), "")
         if told != STOPPED or instance is None:
             return told
+        if operation.get("operationType") == "compute.instances.guestTerminate" and _timed(instance):
+            return ENDED
         return STATUSES.get(str(instance.get("status")), STOPPED)
     if instance is None:
         return ""
@@ -158,6 +161,12 @@ def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[st
         return ENDED
     status = STATUSES.get(str(instance.get("status")), STOPPED)
     return PREEMPTED if capacity(instance) == SPOT and str(instance.get("status")) in ("STOPPING", "TERMINATED", "STOPPED") else status
+
+
+def _timed(instance: Mapping[str, Any]) -> bool:
+    """True when the machine was given a timer of its own that powers it off once it is idle."""
+    items = (instance.get("metadata") or {}).get("items") or ()
+    return any(item.get("key") == "startup-script" and idle.limit_s(str(item.get("value", ""))) for item in items)
 
 
 def has_local_ssd(instance: Mapping[str, Any]) -> bool:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.adapter import Modal
     from providers.errors import Problem
-    from providers.model.machine import Setup
+    from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Program
 
 CAPABILITIES = Capabilities(
     provider="modal",
@@ -23,8 +24,9 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
-    # Sandboxes are reached by `modal shell`.
+    # Sandboxes are reached by the client's exec, and by `modal shell`.
     ssh=False,
+    login=True,
     opens_ports=False,
     # By the idempotency key of the creating call, with which Modal's own client sends it again too; an app by its name.
     deduplicates=True,
@@ -32,7 +34,9 @@ CAPABILITIES = Capabilities(
 
 
 def connect(world: str, config: Mapping[str, str]) -> Modal:
-    """The adapter. `config`: `environment` and `app` (default `gpus`). Reads the credentials; the first call opens the connection.
+    """The adapter. `config`: `environment`, `profile` (of `~/.modal.toml`) and `app` (default `gpus`).
+
+    Reads the credentials; the first call opens the connection.
 
     In a rehearsal the first call starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed
     or, live, when credentials are missing.
@@ -47,7 +51,7 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
 
     app = config.get("app") or "gpus"
     if world == LIVE:
-        return Modal(world, Client(credentials(), environment=config.get("environment", ""), app=app), time.time)
+        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment", ""), app=app), time.time)
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
@@ -71,6 +75,13 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     return options.fits(kind, section, setup)
 
 
+def runs(program: Program, script: str, kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+    """The section with the program's image, its start-up script as the command, its port and volume. Pure."""
+    from providers.adapters.modal import options
+
+    return options.running(program, script, kind, section)
+
+
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
     from providers.adapters.modal import deployment, gpu
@@ -86,14 +97,43 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
+def reference(text: str) -> str:
+    """The name of one of Modal's secrets, in the environment of the settings; it must hold a variable of the declared name."""
+    import re
+
+    return "" if re.match(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", text) else "the name of a Modal secret (`modal secret create NAME`) that holds it"
+
+
+def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the
+    environment or the profile.
+    """
+    import sys
+
+    # -P: a modal.py in the user's folder is not the client.
+    return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", config.get("profile", ""), node.handle.native_id)
+
+
+def upgrade(gpu_type: str) -> str:
+    """What Modal may give for this GPU at its price; empty for nothing else."""
+    from providers.adapters.modal import gpu
+
+    sold = gpu.SOLD.get(gpu_type)
+    return sold.upgrade if sold is not None else ""
+
+
 MANIFEST = Manifest(
     "modal",
     CAPABILITIES,
     connect,
     check_options,
     environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
-    settings=("environment", "app"),
+    settings=("environment", "app", "profile"),
     notes=notes,
     priced=priced,
     fits=fits,
+    runs=runs,
+    reference=reference,
+    program=program,
+    upgrade=upgrade,
 )

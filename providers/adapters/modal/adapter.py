@@ -54,6 +54,12 @@ class Modal:
     def name(self) -> str:
         return PROVIDER
 
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Where everything here is made and looked up, wherever it was set: the app, the environment, and the profile of the token if it has one."""
+        found = {"app": self.client.app_name, "environment": self.client.environment, "profile": self.client.token.profile}
+        return {name: value for name, value in found.items() if value}
+
     def offers(self) -> Sequence[Offer] | None:
         # Modal publishes one price list for everybody; the bundled catalog holds it with its date.
         return None
@@ -83,8 +89,9 @@ class Modal:
         wanted = request.compile_order(order)
         image = self.client.image_id(wanted.options)
         app = self.client.app_id(create=True)
+        secrets = self.client.secret_ids(wanted.secrets)
         try:
-            sandbox = self.client.create(app, image, wanted, order.token)
+            sandbox = self.client.create(app, image, wanted, order.token, secrets)
         except OutcomeUnknown:
             with self._lock:
                 self._lost[order.token] = self.now()
@@ -188,7 +195,7 @@ class Modal:
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         if self._untouched():
             return []
-        wanted = {request.OWNER: owner}
+        wanted = {request.OWNER: owner} if owner else {}
         if cluster:
             wanted[request.CLUSTER] = cluster
         if generation:
@@ -203,7 +210,8 @@ class Modal:
         with self._lock:
             own = [sandbox for sandbox, tags in self._made.items() if wanted.items() <= tags.items() and sandbox not in listed]
         nodes = [self._node(Handle(PROVIDER, sandbox), listed.get(sandbox)) for sandbox in [*listed, *own]]
-        return [node for node in nodes if node.status not in {GONE, ENDED, FAILED}]
+        # Of any owner: the app is ours, but others may have put a sandbox of their own into it.
+        return [node for node in nodes if node.status not in {GONE, ENDED, FAILED} and node.mark is not None]
 
     def _node(self, handle: Handle, listed: Any = None) -> Node:
         """One sandbox as it is now: up to five calls."""

@@ -210,7 +210,10 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
         "name": made.function,
         "image": image_of(chosen),
         "gpu": made.gpus[0] if len(made.gpus) == 1 else list(made.gpus),
-        "secrets": [modal.Secret.from_name(name, **environment) for name in chosen.secrets],
+        "secrets": [
+            *(modal.Secret.from_name(name, **environment) for name in chosen.secrets),
+            *(modal.Secret.from_name(secret, required_keys=[name], **environment) for name, secret in made.secrets),
+        ],
         "volumes": {path: modal.Volume.from_name(name, **environment) for path, name in chosen.volumes},
         "serialized": True,
         "include_source": False,

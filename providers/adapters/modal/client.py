@@ -16,7 +16,7 @@ from providers.errors import NotConfigured, Transient, Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from providers.adapters.modal.options import Options
@@ -41,19 +41,26 @@ class Credentials(NamedTuple):
     token_secret: str
     source: str
     environment: str = ""
+    profile: str = ""
+    """The profile of `~/.modal.toml` that it is of; empty for a token of the environment."""
 
 
-def credentials() -> Credentials:
-    """The user's token: the environment's, else that of the active profile in `~/.modal.toml`. Reads one file. Raises NotConfigured."""
+def credentials(profile: str = "") -> Credentials:
+    """The user's token: that of `profile` in `~/.modal.toml`; without one the environment's, else that of the profile that is active.
+
+    Reads one file at most. Raises NotConfigured.
+    """
     import os
     from pathlib import Path
 
     environment = os.environ.get("MODAL_ENVIRONMENT", "")
     token_id, secret = os.environ.get(TOKEN_ID, ""), os.environ.get(TOKEN_SECRET, "")
-    if token_id and secret:
+    if token_id and secret and not profile:
         return Credentials(token_id, secret, f"{TOKEN_ID} and {TOKEN_SECRET}", environment)
     path = Path(os.environ.get("MODAL_CONFIG_PATH") or "~/.modal.toml").expanduser()
     todo = f"set {TOKEN_ID} and {TOKEN_SECRET}, or run `modal token new`"
+    if profile:
+        todo = f"run `modal token new --profile {profile}`"
     if not path.is_file():
         raise NotConfigured(f"Modal: wanted a token, found neither {TOKEN_ID} nor {path}; {todo}", provider=PROVIDER)
     import tomllib
@@ -63,7 +70,7 @@ def credentials() -> Credentials:
     except (OSError, ValueError) as error:
         raise NotConfigured(f"Modal: wanted a token in {path}, found that it can't be read ({error}); {todo}", provider=PROVIDER) from None
     sections = {name: section for name, section in profiles.items() if isinstance(section, dict)}
-    wanted = os.environ.get("MODAL_PROFILE", "")
+    wanted = profile or os.environ.get("MODAL_PROFILE", "")
     active = [name for name, section in sections.items() if section.get("active")]
     name = wanted or (active[0] if active else next(iter(sections)) if len(sections) == 1 else "")
     section = sections.get(name, {})
@@ -71,7 +78,7 @@ def credentials() -> Credentials:
         found = f"no token in profile {name!r}" if name else "no active profile"
         raise NotConfigured(f"Modal: wanted a token in {path}, found {found}; {todo}", provider=PROVIDER)
     where = environment or str(section.get("environment", ""))
-    return Credentials(str(section["token_id"]), str(section["token_secret"]), f"profile {name} of {path}", where)
+    return Credentials(str(section["token_id"]), str(section["token_secret"]), f"profile {name} of {path}", where, name)
 
 
 class Client:
@@ -224,12 +231,25 @@ class Client:
 
     # Sandboxes
 
-    def create(self, app_id: str, image_id: str, request: Request, token: str) -> str:
+    def secret_ids(self, secrets: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """The ids of the Modal secrets that hold these (variable, secret). Raises Unsupported when one is not there, or lacks the variable."""
+        api = _proto()
+        found = []
+        for name, secret in secrets:
+            asked = api.SecretGetOrCreateRequest(deployment_name=secret, environment_name=self.environment, required_keys=[name])
+            reply = self._look("SecretGetOrCreate", asked)
+            if reply is None:
+                text = f"Modal: wanted a secret {secret} that holds {name}, found none; make it: modal secret create {secret} {name}=..."
+                raise Unsupported(text, provider=PROVIDER, code="missing", block_s=0.0)
+            found.append(str(reply.secret_id))
+        return tuple(dict.fromkeys(found))
+
+    def create(self, app_id: str, image_id: str, request: Request, token: str, secret_ids: Sequence[str] = ()) -> str:
         """The new sandbox's id, queued for a container. Sent once, never again; the order's token is its idempotency key."""
         api = _proto()
         message = api.SandboxCreateRequest(
             app_id=app_id,
-            definition=definition(image_id, request),
+            definition=definition(image_id, request, secret_ids),
             tags=[api.SandboxTag(tag_name=key, tag_value=value) for key, value in request.tags.items()],
         )
         return str(self.once("SandboxCreate", message, CREATE_S, token).sandbox_id)
@@ -303,7 +323,7 @@ def image_of(options: Options) -> Any:
     return image.pip_install(*options.pip) if options.pip else image
 
 
-def definition(image_id: str, request: Request) -> Any:
+def definition(image_id: str, request: Request, secret_ids: Sequence[str] = ()) -> Any:
     """The request as Modal's message. Fields that `Sandbox.create` sets to their defaults stand here as well."""
     api = _proto()
     name, _, count = request.gpu.partition(":")
@@ -320,6 +340,7 @@ def definition(image_id: str, request: Request) -> Any:
         open_ports=api.PortSpecs(),
         network_access=api.NetworkAccess(network_access_type=api.NetworkAccess.NetworkAccessType.OPEN),
         name=request.name,
+        secret_ids=secret_ids,
     )
     if request.regions:
         message.scheduler_placement.CopyFrom(api.SchedulerPlacement(regions=request.regions))

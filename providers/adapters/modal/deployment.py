@@ -17,6 +17,7 @@ from providers.errors import Unsupported
 from providers.model import duration
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +50,8 @@ class Deployment(NamedTuple):
     tags: dict[str, str]
     timeout_s: int = 0
     public: bool = False
+    secrets: tuple[tuple[str, str], ...] = ()
+    """(variable, the Modal secret that holds it), besides the whole secrets of the options."""
 
     @property
     def function(self) -> str:
@@ -93,9 +96,11 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
     choices, count = ordered(tags)
     texts = tuple(gpu.text(name, count, exact=exact) for name, exact in choices)
     made = Deployment(kind, tags[request.NAME], texts, chosen, dict(tags), timeout_s(chosen, setup.ttl_s) if kind == JOB else 0)
+    made = made._replace(secrets=referred(setup.secrets))
     if kind == SERVICE:
         made = made._replace(public=setup.expose == "public")
-    content = hashlib.sha256(json.dumps([kind, list(texts), chosen, made.timeout_s, made.public]).encode()).hexdigest()[:16]
+    declared = [kind, list(texts), chosen, made.timeout_s, made.public, *([list(made.secrets)] if made.secrets else [])]
+    content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]
     return made._replace(tags={**tags, FACETS: written(facets(made)), CONTENT: content})
 
 
@@ -143,7 +148,7 @@ def facets(made: Deployment) -> dict[str, str]:
         "inputs": str(chosen.max_inputs),
         "access": "public" if made.public else "token",
         "volumes": str(len(chosen.volumes)),
-        "secrets": str(len(chosen.secrets)),
+        "secrets": str(len(chosen.secrets) + len(made.secrets)),
     }
 
 

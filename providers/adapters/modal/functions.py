@@ -169,7 +169,7 @@ class Functions:
         found = []
         for app in self.apps.list(f"{deployments.APP_PREFIX}{cluster}"):
             tags = self.apps.tags(app.id)
-            if tags is not None and KIND in tags and wanted.items() <= tags.items():
+            if tags is not None and {KIND, request.OWNER} <= tags.keys() and wanted.items() <= tags.items():
                 found.append(self._node(Handle(PROVIDER, app.id), tags))
         return [node for node in found if node.status != GONE]
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from providers.model.machine import Setup
+    from providers.model.workload import Program
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 DEFAULT_PYTHON = "3.12"
@@ -142,6 +143,22 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> list[Problem
         told = f"{attempts} x {duration.text(chosen.timeout_s)}"
         found.append(Problem("timeout", f"all attempts within the ttl of {duration.text(setup.ttl_s)}", told, "a timeout is per attempt"))
     return found
+
+
+def running(program: Program, script: str, kind: str, section: Mapping[str, object]) -> dict[str, object]:
+    """The section with what is to run, unless it names its own. A registry image gets the Python that a function is handed over in."""
+    made: dict[str, object] = {"command": ["bash", "-c", f"export GPUS_ROOT=/tmp/gpus\n{script}"]}
+    if program.image and "python" not in section:
+        made["image"] = program.image
+        if kind != "machine":
+            made["add_python"] = local_python()
+    if kind == "service" and program.port:
+        made["port"] = program.port
+    kept = program.checkpoint
+    if kept is not None and kept.to.startswith("volume:") and kind != "machine":
+        mounted = section.get("volumes")
+        made["volumes"] = {**(mounted if isinstance(mounted, dict) else {}), kept.path: kept.to.removeprefix("volume:")}
+    return {**made, **{key: value for key, value in section.items() if key != "volumes" or "volumes" not in made}}
 
 
 def timeout_s(chosen: Options, ttl_s: int | None) -> int:

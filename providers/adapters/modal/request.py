@@ -13,6 +13,7 @@ from providers.model import duration
 from providers.model.machine import Mark
 from providers.model.money import usd
 from providers.model.place import Scope
+from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ class Request(NamedTuple):
     regions: tuple[str, ...] = ()
     cpu: float = 0.0
     memory_mib: int = 0
+    secrets: tuple[tuple[str, str], ...] = ()
+    """(variable, the Modal secret that holds it)."""
 
 
 def compile_order(order: Order) -> Request:
@@ -79,6 +82,7 @@ def compile_order(order: Order) -> Request:
         regions=() if region in {"", ANYWHERE} else (region,),
         cpu=chosen.cpu,
         memory_mib=round(chosen.memory_gib * 1024),
+        secrets=referred(setup.secrets),
     )
 
 

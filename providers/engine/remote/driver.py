@@ -1,5 +1,7 @@
 """What a machine's driver says of its GPUs, and whether that is what was ordered. Pure.
 
+What its start-up script ended with is asked in the same breath.
+
 The driver is asked with `nvidia-smi --query-gpu` (its CSV form is documented in `nvidia-smi --help-query-gpu`).
 """
 
@@ -8,37 +10,57 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
 from providers.engine.ready import NO_DRIVER, WRONG_GPUS, Look
 
 if TYPE_CHECKING:
     from providers.engine.ready import Ordered
 
-QUERY = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+NAMES = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
+_STATUS = "gpus-start-up "
+QUERY = f'{NAMES}; code=$?; status=${{GPUS_START_UP:-{START_UP_STATUS}}}; [ -r "$status" ] && echo "{_STATUS}$(head -c 8 "$status")"; exit $code'
+"""What is asked of a machine, in sh: its cards, and what its start-up script ended with, if it has ended and left that."""
 _SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""
 
 
-def look(exit_code: int, output: str, errors: str, placed: Ordered) -> Look:
+def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str = "") -> Look:
     """What the answer to QUERY means for what was ordered.
 
-    A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure.
+    A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure. A start-up script that
+    failed is told of, whether or not the GPUs are there: what it was to do is the user's to judge, and another machine would not do it better.
+    `upgrade` is another GPU that will do as well.
     """
+    found = _cards(exit_code, output, errors, placed.gpu_type, placed.gpu_count)
+    if upgrade and found.stage == WRONG_GPUS and not _cards(exit_code, output, errors, upgrade, placed.gpu_count).stage:
+        found = Look()
+    ended = next((line.removeprefix(_STATUS).strip() for line in output.splitlines() if line.startswith(_STATUS)), "0")
+    if not ended.isdigit() or int(ended) == 0:
+        return found
+    failed = f"its start-up script ended with {ended}"
+    if found.stage:
+        return found._replace(detail=f"{found.detail}; {failed}")
+    return found._replace(note=f"{failed}; `gpus logs` shows what it wrote")
+
+
+def _cards(exit_code: int, output: str, errors: str, gpu_type: str, gpu_count: int) -> Look:
+    output = "\n".join(line for line in output.splitlines() if not line.startswith(_STATUS))
     if exit_code != 0:
         why = next((line.strip() for line in reversed((errors + "\n" + output).splitlines()) if line.strip()), "")
         return Look(NO_DRIVER, f"nvidia-smi ended with {exit_code}{f', {why[:160]}' if why else ''}")
     cards = [read for line in output.splitlines() if (read := _card(line)) is not None]
     if not cards:
         return Look(NO_DRIVER, "nvidia-smi lists no GPU")
-    wanted = f"{placed.gpu_type}:{placed.gpu_count}"
+    wanted = f"{gpu_type}:{gpu_count}"
     shown = ", ".join(f"{count} x {name}" for name, count in Counter(name for name, _ in cards).items())
-    if len(cards) != placed.gpu_count:
-        return Look(WRONG_GPUS, f"{len(cards)} of {placed.gpu_count} GPUs answer ({shown})", final=True)
+    if len(cards) != gpu_count:
+        return Look(WRONG_GPUS, f"{len(cards)} of {gpu_count} GPUs answer ({shown})", final=True)
     for name, mib in cards:
-        if mib is not None and names.nominal_memory_gib(placed.gpu_type) is not None and not names.nominal_memory_matches(placed.gpu_type, mib):
+        if mib is not None and names.nominal_memory_gib(gpu_type) is not None and not names.nominal_memory_matches(gpu_type, mib):
             return Look(WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True)
         model = names.gpu_type(name, mib)
-        if model is not None and model != _SAME_CARD.get(placed.gpu_type, placed.gpu_type):
+        if model is not None and model != _SAME_CARD.get(gpu_type, gpu_type):
             return Look(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
     return Look()
 

@@ -41,7 +41,10 @@ class Line(Protocol):
         """An interactive shell."""
 
     def tunnel(self, local: int, remote: int) -> Launch | None:
-        """Carries a port of this machine's loopback to one there until it is ended; None where that machine's ports are this machine's."""
+        """Carries a port of this machine's loopback to one there until it is ended; None where that machine's ports are this machine's.
+
+        Raises GpusError where its provider carries no ports, as `login` does where it carries commands alone.
+        """
 
 
 class Endpoint(NamedTuple):

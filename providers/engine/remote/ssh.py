@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.ready import CLOSED, NO_ADDRESS, NO_LOGIN, Look
 from providers.engine.remote import driver
 from providers.engine.remote.line import SSH_PORT, Launch, endpoint, user
+from providers.engine.remote.own import Own
 from providers.engine.remote.run import finished
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
+    from providers.adapters.base import Manifest
     from providers.engine.ready import Ordered
     from providers.engine.remote.line import Endpoint
     from providers.model.machine import Node
@@ -58,7 +61,7 @@ class Ssh(NamedTuple):
     @property
     def shown(self) -> str:
         pinned = ("-o", f"UserKnownHostsFile={_quoted(self.known_hosts)}", "-o", f"HostKeyAlias={self.alias}")
-        return shlex.join(["ssh", "-p", str(self.port), "-i", str(self.key), "-o", "IdentitiesOnly=yes", *pinned, f"{self.user}@{self.host}"])
+        return shlex.join(["ssh", "-a", "-p", str(self.port), "-i", str(self.key), "-o", "IdentitiesOnly=yes", *pinned, f"{self.user}@{self.host}"])
 
     @property
     def stand_in(self) -> bool:
@@ -110,14 +113,20 @@ class SshProbe(NamedTuple):
     """The providers whose ports are mapped."""
     pinned: bool = False
     """Its machines were ready once: no host key is taken any more that was not seen then."""
+    own: Mapping[str, tuple[Manifest, Mapping[str, str]]] = {}
+    """The providers whose machines take commands in their own way, not by ssh, with the settings of the machines' account."""
 
-    def line(self, node: Node) -> Ssh | None:
+    def line(self, node: Node) -> Ssh | Own | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
+        manifest, settings = self.own.get(node.handle.provider, (None, {}))
+        if manifest is not None and manifest.program is not None:
+            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login)
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None:
             return None
         name = user(node, self.default_user)
-        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), self.pinned, agent=not self.key.own)
+        pinned = self.pinned or known(self.known_hosts, node)
+        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), pinned, agent=not self.key.own)
 
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         try:
@@ -127,19 +136,40 @@ class SshProbe(NamedTuple):
         if line is None:
             has_host = node.external_ip or node.internal_ip
             return Look(NO_ADDRESS, "its ssh port is not mapped yet" if has_host else "the cloud has told none yet")
+        if isinstance(line, Own):
+            return await self._own(line, placed)
         closed = await _closed(line)
         if closed:
             return Look(CLOSED, closed)
-        code, output, errors = await finished(line.command(driver.QUERY))
+        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
-            why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), "ssh could not log in")
-            return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {why[:160]}")
+            return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}")
         return driver.look(code, output, errors, placed)
+
+    async def _own(self, line: Own, placed: Ordered) -> Look:
+        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
+        if code == FAILED:
+            return Look(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
+        upgrade = self.own[line.provider][0].upgrade
+        return driver.look(code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else "")
 
 
 def alias(node: Node) -> str:
     """The name that a machine's host key is pinned under: addresses are used again, names of machines are not."""
     return "gpus-" + "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in node.handle.native_id.lower())[-200:]
+
+
+def known(known_hosts: Path, node: Node) -> bool:
+    """True when the machine's host key is pinned. Reads one file."""
+    try:
+        lines = known_hosts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    return any(line.split(" ", 1)[0] == alias(node) for line in lines)
+
+
+def _last(errors: str) -> str:
+    return next((text.strip()[:160] for text in reversed(errors.splitlines()) if text.strip()), "")
 
 
 async def _closed(where: Endpoint | Ssh) -> str:
@@ -162,11 +192,15 @@ async def _closed(where: Endpoint | Ssh) -> str:
     return "" if banner.startswith(b"SSH") else f"{name} is open, but not with ssh"
 
 
+class NoOpenSsh(GpusError):
+    """OpenSSH's client is not installed."""
+
+
 def program(name: str) -> str:
-    """The path of one of OpenSSH's programs. Raises GpusError when it is not installed."""
+    """The path of one of OpenSSH's programs. Raises NoOpenSsh when it is not installed."""
     found = shutil.which(name)
     if found is None:
-        raise GpusError(f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client (Debian, Ubuntu) or openssh")
+        raise NoOpenSsh(f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client (Debian, Ubuntu) or openssh")
     return found
 
 

@@ -18,15 +18,22 @@ from providers.engine.remote.line import Launch
 from providers.engine.remote.run import finished
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from providers.adapters.rehearsal import Fault, Store
+    from providers.adapters.rehearsal import Store
     from providers.engine.ready import Ordered
     from providers.model.machine import Node
 
 LABEL = "rehearsal stand-in"
+BUSY_FILE = ".gpus-busy"
+"""What a stand-in's GPUs are busy with, in percent."""
+BUSY, IDLE = 97, 0
 _NO_DRIVER = 9
 """What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
+_WRONG = "wrong-gpus.json"
+_OTHERS = (("Tesla T4", 15_360), ("Tesla P4", 7_680))
+"""(name, MiB) as nvidia-smi lists them: another card than the one that was ordered."""
 
 
 class StandIn(NamedTuple):
@@ -56,7 +63,14 @@ class StandIn(NamedTuple):
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM", "TZ") if name in os.environ}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {**kept, "PATH": path, "HOME": str(self.folder), "USER": "gpus", "GPUS_STAND_IN": self.name}
+        return {
+            **kept,
+            "PATH": path,
+            "HOME": str(self.folder),
+            "USER": "gpus",
+            "GPUS_STAND_IN": self.name,
+            "GPUS_START_UP": str(self.folder / "start-up"),
+        }
 
     def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True) -> None:
         """Writes the folder and its nvidia-smi: `count` GPUs of that name, with `mib` MiB each."""
@@ -70,6 +84,7 @@ class StandIn(NamedTuple):
 {rows}
 GPUS
   ;;
+  *--query-gpu=utilization.gpu*) for _ in $(seq {count}); do cat "$HOME/{BUSY_FILE}" || exit {_NO_DRIVER}; done ;;
   *) echo "{LABEL}: there is no GPU here; it stands for {count} x {name}" ;;
 esac"""
         else:
@@ -78,6 +93,18 @@ esac"""
         partial.write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
         partial.chmod(0o700)
         partial.replace(script)
+
+    def remembered(self, wrong: Mapping[str, object] | None) -> Mapping[str, object] | None:
+        """What this node shows instead of what was ordered, `wrong` from now on if there is something: a card does not change by being looked at."""
+        import json
+
+        kept = self.folder / "bin" / _WRONG
+        if wrong is not None:
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            kept.write_text(json.dumps(dict(wrong)), encoding="utf-8")
+            return wrong
+        found: Mapping[str, object] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else None
+        return found
 
 
 class StandInProbe(NamedTuple):
@@ -90,18 +117,35 @@ class StandInProbe(NamedTuple):
         """The line to a machine's stand-in."""
         return StandIn(self.folder / node.name, node.name, node.mark.cluster if node.mark is not None else node.name)
 
+    def play(self, node: Node) -> None:
+        """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
+        folder = self.line(node).folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
+
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
         if fault is not None and fault.kind == "port-closed":
             return Look(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
         line = self.line(node)
-        line.furnish(*_shown(fault, placed), driver_answers=fault is None or fault.kind != "no-driver")
+        status = line.folder / "start-up"
+        status.unlink(missing_ok=True)
+        if fault is not None and fault.kind == "start-up-failed":
+            status.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status.write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
+        wrong = line.remembered(fault.settings if fault is not None and fault.kind == "wrong-gpus" else None)
+        line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver")
         return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
 
 
-def _shown(fault: Fault | None, placed: Ordered) -> tuple[str, int, int]:
-    """(name, MiB, count) that the stand-in's driver reports."""
-    mib = round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024)
-    planned = fault.settings if fault is not None and fault.kind == "wrong-gpus" else {}
-    fewer = placed.gpu_count - 1 if fault is not None and fault.kind == "wrong-gpus" and not {"name", "mib"} & set(planned) else placed.gpu_count
-    return str(planned.get("name", f"{placed.gpu_type} ({LABEL})")), int(str(planned.get("mib", mib))), int(str(planned.get("count", fewer)))
+def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, int, int]:
+    """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned instead (one fewer, where nothing else is said)."""
+    name, mib, count = f"{placed.gpu_type} ({LABEL})", round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024), placed.gpu_count
+    if wrong is not None and not wrong:
+        if count > 1:
+            count -= 1
+        else:
+            # One fewer would be none, which reads as a driver that is still to come.
+            name, mib = next(card for card in _OTHERS if card[0].split()[-1] != placed.gpu_type)
+    planned = wrong or {}
+    return str(planned.get("name", name)), int(str(planned.get("mib", mib))), int(str(planned.get("count", count)))

@@ -5,10 +5,12 @@ A creating call with a client token is carried out once: the same token and para
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters import played
 from providers.adapters.aws.standin import filters, launch, places, prices, things
 from providers.adapters.aws.standin.state import ACCOUNT, FORGOTTEN, HOLDING, Instance, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
@@ -237,6 +239,18 @@ def describe_instances(call: Call) -> Json:
     return {"Reservations": listed, **({"NextToken": page["NextToken"]} if "NextToken" in page else {})}
 
 
+def console_output(call: Call) -> Json:
+    """What a machine wrote while it started: nothing boots here, and that is what it says."""
+    (item,) = _named(call._replace(given={"InstanceIds": [call.given["InstanceId"]]}))
+    text = f"rehearsal stand-in {item.name}: nothing boots here\n"
+    began = [at for at, state, _ in item.timeline if state == "running" and at <= call.rows.now]
+    since, script = call.rows.store.work(f"{item.region}/{item.name}") or (0.0, str(item.body.get("script", "")))
+    if (work := played.find(script)) is not None and began:
+        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(item.body.get("exit_code", 0)))
+        text += "".join(f"{line}\n" for _, line in lines)
+    return {"InstanceId": item.name, "Output": base64.b64encode(text.encode()).decode()}
+
+
 def _named(call: Call) -> list[Instance]:
     known = {item.name: item for item in call.rows.instances(call.region)}
     for name in call.given["InstanceIds"]:
@@ -270,19 +284,45 @@ def terminate(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """Stops machines; a one-time Spot machine cannot."""
+    """Stops machines; a one-time Spot machine cannot, and a persistent request is disabled while its machine is stopped."""
     out = []
     for item in _named(call):
         before = item.state(call.rows.now)
+        if before in ("stopping", "stopped"):
+            out.append(_change(item, before, before))
+            continue
         if before not in HOLDING:
             raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be stopped.")
         if item.capacity == "spot":
-            raise Refusal(400, "UnsupportedOperation", "You can't stop the Spot Instance because it is associated with a one-time Spot request.")
+            request = launch.request_over(call.rows, item)
+            if request.get("type") != "persistent":
+                text = "You can't stop the Spot Instance because it is associated with a one-time Spot request."
+                raise Refusal(400, "UnsupportedOperation", text)
+            if request["state"] == "active":
+                call.rows.write_thing({**request, "state": "disabled"})
         done = call.rows.now + call.rows.latency("stop")
         reason = "Client.UserInitiatedShutdown"
         call.rows.write(item._replace(timeline=cut(item.timeline, call.rows.now, [(call.rows.now, "stopping", reason), (done, "stopped", reason)])))
         out.append(_change(item, before, "stopping"))
     return {"StoppingInstances": out}
+
+
+def start(call: Call) -> Json:
+    """Starts stopped machines again, each in its zone and nowhere else: without room or quota the call is refused and they stay stopped."""
+    out = []
+    for item in _named(call):
+        before = item.state(call.rows.now)
+        if before in HOLDING:
+            out.append(_change(item, before, before))
+            continue
+        if before != "stopped":
+            raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be started.")
+        refused = call.planned or launch.refusal(call.rows, launch.again_of(item), 1)
+        if refused is not None:
+            raise refused
+        launch.restart(call.rows, item, call.slower_s)
+        out.append(_change(item, before, "pending"))
+    return {"StartingInstances": out}
 
 
 def _tagged(call: Call) -> list[Instance]:
@@ -371,7 +411,9 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "CreateFleet": create_fleet,
         "RunInstances": run_instances,
         "DescribeInstances": describe_instances,
+        "GetConsoleOutput": console_output,
         "TerminateInstances": terminate,
+        "StartInstances": start,
         "StopInstances": stop,
         "CreateTags": create_tags,
         "DeleteTags": delete_tags,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.aws import machines
-from providers.adapters.aws.standin import calls
+from providers.adapters.aws.standin import calls, launch
 from providers.adapters.aws.standin import places as cloud
 from providers.adapters.aws.standin.state import PROVIDER, SCHEMA, Rows
 from providers.adapters.rehearsal import Machine
@@ -67,3 +67,12 @@ def preempt(store: Store, name: str) -> int:
         rows = Rows(store, db, store.now())
         named = [item for item in calls.shown(rows) if item.capacity == "spot" and name in (item.tags.get("Name"), item.name)]
         return sum(calls.preempt(rows, item) for item in named)
+
+
+def idle(store: Store, name: str) -> float | None:
+    """From now on the GPUs of the machine of this name have nothing to do: when its own timer ends it, 0 for never. None where none runs."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        named = [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name) and item.state(rows.now) == "running"]
+        return launch.goes_idle(rows, named[0]) if named else None

@@ -9,10 +9,12 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.adapters import played
 from providers.adapters.aws import machines
 from providers.adapters.aws.standin import places, things
-from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline
+from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
+from providers.model import idle
 
 if TYPE_CHECKING:
     from providers.adapters.aws.standin.state import Rows
@@ -213,26 +215,71 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             "volume_gib": next((item["Ebs"].get("VolumeSize", 8) for item in spec.get("BlockDeviceMappings", ()) if item.get("Ebs")), 8),
             "tokens_required": (spec.get("MetadataOptions") or {}).get("HttpTokens") == "required",
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
+            "idle_s": idle_s(spec),
         }
+        if ttl_s := run_limit_s(spec):
+            body["ends"] = up + ttl_s
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
-        ttl_s = run_limit_s(spec)
-        if ttl_s:
-            timeline += _end_of_run(rows, up + ttl_s, body["shutdown"])
+        ends = [body["ends"]] if "ends" in body else []
+        if (work := played.find(user_data(spec))) is not None:
+            body |= {"script": user_data(spec), "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type)}
+            done = played.over(work, up, rows.latency("job"))
+            ends += [] if done is None else [done]
+        if ends:
+            timeline += _end_of_run(rows, min(ends), body["shutdown"])
         out.append(
             rows.add(Instance(0, launch.region, launch.zone, launch.machine_type, launch.capacity, launch.reservation, rows.now, body, timeline))
         )
     return out
 
 
-def run_limit_s(spec: Json) -> float:
-    """The seconds after which the machine's own timer ends it; 0 for none."""
+def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
+    """A stopped machine comes up again. Its timer is absolute: past its moment it ends the machine at once, or, where that is kept, no more."""
+    up = rows.now + rows.latency("start") + slower_s
+    timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
+    end, behaviour = float(item.body.get("ends", 0)), item.body["shutdown"]
+    ends = [max(end, up)] if end and (end > up or behaviour == "terminate") else []
+    if (work := played.find(str(item.body.get("script", "")))) is not None and (done := played.over(work, up, rows.latency("job"))) is not None:
+        ends.append(done)
+    if ends:
+        timeline += _end_of_run(rows, min(ends), behaviour)
+    later = item._replace(timeline=cut(item.timeline, rows.now, timeline))
+    rows.write(later)
+    if (request := request_over(rows, item)).get("state") == "disabled":
+        rows.write_thing({**request, "state": "active"})
+    return later
+
+
+def user_data(spec: Json) -> str:
+    """The text of a launch's user data."""
     text = str(spec.get("UserData") or "")
     try:
-        script = base64.b64decode(text, validate=True).decode() if text else ""
+        return base64.b64decode(text, validate=True).decode() if text else ""
     except (binascii.Error, UnicodeDecodeError):
         raise Refusal(400, "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data") from None
-    line = next((line for line in script.splitlines() if line.startswith(TTL_LINE)), "")
+
+
+def run_limit_s(spec: Json) -> float:
+    """The seconds after which the machine's own timer ends it; 0 for none."""
+    line = next((line for line in user_data(spec).splitlines() if line.startswith(TTL_LINE)), "")
     return float(line.removeprefix(TTL_LINE) or 0)
+
+
+def idle_s(spec: Json) -> int:
+    """The seconds of idleness after which the machine's own timer ends it; 0 for none."""
+    return idle.limit_s(base64.b64decode(str(spec.get("UserData") or "")).decode())
+
+
+def goes_idle(rows: Rows, item: Instance) -> float:
+    """From now on the machine's GPUs have nothing to do; when its own timer ends it, 0 for never."""
+    limit_s = item.body.get("idle_s", 0)
+    begin = rows.now + limit_s
+    if not limit_s or item.state(rows.now) != "running":
+        return 0.0
+    ended = [moment for moment, state, _ in item.timeline if moment > rows.now and state]
+    if not ended or begin < ended[0]:
+        rows.write(item._replace(timeline=cut(item.timeline, rows.now, _end_of_run(rows, begin, item.body["shutdown"]))))
+    return float(begin)
 
 
 def _end_of_run(rows: Rows, begin: float, behaviour: str) -> Timeline:
@@ -253,11 +300,22 @@ def _spot_request(rows: Rows, launch: Launch, tags: dict[str, str]) -> str:
 
 def again(rows: Rows, ended: Instance) -> None:
     """A persistent Spot request that was not cancelled starts another machine by itself: without tags, as EC2 does."""
-    held = rows.things(ended.region, "spot-request", ended.body["spot_request"]) if ended.body["spot_request"] else []
-    if held and held[0]["type"] == "persistent" and held[0]["state"] == "active":
+    held = request_over(rows, ended)
+    if held.get("type") == "persistent" and held["state"] in ("active", "disabled"):
         body = {**ended.body, "tags": {}, "volume_tags": {}, "token": ""}
         up = rows.now + rows.latency("create")
         rows.add(ended._replace(created=rows.now, body=body, timeline=[(rows.now, "pending", ""), (up, "running", "")]))
+
+
+def request_over(rows: Rows, item: Instance) -> Json:
+    """The Spot request that a machine is under; empty for none."""
+    held = rows.things(item.region, "spot-request", item.body["spot_request"]) if item.body["spot_request"] else []
+    return held[0] if held else {}
+
+
+def again_of(item: Instance) -> Launch:
+    """What a stopped machine needs to start: its own place and kind."""
+    return Launch(item.region, item.zone, item.machine_type, item.capacity, item.reservation, {}, item.body["lifecycle"])
 
 
 def dict_of(tags: Any) -> dict[str, str]:

@@ -204,6 +204,7 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "instances.delete": vms.delete,
     "instances.stop": vms.stop,
     "instances.start": vms.start,
+    "instances.getSerialPortOutput": vms.serial_port,
     "instances.setLabels": vms.set_labels,
     "instances.setMetadata": vms.set_metadata,
     "instances.setScheduling": vms.set_scheduling,

@@ -17,6 +17,15 @@ def places() -> frozenset[str]:
     return frozenset(machines.regions()) | frozenset(machines.zones())
 
 
+def unplaced() -> dict[str, frozenset[tuple[str, str]]]:
+    """Region -> the (machine type, GPU) that sources sell there without naming a zone: asked for in good order, they are never had here."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name, machine in machines.types().items():
+        for region in machine.regions - {machines.region_of(zone) for zone in machine.zones}:
+            found.setdefault(region, set()).add((name, machine.gpu))
+    return {region: frozenset(kinds) for region, kinds in found.items()}
+
+
 def machine_types() -> frozenset[str]:
     """Every machine type."""
     return frozenset(machines.types())
@@ -58,6 +67,16 @@ def preempt(store: Store, name: str) -> int:
         rows = Rows(store, db, store.now())
         place.settle(rows)
         return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))
+
+
+def idle(store: Store, name: str) -> float | None:
+    """From now on the GPUs of the machine of this name have nothing to do: when its own timer stops it, 0 for never. None where none runs."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        named = [vm for vm in rows.vms("name = ?", (name,)) if vm.status(rows.now) == "RUNNING"]
+        return vms.goes_idle(rows, named[0]) if named else None
 
 
 PROJECT = "rehearsal"

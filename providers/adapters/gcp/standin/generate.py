@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 
 SERVED = {
-    "instances": "insert bulkInsert get list aggregatedList delete setLabels setMetadata setScheduling stop start",
+    "instances": "insert bulkInsert get list aggregatedList delete setLabels setMetadata setScheduling stop start getSerialPortOutput",
     "regionInstances": "bulkInsert",
     "zoneOperations": "get list wait",
     "regionOperations": "get list wait",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.adapters import played
 from providers.adapters.gcp.standin import machines, networks
 from providers.adapters.gcp.standin.state import GONE, HOLDING, PROVIDER, Timeline, Vm, cut, status_at, vm_number
 from providers.adapters.gcp.standin.wire import ROOT, Json, stockout_error, tail, timestamp
@@ -192,7 +193,9 @@ def make(rows: Rows, project: str, zone: str, name: str, wish: Wish, timeline: T
         ),
         "run_s": wish.run_s,
         "action": wish.action,
+        "exit_code": rows.store.exit_code(PROVIDER, zone, wish.machine.name),
     }
+    timeline = _until_done(rows, body, timeline)
     if hostname or spec.get("hostname"):
         body["hostname"] = hostname or spec["hostname"]
     if spec.get("resourcePolicies"):
@@ -207,6 +210,17 @@ def make(rows: Rows, project: str, zone: str, name: str, wish: Wish, timeline: T
     vm.body["disks"] = [_disk(rows, vm, index, disk, wish) for index, disk in enumerate(spec["disks"])]
     rows.write_vm(vm)
     return vm
+
+
+def _until_done(rows: Rows, body: Json, timeline: Timeline) -> Timeline:
+    """The timeline of a machine that stops itself once its job is done, if it has one that does."""
+    script = next((str(item.get("value", "")) for item in body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    up = next((at for at, status in timeline if status == "RUNNING"), None)
+    work = played.find(script)
+    end = played.over(work, up, rows.latency("job")) if work is not None and up is not None else None
+    if end is None or any(at <= end for at, status in timeline if status == "STOPPING"):
+        return timeline
+    return [entry for entry in timeline if entry[0] < end] + [(end, "STOPPING"), (end + rows.latency("stop"), "TERMINATED")]
 
 
 def _nic(rows: Rows, vm: Vm, index: int, given: Json) -> Json:

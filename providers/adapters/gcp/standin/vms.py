@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.adapters import played
 from providers.adapters.gcp.standin import machines, place, wish
 from providers.adapters.gcp.standin.state import GONE, HOLDING, Vm, cut, vm_number
 from providers.adapters.gcp.standin.wire import ROOT, Json, Refusal, exists, invalid, missing, quota_refusal, timestamp
+from providers.model import idle
 
 if TYPE_CHECKING:
     from providers.adapters.gcp.standin.calls import Call
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def body(rows: Rows, vm: Vm) -> Json:
     """A machine as the API shows it now."""
     status = vm.status(rows.now)
-    out = {key: value for key, value in vm.body.items() if key not in {"run_s", "action"} and value not in ("", None)}
+    out = {key: value for key, value in vm.body.items() if key not in {"run_s", "action", "exit_code"} and value not in ("", None)}
     addressed = status in HOLDING and status != "PROVISIONING"
     if not addressed:
         out["networkInterfaces"] = [
@@ -158,6 +160,21 @@ def set_labels(call: Call) -> Json:
     return _edit(call, vm, "setLabels", labels=call.body.get("labels") or {})
 
 
+def serial_port(call: Call) -> Json:
+    """What a machine wrote while it started: nothing boots here, so that is said, with the script that it was given."""
+    vm = named(call)
+    script = next((str(item.get("value", "")) for item in vm.body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    given = f"its start-up script has {len(script.encode())} bytes and was not run" if script else "it was given no start-up script"
+    contents = f"rehearsal stand-in {vm.name}: nothing boots here; {given}\r\n"
+    began = [at for at, status in vm.timeline if status == "RUNNING" and at <= call.rows.now]
+    native = f"projects/{vm.project}/zones/{vm.zone}/instances/{vm.name}"
+    since, script = call.rows.store.work(native) or (0.0, script)
+    if (work := played.find(script)) is not None and began:
+        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(vm.body.get("exit_code", 0)))
+        contents += "".join(f"{line}\r\n" for _, line in lines)
+    return {"kind": "compute#serialPortOutput", "contents": contents, "start": "0", "next": str(len(contents)), "selfLink": f"{vm.link()}/serialPort"}
+
+
 def set_metadata(call: Call) -> Json:
     """Replaces a machine's metadata, likewise."""
     vm = named(call)
@@ -212,3 +229,24 @@ def preempt(rows: Rows, vm: Vm) -> bool:
         vm.project, f"zones/{vm.zone}", "compute.instances.preempted", vm.link(), end[-1][0], target_id=vm_number(vm.id), user="system", vm=vm.id
     )
     return True
+
+
+def goes_idle(rows: Rows, vm: Vm) -> float:
+    """From now on the machine's GPUs have nothing to do; when its own timer powers it off, 0 for never. Google then keeps it, stopped."""
+    script = next((str(item.get("value", "")) for item in vm.body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    begin = rows.now + (limit_s := idle.limit_s(script))
+    if not limit_s or vm.status(rows.now) != "RUNNING":
+        return 0.0
+    if any(rows.now < moment <= begin for moment, _ in vm.timeline):
+        return float(begin)
+    end = place.ending(rows, begin, "STOP", "stop")
+    rows.drop_plans(vm.id)
+    rows.write_vm(vm._replace(timeline=cut(vm.timeline, rows.now, end)))
+    rows.add_operation(
+        *(vm.project, f"zones/{vm.zone}", "compute.instances.guestTerminate", vm.link(), end[-1][0]),
+        target_id=vm_number(vm.id),
+        created=begin,
+        user="system",
+        vm=vm.id,
+    )
+    return float(begin)

@@ -25,10 +25,13 @@ _shared: dict[str, Server] = {}
 
 
 class Server:
-    """A running server. `url` is what the client connects to; `close` ends it."""
+    """A running server. `url` is what the client connects to; `close` ends it. With `tcp` it also answers at a port of 127.0.0.1, `tcp_url`, where
+    sandboxes take commands: the client speaks without TLS to such a place alone.
+    """
 
-    def __init__(self, store: Store, path: Path) -> None:
+    def __init__(self, store: Store, path: Path, *, tcp: bool = False) -> None:
         self.path = path
+        self.tcp_url = f"http://127.0.0.1:{_free_port()}" if tcp else ""
         self.url = f"unix://{path}"
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -58,12 +61,21 @@ class Server:
 
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = GrpcServer([handlers(store)], status_details_codec=custom_detail_codec)
-        await server.start(path=str(self.path))
+        services = [handlers(store, self.tcp_url)]
+        servers = [GrpcServer(services, status_details_codec=custom_detail_codec)]
+        await servers[0].start(path=str(self.path))
+        if self.tcp_url:
+            from providers.adapters.modal.standin import router
+            from providers.adapters.modal.standin.state import State
+
+            services = [*services, router.handlers(State(store), self.path.parent / "modal-sandboxes")]
+            servers.append(GrpcServer(services, status_details_codec=custom_detail_codec))
+            await servers[1].start("127.0.0.1", int(self.tcp_url.rpartition(":")[2]))
         self._started.set()
         await self._stop.wait()
-        server.close()
-        await server.wait_closed()
+        for server in servers:
+            server.close()
+            await server.wait_closed()
         store.close()
 
     def close(self) -> None:
@@ -74,9 +86,17 @@ class Server:
         self.path.unlink(missing_ok=True)
 
 
-def start(store: Store) -> Server:
-    """Starts a server on this store, on a socket of its own."""
-    return Server(store, _socket_path(store.path.parent))
+def start(store: Store, *, tcp: bool = False) -> Server:
+    """Starts a server on this store, on a socket of its own, and on a port as well if told so."""
+    return Server(store, _socket_path(store.path.parent), tcp=tcp)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def shared(store: Store) -> Server:

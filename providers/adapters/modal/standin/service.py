@@ -58,8 +58,9 @@ BEFORE = {
 class Service:
     """The answers, one method for each RPC, named as the protocol names it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, router_url: str = "") -> None:
         self.store = store
+        self.router_url = router_url
         self.state = State(store)
         self.functions = FunctionService(self.state)
 
@@ -149,6 +150,14 @@ class Service:
             raise GRPCError(Status.NOT_FOUND, f"Task {request.task_id!r} not found")
         return api.TaskGetInfoResponse(app_id=row.app, info=_task(row))
 
+    async def TaskGetCommandRouterAccess(self, request: Any) -> Any:
+        row = self.state.by_task(request.task_id)
+        if row is None or row.ended is not None:
+            raise GRPCError(Status.NOT_FOUND, f"Task {request.task_id!r} not found")
+        if not self.router_url:
+            raise GRPCError(Status.UNIMPLEMENTED, "this rehearsal takes commands in a local shell")
+        return api.TaskGetCommandRouterAccessResponse(url=self.router_url, jwt="rehearsal")
+
     async def TaskList(self, request: Any) -> Any:
         rows = self.state.running_tasks(request.app_id)
         tasks = [api.TaskStats(task_id=row.task, app_id=row.app, started_at=row.started or 0.0, enqueued_at=row.created) for row in rows]
@@ -188,9 +197,9 @@ class Service:
         return api.SandboxListResponse(sandboxes=[_info(row) for row in rows[:PAGE]])
 
 
-def handlers(store: Store) -> Any:
-    """What grpclib serves: every RPC of the protocol, through the log and the planned failures."""
-    service = Service(store)
+def handlers(store: Store, router_url: str = "") -> Any:
+    """What grpclib serves: every RPC of the protocol, through the log and the planned failures. `router_url`: where sandboxes take commands."""
+    service = Service(store, router_url)
 
     def answer(method: str, known: Callable[..., Awaitable[Any]] | None) -> Callable[[Any, Any], Awaitable[None]]:
         async def serve(_self: Any, stream: Any) -> None:

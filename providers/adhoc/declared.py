@@ -1,0 +1,166 @@
+"""What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged into with the key that was made for it.
+
+Owns which one a name means, and the log of a machine's start. Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import REHEARSAL, WORLDS, home
+from providers.adhoc.machine import AsyncMachine
+from providers.engine import access
+from providers.engine.accounts import home_of
+from providers.engine.acquire import HEALTHY
+from providers.engine.holding import seen
+from providers.engine.records import DEGRADED, Held
+from providers.engine.remote.run import finished
+from providers.engine.remote.standin import LABEL
+from providers.engine.running import JOURNAL_FILE
+from providers.engine.settle import repeated
+from providers.engine.world import open_world
+from providers.errors import GpusError
+from providers.model.machine import ENDED, FAILED
+from providers.model.money import usd
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.engine.world import World
+
+LOOK_EVERY_S = 10.0
+"""World seconds between two looks at a job that is waited for."""
+_START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
+
+
+class Declared(NamedTuple):
+    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of."""
+
+    project: str
+    stack: str
+    held: Held
+
+    def record(self) -> dict[str, Any]:
+        """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
+        held = self.held
+        out = {name: getattr(held, name) for name in ("world", "status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count")}
+        price = None if held.micro_usd is None else usd(held.micro_usd)
+        more = {"nodes": held.nodes, "capacity": held.capacity, "price_usd_per_hour": price, "process": None, "reasons": list(held.reasons)}
+        moments = {"launched_at": held.launched_at or None, "ends_at": held.ends_at or None}
+        return {"name": held.cluster, "stack": self.stack, "project": self.project, **out, **more, **moments}
+
+
+def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple[Declared, ...]:
+    """What stacks have that has not ended, as far as this machine's journal knows; narrowed by world, stack and cluster. Asks no cloud."""
+    if not (home() / JOURNAL_FILE).exists():
+        return ()
+    found: list[Declared] = []
+    for name in WORLDS if world is None else (world,):
+        opened_world = open_world(name)
+        try:
+            owners = {known.owner: (known.project, known.stack) for known in opened_world.journal.owners(name) if known.stack}
+            for launch in opened_world.journal.launches(name, "", cluster):
+                project, of = owners.get(launch.owner, ("", ""))
+                if launch.ended_at is None and launch.native_ids and launch.owner in owners and stack.rpartition("/")[2] in {"", of}:
+                    found.append(Declared(project, of, Held.from_dict(launch.record)))
+        finally:
+            opened_world.close()
+    return tuple(found)
+
+
+async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncMachine:
+    """The declared cluster of that name, as its cloud sees it now.
+
+    Raises GpusError when the journal knows none, or several, of that name, and when what it knows is gone.
+    """
+    one = _only(known(world, stack, name), name, world, stack)
+    # Its account stands in its record; other settings are not needed to reach it.
+    there_is = open_world(one.held.world)
+    try:
+        return await _looked_at(there_is, one)
+    except BaseException:
+        there_is.close()
+        raise
+
+
+def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -> Declared:
+    """The one of that name. Raises GpusError for none and for several."""
+    there = " ".join(filter(None, (f"of stack {stack}" if stack else "", f"in the {world} world" if world else "")))
+    if not found:
+        every = ", ".join(f"{each.held.cluster} ({each.stack})" for each in known(world)) or "none"
+        raise GpusError(f"wanted a cluster named {name!r} {there}".rstrip() + f", found none that was placed from this machine; there are: {every}")
+    if len(found) > 1:
+        places = ", ".join(f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found)
+        raise GpusError(f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and --world WORLD")
+    return found[0]
+
+
+async def _looked_at(world: World, one: Declared) -> AsyncMachine:
+    adapter = await home_of(world, one.held)
+    held = seen(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
+    if held is None or not held.machines:
+        raise GpusError(f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s {one.stack} places it anew")
+    way = f"it is {held.status}" if held.status not in {*HEALTHY, DEGRADED} else access.way_in(world, held)
+
+    async def ends() -> bool:
+        raise GpusError(f"{held.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
+
+    if isinstance(way, str):
+        return AsyncMachine(world, held, None, None, ends, stack=one.stack, barred=way)
+    if world.name == REHEARSAL and not all((way.line(node).folder / "bin").is_dir() for node in held.machines):  # type: ignore[union-attr]
+        # Nobody has looked into it before: a look furnishes its stand-ins.
+        for node in held.machines:
+            await way(node, held)
+    return AsyncMachine(world, held, None, way, ends, stack=one.stack)
+
+
+async def finished_job(name: str, world: str | None = None, stack: str = "", timeout_s: float | None = None) -> tuple[int, str]:
+    """(exit code, what its cloud or its own script says of its end) of a declared job, once it has ended. Looks every `LOOK_EVERY_S`.
+
+    The code is 0 for one that ended well, its own where it is known, else 1. Raises GpusError for what is no job, is gone, or takes longer.
+    """
+    from providers.engine import progress
+
+    one = _only(known(world, stack, name), name, world, stack)
+    if one.held.kind != "job":
+        raise GpusError(f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself")
+    there = open_world(one.held.world)
+    try:
+        adapter = await home_of(there, one.held)
+        began = there.clock.now()
+        while True:
+            held = seen(one.held, await progress.observed(there, adapter, one.held), there.clock.now())
+            if held is None:
+                raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
+            why = next((node.detail for node in held.machines if node.detail), held.status)
+            if held.status == ENDED:
+                return 0, why
+            if held.status == FAILED:
+                code = why.rpartition(" ")[2]
+                return int(code) if code.isdigit() and int(code) else 1, why
+            if timeout_s is not None and there.clock.now() - began >= timeout_s:
+                raise GpusError(f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}")
+            await there.clock.sleep(LOOK_EVERY_S)
+    finally:
+        there.close()
+
+
+async def log(machine: AsyncMachine, number: int = 0) -> str:
+    """What a machine wrote while it started: as its cloud keeps it, else from the machine's own journal over ssh. Raises GpusError."""
+    held = machine.held
+    if not 0 <= number < len(held.machines):
+        raise GpusError(f"{machine.name}: wanted the number of one of its {len(held.machines)} machines, from 0, found {number}")
+    node = held.machines[number]
+    kept = getattr(await machine.adapter(), "log", None)
+    if kept is not None:
+        return str(await machine.call(kept, node.handle))
+    if node.login:
+        raise GpusError(f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}")
+    line = machine.line(number)
+    if line.stand_in:
+        return f"{LABEL} {node.name}: nothing boots here"
+    code, output, errors = await finished(line.command(_START_UP))
+    if code != 0:
+        why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), f"ended with {code}")
+        raise GpusError(f"{machine.name}: wanted the log of its start, found none: {held.provider} keeps none, and on the machine: {why[:160]}")
+    return output

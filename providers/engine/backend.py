@@ -1,0 +1,58 @@
+"""Which Pulumi backend this process works with: where the states are that claim machines. Owns the order of the places that may say so.
+
+Reads the environment and at most two small files, in Pulumi's own order: PULUMI_BACKEND_URL, the project file's `backend.url`, what `pulumi login`
+wrote (Pulumi, "Managing state and backend options", 2026-11). Imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+
+def current() -> str:
+    """The backend's URL without any user or password in it, in one spelling; empty where nothing says."""
+    return spelled(os.environ.get("PULUMI_BACKEND_URL") or _of_project(Path.cwd()) or _logged_in())
+
+
+def spelled(url: str) -> str:
+    """A backend's URL in one spelling: no credentials, no trailing slash, the home as it is. Pure, but for the home's name."""
+    text = re.sub(r"//[^/@]*@", "//", url.strip()).rstrip("/")
+    if text.startswith("file://"):
+        place = unquote(text.removeprefix("file://"))
+        return f"file://{Path(place).expanduser() if place.startswith('~') else place}".rstrip("/")
+    return text
+
+
+def _of_project(here: Path) -> str:
+    for folder in (here, *here.parents):
+        file = folder / "Pulumi.yaml"
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError):
+            return ""
+        if "backend" not in text:
+            return ""
+        import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
+
+        try:
+            content = yaml.safe_load(text)
+        except yaml.YAMLError:
+            return ""
+        backend = content.get("backend") if isinstance(content, dict) else None
+        return str(backend.get("url") or "") if isinstance(backend, dict) else ""
+    return ""
+
+
+def _logged_in() -> str:
+    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or "~/.pulumi"
+    try:
+        found = json.loads((Path(folder).expanduser() / "credentials.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):
+        return ""
+    return str(found.get("current") or "") if isinstance(found, dict) else ""

@@ -1,0 +1,128 @@
+"""What machines are told once they are there: the addresses of all nodes, and a service's token. Goes by login, never by what a cloud keeps.
+
+Owns the two files in the folder of the start-up script, and a token's making: random, kept beside the cluster's key for this user alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL
+from providers.engine.access import folder, opened, probe
+from providers.errors import GpusError, HalfMade
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.records import Held
+    from providers.engine.remote.line import Line
+    from providers.engine.starting import Start
+    from providers.engine.world import World
+    from providers.model.machine import Node, Order
+
+ROOT = "/var/lib/gpus/work"
+"""As `providers.workloads.script.ROOT`."""
+BOOT_SCRIPT, CONTAINER_SCRIPT = "/var/lib/gpus/start.sh", "/root/gpus-start.sh"
+"""Where the script of a machine lies, and that of a container which is the machine."""
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
+TOKEN_BYTES = 24
+
+
+def token(world: str, owner: str, cluster: str) -> str:
+    """A service's token, made on first use and kept beside the cluster's key. Reads and writes one file. Raises GpusError."""
+    place = folder(world, owner, cluster) / TOKEN_FILE
+    try:
+        if place.exists():
+            return place.read_text(encoding="ascii").strip()
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.touch(mode=0o600)
+        place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
+    except OSError as error:
+        raise GpusError(f"{place}: wanted a place for the service's token, found {error.strerror or error}") from None
+    return made
+
+
+async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:
+    """Writes what the start-up script waits for onto each machine. Nothing where it waits for nothing.
+
+    Raises HalfMade where that can't be done: without it nothing would ever start there.
+    """
+    files: dict[str, str] = {}
+    if len(nodes) > 1:
+        files["peers"] = "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
+    if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
+        files["token"] = token(world.name, *order.mark[:2])
+    if not files or world.name == REHEARSAL:
+        # A rehearsal's machine runs nothing that could wait.
+        return
+    handles = tuple(node.handle for node in nodes)
+    way = opened(world.name, *order.mark[:2])
+    if way is None or way.key is None:
+        raise HalfMade(
+            "wanted to tell the machines of each other, found no key to log in with", provider=adapter.name, code="no-key", handles=handles
+        )
+    looker = probe(world, way.key, way.known_hosts, way.nodes)
+    for node in nodes:
+        line = looker.line(node)
+        for name, content in files.items():
+            code, errors = await written(line, f"{ROOT}/{name}", content) if line is not None else (1, "no address")
+            if code:
+                text = f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
+                raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
+
+
+async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -> None:
+    """Puts another program on the machines in place of the one that runs there, and starts it; at a later boot it is that one, too.
+
+    Raises GpusError where it can't be written there; what ran then still runs.
+    """
+    from providers.workloads.script import script
+
+    if world.name == REHEARSAL:
+        from providers.adapters.rehearsal import open_store
+
+        for node in nodes:
+            open_store().set_work(node.handle.native_id, begun.script or script(begun.program, inside=True))
+        return
+    way = opened(world.name, held.owner, held.cluster)
+    if way is None or way.key is None:
+        raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
+    from providers.engine.remote.run import finished
+
+    looker = probe(world, way.key, way.known_hosts, way.nodes, pinned=True)
+    text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
+    start = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(f'setsid nohup bash {path} >/dev/null 2>&1 </dev/null &')}"
+    for node in nodes:
+        line = looker.line(node)
+        code, errors = await written(line, path, text) if line is not None else (1, "no address")
+        if not code and line is not None:
+            code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(start)}"))
+        if code:
+            raise GpusError(f"wanted to start the new workload on {node.name}, found {errors.strip()[:160] or code}")
+
+
+async def written(line: Line, path: str, content: str) -> tuple[int, str]:
+    """Writes a file there for its owner alone, as root where the login may: (exit code, errors).
+
+    The content travels on standard input, since arguments can be read by others on either machine.
+    """
+    from providers.engine.remote.run import started
+
+    place, at = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
+    script = f"mkdir -p {place} && umask 077 && cat >{at}.new && mv {at}.new {at}"
+    as_root = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(script)}"
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content.encode())
+    finally:
+        os.close(writing)
+    try:
+        async with started(line.command(f"exec sh -c {shlex.quote(as_root)}"), stdin=reading) as process:
+            _, errors = await process.communicate()
+            return await process.wait(), errors.decode(errors="replace")
+    finally:
+        os.close(reading)

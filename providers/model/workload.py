@@ -1,0 +1,141 @@
+"""What runs on the machines: as it is wanted (Workload), and as it is started on one placement (Program). Plain records; pure, but for
+`with_files`.
+
+The typed face that users write is `providers.model.workload_spec`; what turns the one into the other is `providers.workloads`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASE, KEEP = "release", "keep"
+
+
+class Task(NamedTuple):
+    """One program as wanted. `command` is a line for the shell; with a `launcher` it is what the launcher starts (a script and its arguments), or
+    nothing for a server. `gpus` are the GPUs of the machine that it sees; none: all. `health` is the path that answers 200 once it works.
+    """
+
+    name: str = "main"
+    launcher: str = ""
+    command: str = ""
+    model: str = ""
+    dtype: str = ""
+    context: int = 0
+    concurrency: int = 0
+    args: tuple[tuple[str, str | int | float | bool], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    gpus: tuple[int, ...] = ()
+    port: int = 0
+    health: str = ""
+
+
+class Checkpoint(NamedTuple):
+    """Where the work saves itself (`path`, on the machine), and where that is kept (`to`, a bucket's URL or a volume), synced every so often."""
+
+    path: str
+    to: str
+    every_s: int = 300
+
+
+class Training(NamedTuple):
+    """What a training run is, for its time and cost: tokens in all and the method; or hours that it took on one GPU of a type."""
+
+    method: str = "full"
+    tokens: float = 0.0
+    sequence: int = 2048
+    batch: int = 1
+    hours: float = 0.0
+    hours_on: str = ""
+
+
+class Override(NamedTuple):
+    """What a fallback entry changes. Empty fields are as in the workload."""
+
+    dtype: str = ""
+    command: str = ""
+    args: tuple[tuple[str, str | int | float | bool], ...] = ()
+
+
+class Workload(NamedTuple):
+    """Everything that runs, as wanted. `files` are (path there, base64 of gzip of the content)."""
+
+    tasks: tuple[Task, ...]
+    image: str = ""
+    setup: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    checkpoint: Checkpoint | None = None
+    resume: str = ""
+    """What is added to the command when a checkpoint is there, as in `--resume latest`."""
+    on_done: str = RELEASE
+    training: Training | None = None
+
+
+class Process(NamedTuple):
+    """One program as started: a line for the shell, its own environment, what it listens at and answers when it works."""
+
+    name: str
+    line: str
+    env: tuple[tuple[str, str], ...] = ()
+    port: int = 0
+    health: str = ""
+
+
+class Program(NamedTuple):
+    """A workload, compiled for one placement. `kind` is machine, job or service. `digest` changes with anything that asks for a new start.
+
+    `resume` is added to the first process's line when a checkpoint is there. `rendezvous` says that its nodes must know each other's addresses.
+    """
+
+    kind: str
+    processes: tuple[Process, ...]
+    image: str = ""
+    setup: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    checkpoint: Checkpoint | None = None
+    resume: str = ""
+    on_done: str = RELEASE
+    nodes: int = 1
+    rendezvous: bool = False
+    token_env: str = ""
+    """The variable in which a service finds the token that its callers must show; nothing where it has none."""
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits over everything that is started."""
+        return hashlib.sha256(json.dumps(self, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+    @property
+    def port(self) -> int:
+        """The first port that something listens at; 0 for none."""
+        return next((process.port for process in self.processes if process.port), 0)
+
+
+def with_files(raw: Any, root: Path) -> Any:
+    """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
+
+    `files` is {path here: path there}, relative to `root`. Reads the files. Everything else is left as it is. Raises SpecError.
+    """
+    import base64
+    import gzip
+    from pathlib import Path
+
+    workload = raw.get("workload") if isinstance(raw, dict) else None
+    files = workload.get("files") if isinstance(workload, dict) else None
+    if not isinstance(files, dict) or not files:
+        return raw
+    found: dict[str, str] = {}
+    for here, there in files.items():
+        path = root / Path(str(here)).expanduser()
+        try:
+            found[str(there)] = base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
+        except OSError as error:
+            raise SpecError([Problem(f"workload.files.{here}", f"a readable file at {path}", error.strerror or str(error))]) from None
+    return {**raw, "workload": {**raw["workload"], "files": found}}

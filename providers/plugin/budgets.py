@@ -1,0 +1,114 @@
+"""A stack's budget in the plugin: made of what the Ownership's state and this machine's journal know, asked when a preview or an update would buy.
+
+Owns what of a ledger is written when, and the lines about it. The counting itself is `providers.engine.spending`. Must not import grpc.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from providers.errors import GpusError, Problem
+from providers.model.money import micro_usd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.engine.records import Held
+    from providers.engine.spending import Budget, Ledger
+    from providers.engine.world import World
+    from providers.model.ask import Ask
+    from providers.model.machine import Setup
+    from providers.planner.plan import Plan
+
+COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
+"""The statuses in which machines are billed at their price."""
+
+
+def problems(values: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with `max_spend`, if it is there."""
+    value = values.get("max_spend")
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1e9
+    return [] if value is None or good else [Problem("max_spend", "US dollars a calendar month, more than 0", repr(value))]
+
+
+def limit(values: Mapping[str, Any]) -> int | None:
+    """`max_spend` in micro-dollars; None where there is no limit, or it is not known yet."""
+    value = values.get("max_spend")
+    return micro_usd(value) if isinstance(value, (int, float)) else None
+
+
+class Budgets:
+    """The budgets of this process by owner; the empty owner is one that is not made yet."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Budget] = {}
+
+    async def ledger(self, world: World, owner: str, former: tuple[str, ...], values: Mapping[str, Any], state: Mapping[str, Any]) -> Ledger | None:
+        """The owner's ledger as it should be by now, of its state and the journal, `former` owners of the same stack among it; None without a limit.
+
+        The budget is from then on the process's own. A journal that can't be read adds nothing: what buys will say what is wrong with it.
+        """
+        from providers.engine import spending
+
+        most = limit(values)
+        if most is None:
+            self._found.pop(owner, None)
+            return None
+        now = world.clock.now()
+        try:
+            known = await asyncio.to_thread(spending.of_journal, world, (owner, *former) if owner else former)
+        except GpusError:
+            known = ()
+        found = spending.merged(spending.read(state.get("spending")), known, now)
+        self._found[owner] = spending.Budget(most, found)
+        return found
+
+    async def of(self, world: World, values: Mapping[str, Any]) -> Budget | None:
+        """The budget that a cluster of these inputs buys under. Where its Ownership was not seen in this process, what the journal knows must do."""
+        owner = values.get("owner")
+        key = owner if isinstance(owner, str) else ""
+        if key not in self._found and limit(values) is not None and await self.ledger(world, key, (), values, {}) is not None and key:
+            world.report("warning", "max_spend: the stack's ownership takes no part in this run; only what this machine bought is counted")
+        return self._found.get(key) if limit(values) is not None else None
+
+    async def previewed(self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan) -> str:
+        """The arithmetic of what a preview would buy, which is set aside; empty without a limit. Raises GpusError where nothing fits."""
+        from providers.engine import spending
+        from providers.engine.buying import affordable
+        from providers.engine.records import Wanted
+
+        budget = await self.of(world, values)
+        if budget is None or not plan.candidates:
+            return ""
+        now, name = world.clock.now(), str(values.get("cluster"))
+        wanted = Wanted("", name, ask, setup, "", budget=budget)
+        allowed = affordable(world, wanted, plan)
+        best = next(candidate for candidate in plan.candidates if allowed(candidate))
+        limit_s = spending.limit_of(wanted, best)
+        text = budget.line(best.micro_usd, limit_s, now, name)
+        budget.reserve(name, spending.cost_of(best.micro_usd, limit_s, now) or 0)
+        return text
+
+    async def standing(self, world: World, values: Mapping[str, Any]) -> str:
+        """What was spent and what is to come, where nothing is bought; empty without a limit."""
+        budget = await self.of(world, values)
+        return budget.standing(world.clock.now()) if budget is not None else ""
+
+
+async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]) -> Ledger:
+    """The ledger, with what other machines ended, as far as the clouds tell."""
+    from providers.engine import spending
+    from providers.engine.accounts import of_settings
+
+    try:
+        known = await asyncio.to_thread(spending.of_journal, world, (owner,))
+        return await spending.settled(world, owner, found, known, of_settings(world, former))
+    except GpusError:
+        return found
+
+
+async def remembered(world: World, held: Held) -> None:
+    """Keeps what a state names and another machine bought, so that its cost is known here even after it has gone."""
+    if held.launched_at and held.handles and held.status in COSTS:
+        await asyncio.to_thread(world.journal.remember, held)

@@ -1,0 +1,101 @@
+"""A workload and a placement, compiled into what is started there. Pure.
+
+Owns how flags follow the placement that was won: split, listening address, environment, pinned GPUs. The lines are `launchers`' business; what they
+stand in is `script`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.errors import Problem, SpecError
+from providers.model.workload import Process, Program
+from providers.workloads import fit as fits
+from providers.workloads import parallel
+from providers.workloads.launchers import RECIPES, TOKEN, Where, recipe
+from providers.workloads.mistakes import mistakes
+
+if TYPE_CHECKING:
+    from providers.model.workload import Override, Task, Workload
+
+ANYWHERE, HERE = "0.0.0.0", "127.0.0.1"  # noqa: S104 - a service that is exposed listens at every address
+SERVERS = tuple(name for name, each in RECIPES.items() if each.port)
+
+
+def program(
+    workload: Workload,
+    kind: str,
+    gpu_type: str,
+    gpu_count: int,
+    nodes: int = 1,
+    *,
+    override: Override | None = None,
+    expose: str = "private",
+    listen: str = "",
+) -> Program:
+    """What is started on so many of this GPU. `listen` is the address where a provider demands one. Raises SpecError where a recipe can't do it."""
+    problems = check(workload, nodes, expose)
+    if problems:
+        raise SpecError(problems)
+    host = listen or (HERE if expose == "private" else ANYWHERE)
+    processes = tuple(_process(workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose) for task in workload.tasks)
+    first = recipe(workload.tasks[0])
+    return Program(
+        kind=kind,
+        processes=processes,
+        image=workload.image or (first.image if first is not None else ""),
+        setup=workload.setup,
+        files=workload.files,
+        checkpoint=workload.checkpoint,
+        resume=workload.resume,
+        on_done=workload.on_done,
+        nodes=nodes,
+        rendezvous=nodes > 1,
+        token_env=TOKEN if expose == "token" else "",
+    )
+
+
+def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
+    """What a launcher can't do of what is asked, each with its path."""
+    found: list[Problem] = []
+    for index, task in enumerate(workload.tasks):
+        at = "workload." if len(workload.tasks) == 1 else f"workload.services[{index}]."
+        made = recipe(task, f"{at}launcher")
+        if made is None:
+            continue
+        found.extend(mistakes(task, at))
+        if nodes > 1 and not made.nodes:
+            able = ", ".join(name for name, each in RECIPES.items() if each.nodes)
+            found.append(Problem("nodes", f"1 for {task.launcher}, which runs on one machine", str(nodes), f"over several machines run {able}"))
+        if expose == "token" and made.port and not made.token:
+            able = ", ".join(name for name, each in RECIPES.items() if each.token)
+            found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {able}"))
+    return found
+
+
+def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int, host: str, expose: str) -> Process:
+    own = len(task.gpus) or gpu_count
+    env = dict(task.env)
+    if task.gpus:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, task.gpus))
+    made = recipe(task)
+    if made is None:
+        return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
+    tensor, pipeline, replicas = split(workload, task, gpu_type, own, nodes)
+    where = Where(own, nodes, host, tensor, pipeline, replicas, token=expose == "token")
+    port = task.port or made.port
+    return Process(task.name, made.line(task, where), tuple(sorted(env.items())), port, task.health or made.health)
+
+
+def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> tuple[int, int, int]:
+    """(tensor, pipeline, replicas) of a served model: as the sizing found it; for a model that it does not know, one group over all GPUs."""
+    if task.launcher not in {"vllm", "sglang", "tgi"}:
+        return 1, 1, 1
+    found = fits.fit(workload._replace(tasks=(task,)), None, gpu_type, gpu_count, nodes).verdict
+    if found is not None and found.layout is not None and task.launcher != "tgi":
+        return found.layout.tensor, found.layout.pipeline, found.layout.replicas
+    model = fits.architecture(task.model)
+    if model is not None:
+        sizes = parallel.tensor_sizes(model.heads, model.kv_heads, gpu_count)
+        return max(size for size in sizes if gpu_count % size == 0), 1, 1
+    return gpu_count, nodes, 1

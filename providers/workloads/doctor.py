@@ -1,0 +1,211 @@
+"""What is wrong with a GPU machine, and what to do: one shell script that looks, and the judgement of what it prints.
+
+Owns the looks and the advice. The script changes nothing and needs no more than a shell; what is not installed is said to be unknown. Pure: who runs
+the script is elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OK, BAD, UNKNOWN = "ok", "wrong", "unknown"
+MARK = "gpus-doctor"
+
+SMI = "nvidia-smi --format=csv,noheader,nounits --query-gpu"
+LOOKS = {
+    "gpus": f"{SMI}=index,name,memory.used,memory.total",
+    "torch": "python3 -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.device_count())'",
+    "visible": 'printf "%s\\n" "${CUDA_VISIBLE_DEVICES-unset}"',
+    "xid": "dmesg 2>/dev/null | grep -o 'NVRM: Xid.*' | tail -n 3",
+    "oom": "dmesg 2>/dev/null | grep -iE 'out of memory|oom-kill' | tail -n 3",
+    "apps": "nvidia-smi --format=csv,noheader,nounits --query-compute-apps=pid,used_memory,process_name",
+    "topology": "nvidia-smi topo -m",
+    "pcie": f"{SMI}=index,pcie.link.width.current,pcie.link.width.max,utilization.gpu",
+    "throttle": f"{SMI}=index,clocks_event_reasons.hw_slowdown,clocks_event_reasons.hw_thermal_slowdown,temperature.gpu",
+    "shm": "df -m /dev/shm | awk 'NR==2 {print $2}'",
+    "disk": "df -P / | awk 'NR==2 {print $5}'",
+    "load": "printf '%s %s\\n' \"$(cut -d' ' -f1 /proc/loadavg)\" \"$(nproc)\"",
+    "nccl": "env | grep '^NCCL_' | sort",
+}
+"""Name of each look and its command. The fields are those of `nvidia-smi --help-query-gpu`, driver 580."""
+
+SHM_LEAST_MIB = 1024
+FULL_PERCENT = 95
+MEMORY_FULL = 0.95
+
+
+class Finding(NamedTuple):
+    """One line of the answer: what was looked at, how it is, what was found and what to do."""
+
+    name: str
+    state: str
+    found: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name:<11} {self.state:<8} {self.found}" + (f"\n{'':21}{self.todo}" if self.todo else "")
+
+
+def script() -> str:
+    """The shell script: each look's name, exit code and output, one after the other."""
+    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in LOOKS.items()]
+    return "\n".join(parts) + "\n"
+
+
+def read(output: str) -> dict[str, tuple[int, list[str]]]:
+    """(exit code, lines) by look, of what the script printed."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    name = ""
+    for line in output.splitlines():
+        head = re.match(rf"^{MARK} (\w+) (\d+)$", line)
+        if head is not None:
+            name = head[1]
+            found[name] = (int(head[2]), [])
+        elif name and line.strip():
+            found[name][1].append(line.strip())
+    return found
+
+
+def judge(output: str, wanted: int = 0) -> list[Finding]:
+    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known)."""
+    looks = read(output)
+    gpus = _rows(looks, "gpus")
+    return [
+        _driver(looks, gpus, wanted),
+        *_torch(looks, len(gpus)),
+        *_memory(looks, gpus),
+        *_links(looks, len(gpus)),
+        *_machine(looks),
+    ]
+
+
+def _rows(looks: Mapping[str, tuple[int, list[str]]], name: str) -> list[list[str]]:
+    code, lines = looks.get(name, (1, []))
+    return [[field.strip() for field in line.split(",")] for line in lines if "," in line] if code == 0 else []
+
+
+def _text(looks: Mapping[str, tuple[int, list[str]]], name: str) -> str:
+    return "; ".join(looks.get(name, (1, []))[1])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _driver(looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]], wanted: int) -> Finding:
+    if not gpus:
+        lost = "`nvidia-smi` shows why; after an update of the kernel or driver reboot, else install the driver that the card needs"
+        return Finding("driver", BAD, "it does not answer, or shows no GPU", lost)
+    names = ", ".join(dict.fromkeys(row[1] for row in gpus))
+    if wanted and len(gpus) != wanted:
+        xid = _text(looks, "xid")
+        return Finding(
+            "driver",
+            BAD,
+            f"{len(gpus)} of {wanted} GPUs answer ({names}){f'; {xid}' if xid else ''}",
+            "one has fallen off the bus: reboot, else another machine",
+        )
+    if xid := _text(looks, "xid"):
+        return Finding(
+            "driver",
+            BAD,
+            f"{len(gpus)} x {names}, with errors: {xid}",
+            "NVIDIA's Xid table says whether it is the program, the driver or the card (48, 63, 79: the card)",
+        )
+    return Finding("driver", OK, f"{len(gpus)} x {names}")
+
+
+def _torch(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Finding]:
+    code, lines = looks.get("torch", (1, []))
+    if code or not lines:
+        return [Finding("torch", UNKNOWN, "PyTorch is not in this python3")]
+    version, _, rest = lines[-1].partition(" ")
+    cuda, _, seen = rest.partition(" ")
+    visible = _text(looks, "visible")
+    if seen.isdigit() and int(seen) == count:
+        return [Finding("torch", OK, f"{version}, CUDA {cuda}, sees {seen} GPUs")]
+    if cuda == "None":
+        return [Finding("torch", BAD, f"{version} was built without CUDA", "install the CUDA build of the same version")]
+    if visible not in {"unset", ""}:
+        return [Finding("torch", BAD, f"sees {seen} of {count}: CUDA_VISIBLE_DEVICES is {visible}", "unset it, or name those that you mean")]
+    return [
+        Finding(
+            "torch", BAD, f"{version}, CUDA {cuda}, sees {seen} of {count}", "its CUDA is newer than the driver: an older build, or a newer driver"
+        )
+    ]
+
+
+def _memory(looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]]) -> list[Finding]:
+    found = []
+    full = [
+        row[0] for row in gpus if len(row) > 3 and (used := _number(row[2])) is not None and (total := _number(row[3])) and used / total > MEMORY_FULL
+    ]
+    apps = _rows(looks, "apps")
+    who = ", ".join(f"pid {row[0]} {row[1]} MiB {row[2].rpartition('/')[2]}" for row in apps[:4] if len(row) > 2)
+    if full:
+        todo = "a smaller batch or context, recompute activations (gradient checkpointing), or more GPUs: `gpus size` says how many"
+        found.append(Finding("memory", BAD, f"GPU {', '.join(full)} is full{f': {who}' if who else ''}", todo))
+    elif gpus:
+        found.append(Finding("memory", OK, who or "nothing is loaded"))
+    if oom := _text(looks, "oom"):
+        found.append(Finding("host memory", BAD, oom[:160], "the kernel ended a process: fewer data workers, or a machine with more memory"))
+    return found
+
+
+def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Finding]:
+    found = []
+    rows = [row for row in _rows(looks, "pcie") if len(row) > 2]
+    narrow = [row for row in rows if (now := _number(row[1])) is not None and (most := _number(row[2])) and now < most / 2]
+    if narrow:
+        told = ", ".join(f"GPU {row[0]} x{row[1]} of x{row[2]}" for row in narrow)
+        found.append(Finding("PCIe", BAD, told, "half the lanes or fewer: data comes in slowly; on a marketplace take another host"))
+    if count > 1:
+        between = " ".join(line for line in looks.get("topology", (1, []))[1] if line.startswith("GPU"))
+        fast = "NV" in re.sub(r"GPU\d+|NVIDIA", "", between)
+        slow = not fast and bool(between)
+        todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism" if slow else ""
+        found.append(
+            Finding(
+                "links", BAD if slow else OK if fast else UNKNOWN, "no NVLink between the GPUs" if slow else "NVLink" if fast else "no topology", todo
+            )
+        )
+        size = _number(_text(looks, "shm"))
+        if size is not None and size < SHM_LEAST_MIB:
+            found.append(Finding("NCCL", BAD, f"shared memory has {size:.0f} MiB", "start the container with --ipc host or --shm-size 8g"))
+        settings = _text(looks, "nccl")
+        found.append(Finding("NCCL", OK, settings or "no settings", "NCCL_DEBUG=INFO shows which links it takes" if not settings else ""))
+    hot = [row for row in _rows(looks, "throttle") if len(row) > 3 and "Active" in {row[1], row[2]}]
+    if hot:
+        told = ", ".join(f"GPU {row[0]} at {row[3]} C" for row in hot)
+        found.append(
+            Finding("clocks", BAD, f"slowed down by the hardware: {told}", "heat or power: nothing that a program can do; take another host")
+        )
+    return found
+
+
+def _machine(looks: Mapping[str, tuple[int, list[str]]]) -> list[Finding]:
+    found = []
+    disk = _number(_text(looks, "disk").rstrip("%"))
+    if disk is not None:
+        todo = "clear it, or set disk_gib" if disk >= FULL_PERCENT else ""
+        found.append(Finding("disk", BAD if todo else OK, f"{disk:.0f} % full", todo))
+    load, _, cores = _text(looks, "load").partition(" ")
+    if (busy := _number(load)) is not None and (has := _number(cores)):
+        idle = [row for row in _rows(looks, "pcie") if len(row) > 3 and (_number(row[3]) or 0.0) < 50]
+        starved = busy > has and bool(idle)
+        todo = "the GPUs wait for the CPU: more data workers will not help, a machine with more cores or prepared data will" if starved else ""
+        found.append(Finding("CPU", BAD if starved else OK, f"load {busy:.1f} on {has:.0f} cores", todo))
+    return found
+
+
+def text(findings: list[Finding]) -> str:
+    """All findings, what is wrong first."""
+    order = {BAD: 0, UNKNOWN: 1, OK: 2}
+    return "\n".join(map(str, sorted(findings, key=lambda each: order[each.state])))

@@ -1,0 +1,134 @@
+"""Whether a placement holds what is to run on it: the planner's rule `fits`, and what a run costs there. Pure, apart from bundled tables.
+
+Owns the joining of a workload with the sizing. A model that is neither bundled nor a size is not judged here: nothing is refused on a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.catalog.hardware import hardware
+from providers.errors import GpusError
+from providers.workloads import memory, size, speed
+from providers.workloads.architecture import Architecture, bundled, find
+from providers.workloads.size import NO, Serve, Train, Verdict
+
+if TYPE_CHECKING:
+    from providers.model.workload import Override, Task, Workload
+
+_CUDA = re.compile(r"(?:cuda|cu)-?(\d{2})[.]?(\d)?")
+_LEAST_CUDA = ((12.0, 12.8), (10.0, 12.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0), (7.5, 10.0))
+"""(compute capability, first CUDA release that compiles for it), the highest first. NVIDIA's CUDA release notes, as remembered 2026-11."""
+_LAST_CUDA = ((7.0, 12.9), (6.0, 12.9), (3.5, 11.8))
+"""(compute capability from which on, last release): CUDA 13 dropped Maxwell, Pascal and Volta, CUDA 12 Kepler. Same source."""
+
+
+class Fit(NamedTuple):
+    """What a placement means for a workload. `why` refuses it; nothing where it holds, or where that is not known. `job_hours` None: unknown."""
+
+    why: str = ""
+    note: str = ""
+    verdict: Verdict | None = None
+    job_hours: float | None = None
+
+
+def fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
+    """The answer for one placement, remembered. `override` is the fallback entry's."""
+    return _fit(workload, override, gpu_type, gpu_count, nodes)
+
+
+@lru_cache(maxsize=4096)
+def _fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
+    if why := cuda(workload.image, gpu_type):
+        return Fit(why)
+    best: Fit = Fit()
+    for task in workload.tasks:
+        changed = overridden(task, override)
+        found = _task(workload, changed, gpu_type, len(task.gpus) or gpu_count, nodes)
+        if found.why:
+            return Fit(f"{task.name}: {found.why}" if len(workload.tasks) > 1 else found.why, verdict=found.verdict)
+        best = best if best.verdict is not None else found
+    return best._replace(job_hours=hours(workload, override, gpu_type, gpu_count, nodes))
+
+
+def overridden(task: Task, override: Override | None) -> Task:
+    """The task as a fallback entry changes it."""
+    if override is None:
+        return task
+    args = {**dict(task.args), **dict(override.args)}
+    return task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=tuple(args.items()))
+
+
+def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
+    if task.dtype and (why := memory.lacks(gpu_type, task.dtype)):
+        return Fit(why)
+    model = architecture(task.model)
+    if model is None:
+        return Fit()
+    training = workload.training
+    work: Serve | Train
+    if training is not None:
+        dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
+        work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
+    elif task.launcher in {"vllm", "sglang", "tgi", "llama.cpp", "ollama"}:
+        context = task.context or min(8192, model.max_context or 8192)
+        work = Serve(task.dtype or model.dtype, context, task.concurrency or 1)
+    else:
+        return Fit()
+    if task.launcher == "tgi":
+        nodes = 1
+    verdict = size.judge(model, work, gpu_type, gpu_count, nodes)
+    if verdict.answer == NO:
+        return Fit(verdict.reason, verdict=verdict)
+    note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else ""
+    return Fit("", note, verdict)
+
+
+def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> float | None:
+    """Hours of the training run there: from tokens, or from hours measured on one GPU (the longer of the two ratios). None where unknown."""
+    training = workload.training
+    if training is None:
+        return None
+    task = overridden(workload.tasks[0], override)
+    dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
+    if training.hours:
+        scaled = speed.scaled_hours(training.hours, training.hours_on, gpu_type, dtype)
+        return None if scaled is None else scaled[1] / (gpu_count * nodes)
+    model = architecture(task.model)
+    if model is None or not training.tokens:
+        return None
+    verdict = size.judge(model, Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype), gpu_type, gpu_count, nodes)
+    return verdict.hours
+
+
+@lru_cache(maxsize=256)
+def architecture(name: str) -> Architecture | None:
+    """The model of that name, where it is bundled or a size; None otherwise. Asks nobody."""
+    if not name or not bundled():
+        return None
+    try:
+        return find(name, hub=False)
+    except GpusError:
+        return None
+
+
+def cuda(image: str, gpu_type: str) -> str:
+    """Why an image's CUDA can't drive this card; nothing where it can, or where the image's tag does not say its CUDA."""
+    match = _CUDA.search(image.rpartition(":")[2]) if ":" in image else None
+    found = hardware(gpu_type)
+    if match is None or found is None:
+        return ""
+    release = float(f"{match[1]}.{match[2] or 0}")
+    try:
+        capability = float(found.compute_capability)
+    except ValueError:
+        return ""
+    least = next((first for from_on, first in _LEAST_CUDA if capability >= from_on), 0.0)
+    if release < least:
+        return f"the image has CUDA {release}, {gpu_type} (compute capability {capability}) needs {least} or newer"
+    last = next((last for from_on, last in _LAST_CUDA if capability >= from_on), 99.0) if capability < 7.5 else 99.0
+    if release > last:
+        return f"the image has CUDA {release}, which dropped {gpu_type} (compute capability {capability}): {last} is the last"
+    return ""

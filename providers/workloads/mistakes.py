@@ -1,0 +1,70 @@
+"""Flags that a launcher's program does not have, or understands otherwise, and that are often written all the same. Pure.
+
+Owns the list. Only what is known to be wrong is refused: a flag that is not listed passes, programs get new ones every month. Sources: each
+program's own documentation, as named with its recipe, 2026-11.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from providers.errors import Problem
+
+if TYPE_CHECKING:
+    from providers.model.workload import Task
+
+_TRAINING = "a training flag: a server keeps no activations for a backward pass"
+ABSENT = {
+    ("vllm", "max-batch-size"): "vLLM has no such flag; max-num-seqs bounds the sequences at once, max-num-batched-tokens the tokens of a step",
+    ("sglang", "max-batch-size"): "SGLang has no such flag; max-running-requests bounds the requests at once",
+    ("vllm", "gradient-checkpointing"): _TRAINING,
+    ("sglang", "gradient-checkpointing"): _TRAINING,
+    ("tgi", "gradient-checkpointing"): _TRAINING,
+    ("llama.cpp", "gradient-checkpointing"): _TRAINING,
+    ("vllm", "tensor-split"): "vLLM splits evenly; llama.cpp has tensor-split, for unlike GPUs",
+    ("llama.cpp", "tensor-parallel-size"): "llama.cpp splits by layers: split-mode and tensor-split",
+    ("tgi", "tensor-parallel-size"): "TGI calls it num-shard, and has it from the placement",
+}
+"""(launcher, flag): why it is refused and what is meant."""
+ONE_DEVICE = {("sd-webui", "device-id"), ("comfyui", "cuda-device"), ("flux", "cuda-device")}
+"""Flags that take the number of one GPU: these programs draw on one each."""
+
+
+def mistakes(task: Task, at: str) -> list[Problem]:
+    """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
+    return [*_flags(task, at), *_adapters(task, at)]
+
+
+def _given(task: Task) -> dict[str, tuple[str, str]]:
+    """Each flag of `args` and of the command, with its value and where it stands."""
+    found = {name: (str(value), f"args.{name}") for name, value in task.args}
+    try:
+        words = shlex.split(task.command)
+    except ValueError:
+        # The shell will say so; nothing here reads half a line.
+        words = []
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.setdefault(name, (value if equals else following, "command"))
+    return found
+
+
+def _flags(task: Task, at: str) -> list[Problem]:
+    found = []
+    for name, (value, where) in _given(task).items():
+        plain = name.replace("_", "-")
+        if why := ABSENT.get((task.launcher, plain)):
+            found.append(Problem(f"{at}{where}", f"flags of {task.launcher}", f"--{name}", why))
+        elif (task.launcher, plain) in ONE_DEVICE and "," in value:
+            todo = f"{task.launcher} draws on one GPU: one service for each, with gpus: [N]"
+            found.append(Problem(f"{at}{where}", f"one GPU's number for --{name}", repr(value), todo))
+    return found
+
+
+def _adapters(task: Task, at: str) -> list[Problem]:
+    """Kohya's train_network scripts import whatever `network_module` names, and end at once where nothing is named."""
+    if task.launcher != "kohya" or "train_network" not in task.command or "network_module" in _given(task):
+        return []
+    return [Problem(f"{at}command", "--network_module for a train_network script", "none", "for LoRA: --network_module=networks.lora")]

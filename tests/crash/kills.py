@@ -1,0 +1,380 @@
+"""Part A: the real command line and the real plugin, killed or interrupted at every step. Owns the steps, the points, and what counts as recovered.
+
+A point brings a stack to where its step begins, runs the step's command, and at one moment (`kills_moments`) ends the CLI, the plugin or both with -9, or
+sends the CLI a signal. Then comes what the README says under "When something dies": `pulumi cancel` if a lock is left, the same command or `up` again, at
+times `refresh` before; at the end `destroy`. After each of them it counts what really runs, and over the whole life that there was never one too many.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Mapping, NamedTuple
+
+from tests.crash.kills_cli import POLL_S, STACK, Clone, Run, kill
+from tests.crash.kills_moments import HELD_S, LONG_S, MOMENTS, Watch
+from tests.crash.point import Point, Result, count, overlaps, requests, running
+
+AT_ONCE = 2
+NAME = "train"
+URN = f"urn:pulumi:{STACK}::gpus::gpu:index:Cluster::{NAME}"
+EXIT_S = 60.0
+"""Real seconds after the CLI's end within which every plugin process must have settled and ended."""
+BAD = ("Traceback", "panic:", "goroutine ")
+STOPPED = "stopped by the user"
+LEFT_NOTHING = "nothing is left running"
+
+WALKING = ("intent", "made", "pending", "refused")
+"""Moments at which the purchase is half made: one interrupt must end it, and say so."""
+WHO = ("cli", "plugin", "both", "int", "int2", "term")
+"""Who dies: killed with -9, or the CLI's group gets SIGINT once or twice, or the CLI SIGTERM."""
+HANG_UP = "hup"
+"""The terminal is closed: the CLI's group gets SIGHUP, which ends it at once."""
+ORDERLY = ("int", "int2", "term")
+
+
+class Cloud(NamedTuple):
+    """What is declared at one cloud: `base` is bought, `other` replaces it, `spot` can be taken back."""
+
+    base: Mapping[str, Any]
+    other: str
+    spot: Mapping[str, Any]
+    settings: Mapping[str, str] = {}
+
+
+def _cloud(name: str, gpu: str, other: str, spot: Mapping[str, Any], settings: Mapping[str, str] | None = None, **more: Any) -> Cloud:
+    base = {"gpu": gpu, "providers": [name], "ttl": "20h", **more}
+    return Cloud(base, other, {**base, **spot}, settings or {})
+
+
+CLOUDS = {
+    "gcp": _cloud("gcp", "L4:1", "L4:2", {"spot": "only"}, regions=["us-central1"]),
+    "aws": _cloud("aws", "A10G:1", "A10G:4", {}, {"aws:regions": "us-east-1"}),
+    "modal": _cloud("modal", "A10:1", "L4:1", {}),
+    "clore": _cloud("clore", "RTX-4090:2", "RTX-4090:1", {"capacity": ["spot"]}),
+}
+
+
+class Step(NamedTuple):
+    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words` is the command, `nodes` how many machines are declared.
+
+    `edit` is what the declaration of the command has besides; `world` happens before it.
+    `create` is the creating call where it is not the cloud's usual one.
+    """
+
+    moments: tuple[str, ...]
+    first: bool = True
+    words: tuple[str, ...] = ("up", "--yes", "--skip-preview")
+    edit: Mapping[str, Any] = {}
+    nodes: int = 1
+    clouds: tuple[str, ...] = tuple(CLOUDS)
+    world: str = ""
+    create: str = ""
+
+
+UP = ("up", "--yes", "--skip-preview")
+REFRESH = ("refresh", "--yes", "--skip-preview")
+DESTROY = ("destroy", "--yes", "--skip-preview")
+OTHER = "other"
+"""In an edit: the cloud's other GPU."""
+LABELS = {"labels": {"team": "vision"}, "max_price_per_hour": 500}
+
+SERVICE = {
+    "kind": "service",
+    "gpu": "L4:1",
+    "ttl": None,
+    "options": {"modal": {"command": "python -m http.server 8000", "port": 8000, "min_containers": 1, "max_containers": 1}},
+}
+
+STEPS = {
+    "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
+    "up-nodes": Step(("made", "pending", "running"), first=False, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
+    "up-across": Step(
+        ("refused", "made", "running"),
+        first=False,
+        edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "regions": ["us-central1", "us-east-1"]},
+        clouds=("aws",),
+        world="sold out at gcp",
+    ),
+    "refresh": Step(("look",), words=REFRESH),
+    "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
+    "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
+    "update": Step(("edit-sent", "edited"), edit=LABELS),
+    "replace": Step(("delete-sent", "deleted", "between", "intent", "made", "running"), edit={"gpu": OTHER}),
+    "replace-asked": Step(("between", "made"), words=(*UP, "--replace", URN)),
+    "replace-tainted": Step(("deleting", "pending"), clouds=("gcp", "aws"), world="tainted"),
+    "destroy": Step(("delete-sent", "deleted", "ownership"), words=DESTROY),
+    "destroy-nodes": Step(("deleted",), words=DESTROY, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
+    "adopt": Step(("edit-sent", "edited"), first=False, clouds=("gcp", "aws", "modal"), world="unrecorded"),
+    "up-service": Step(("intent", "made"), first=False, edit=SERVICE, clouds=("modal",), create="AppPublish"),
+    "destroy-unrecorded": Step(("delete-sent", "deleted"), first=False, words=DESTROY, world="unrecorded"),
+}
+TWISTS = {
+    "edited": "the declaration is edited between the crash and the next up",
+    "clone": "another clone, with a backend of its own, works in the same account meanwhile",
+    "moved": "the state goes on in another clone, on another machine with a backend and a journal of its own",
+}
+BESIDES = (
+    ("gcp", "up", "made", HANG_UP),
+    ("aws", "replace", "running", HANG_UP),
+    ("gcp", "up", "made", "both", "edited"),
+    ("aws", "up", "pending", "cli", "edited"),
+    ("modal", "up", "running", "plugin", "edited"),
+    ("clore", "up", "made", "both", "edited"),
+    ("gcp", "replace", "deleted", "both", "edited"),
+    ("modal", "update", "edited", "cli", "edited"),
+    ("gcp", "up", "made", "cli", "clone"),
+    ("aws", "replace", "between", "both", "clone"),
+    ("modal", "destroy", "delete-sent", "both", "clone"),
+    ("clore", "up", "pending", "both", "clone"),
+    ("gcp", "up", "running", "both", "moved"),
+    ("aws", "up", "made", "both", "moved"),
+    ("modal", "replace", "made", "both", "moved"),
+)
+
+
+def points(seed: int) -> list[Point]:
+    """Every point: each moment of each step at each cloud, who dies going round, and some besides."""
+    out, turn = [], 0
+    for name, step in STEPS.items():
+        for number, moment in enumerate(step.moments):
+            for where, cloud in enumerate(step.clouds):
+                out.append(Point("a", f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}", cloud, seed))
+        turn += 1
+    return out + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
+
+
+def run(point: Point, folder: Path) -> Result:
+    """A point's result. The folder of one that failed is kept, and named."""
+    experiment = _Experiment(point, folder)
+    try:
+        experiment.run()
+    except _Stuck as stuck:
+        experiment.wrong("stuck", 1, str(stuck))
+    finally:
+        for clone in experiment.clones:
+            kill(clone.plugins())
+    found = Result(point, experiment.orphans, experiment.duplicates, experiment.stuck, "")
+    if found.good:
+        return found
+    kept = Path(tempfile.mkdtemp(prefix="gpus-crash-kept-")) / "point"
+    folder.rename(kept)
+    return found._replace(detail="\n  ".join([*experiment.words, f"its logs, state and rehearsal: {kept}"]))
+
+
+class _Stuck(Exception):
+    """The recovery cannot go on."""
+
+
+class _Experiment:
+    def __init__(self, point: Point, folder: Path) -> None:
+        name, moment, who, *twist = point.name.split("/")
+        if name not in STEPS or moment not in MOMENTS or who not in (*WHO, HANG_UP) or point.cloud not in CLOUDS or not set(twist) <= set(TWISTS):
+            raise ValueError(f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}")
+        self.point, self.folder, self.who, self.twist = point, folder, who, twist[0] if twist else ""
+        self.name, self.step, self.moment, self.cloud = name, STEPS[name], moment, CLOUDS[point.cloud]
+        self.chance = random.Random(f"{point.seed} {point.cloud} {point.name}")
+        self.home = folder / "home"
+        self.clone = Clone(folder / "clone", self.home)
+        self.clones = [self.clone]
+        self.orphans = self.duplicates = self.stuck = 0
+        self.words: list[str] = []
+        self.declared: dict[str, Any] = {}
+
+    def wrong(self, kind: str, number: int, words: str) -> None:
+        setattr(self, kind, getattr(self, kind) + number)
+        self.words.append(words)
+
+    # The experiment
+
+    def run(self) -> None:
+        self.clone.init()
+        watch = Watch(self.clone, self.point.cloud)
+        watch.store.begin()
+        first = {
+            **(self.cloud.spot if self.step.world == "preempted" else self.cloud.base),
+            **({"nodes": self.step.nodes} if self.step.nodes > 1 else {}),
+        }
+        self.declare(first)
+        if self.step.first:
+            self.must(*UP)
+        edit = {key: self.cloud.other if value == OTHER else value for key, value in self.step.edit.items()}
+        self.prepare(watch)
+        self.declare({key: value for key, value in {**first, **edit}.items() if value is not None})
+        self.cut(self.step.words, self.moment, self.who)
+        self.twisted()
+        self.recover()
+        self.destroyed()
+        most = {NAME: self.step.nodes, "beside": 1}
+        over, words = overlaps(self.home, "", most)
+        if over:
+            self.wrong("duplicates", over, f"side by side: {words}")
+        if self.stuck or self.orphans or self.duplicates:
+            self.words += [" ".join(map(str, row)) for row in requests(self.home)[-80:]]
+
+    def prepare(self, watch: Watch) -> None:
+        """What happens to the world before the step."""
+        if self.step.world == "sold out at gcp":
+            watch.store.set_stock("gcp", "", "", "", 0)
+            watch.store.set_latency("gcp", "stockout", 0.0)
+        elif self.step.world == "preempted":
+            from importlib import import_module
+
+            console = import_module(f"providers.adapters.{self.point.cloud}.standin.console")
+            for machine in console.running(watch.store):
+                assert console.preempt(watch.store, machine.name) == 1, machine
+            watch.store.advance(120)
+        elif self.step.world == "tainted":
+            self.must("state", "taint", "--yes", URN)
+        elif self.step.world == "unrecorded":
+            # A machine that no state names: the CLI and the plugin die together once it is made.
+            self.cut(UP, "made", "both")
+            self.unlocked()
+
+    def cut(self, words: tuple[str, ...], moment: str, who: str) -> None:
+        """Runs the command and cuts it short at the moment; checks what must hold right after, before any recovery."""
+        watch, what = Watch(self.clone, self.point.cloud, self.step.create), MOMENTS[moment]
+        what.arm(watch)
+        if who in ORDERLY and moment in WALKING:
+            # Otherwise it is made before the held answer comes: what is whole then is kept, and the state names it.
+            watch.store.set_latency(self.point.cloud, "create", HELD_S + LONG_S)
+        run = self.clone.start(*words)
+        while not what.came(watch):
+            if run.over:
+                raise _Stuck(f"the moment never came ({what.text}); the command ended with {run.ended()}\n{run.said}")
+            time.sleep(POLL_S)
+        plugins = self.clone.plugins()
+        if who == "cli":
+            run.signal(signal.SIGKILL)
+        elif who == "plugin":
+            kill(plugins)
+        elif who == "both":
+            run.signal(signal.SIGKILL)
+            kill(plugins)
+        elif who == "term":
+            run.signal(signal.SIGTERM)
+        elif who == HANG_UP:
+            run.signal(signal.SIGHUP, group=True)
+        else:
+            run.signal(signal.SIGINT, group=True)
+            if who == "int2":
+                time.sleep(self.chance.choice((0.2, 1.0)))
+                run.signal(signal.SIGINT, group=True)
+        status = run.ended()
+        watch.store.clear_faults()
+        self.words.append(f"{' '.join(words)}: {who} at {moment}, exit {status}")
+        if status is None:
+            self.wrong("stuck", 1, f"it did not end\n{run.said}")
+        self.clean(run.said)
+        if who in ("plugin", "both"):
+            kill(self.clone.plugins())
+        elif who in ORDERLY or (self.name == "up" and not self.twist) or self.chance.random() < 0.5:
+            # In the others the recovery meets the old plugin, still at work.
+            self.settled(run, moment, who)
+
+    def settled(self, run: Run, moment: str, who: str) -> None:
+        """The engine is gone: the plugin settles, releases and exits, and only what a state names goes on."""
+        if not self.clone.quiet(EXIT_S):
+            raise _Stuck(f"a plugin process lives {EXIT_S:.0f}s after its engine's end\n{run.said}")
+        named, here = self.clone.named(), [one for one in running(self.home) if one.kind == "machine"]
+        # After a second interrupt the engine gives its plugins 5 seconds and kills them (CLI 3.276): as after -9, the next command settles it.
+        if who != "int2" and moment in (*WALKING, "running", "edit-sent", "edited", "look") and len(here) > len(named):
+            found = "; ".join(map(str, here))
+            self.wrong("orphans", len(here) - len(named), f"the engine was gone and the plugin has ended, the state names {named}, found {found}")
+        if moment in WALKING and who in ("int", "term"):
+            said = " ".join(run.said.split())
+            if STOPPED not in said or LEFT_NOTHING not in said:
+                self.wrong("stuck", 1, f"wanted {STOPPED!r} and {LEFT_NOTHING!r} said after one {who}\n{run.said}")
+
+    def twisted(self) -> None:
+        """What happens between the crash and the recovery."""
+        if self.twist == "edited":
+            self.declare({**self.declared, "gpu": self.cloud.other if self.declared["gpu"] != self.cloud.other else self.cloud.base["gpu"]})
+        elif self.twist == "clone":
+            other = Clone(self.folder / "another", self.home)
+            self.clones.append(other)
+            other.init()
+            other.declare({"beside": self.cloud.base}, self.cloud.settings)
+            self.must(*UP, clone=other)
+            self.must(*DESTROY, clone=other)
+        elif self.twist == "moved":
+            self.moved()
+
+    def moved(self) -> None:
+        """The state is exported and imported, as documented by Pulumi; the rehearsal stays the same account, the journal does not come along."""
+        self.unlocked()
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "rehearsal.db").symlink_to(self.home / "rehearsal.db")
+        other = Clone(self.folder / "another", elsewhere)
+        self.clones.append(other)
+        other.init()
+        other.declare({NAME: self.declared}, self.cloud.settings)
+        file = self.folder / "exported.json"
+        self.must("stack", "export", "--file", str(file))
+        self.must("stack", "import", "--file", str(file), clone=other)
+        self.clone = other
+
+    # The recovery, as documented
+
+    def recover(self) -> None:
+        self.unlocked()
+        destroys = self.step.words == DESTROY
+        way = (
+            self.chance.choice(("again", "again", "up"))
+            if destroys
+            else "up"
+            if self.twist
+            else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
+        )
+        self.words.append(f"recovery: {way}")
+        if way == "refresh":
+            self.must(*REFRESH)
+        if way == "preview":
+            self.must("preview")
+        if way in ("up", "refresh", "preview"):
+            self.must(*UP)
+            self.counted({NAME: self.step.nodes}, "after up")
+            if self.chance.random() < 0.25:
+                self.must("preview", "--expect-no-changes")
+
+    def destroyed(self) -> None:
+        self.must(*DESTROY)
+        self.counted({}, "after destroy")
+        if left := self.clone.resources():
+            self.wrong("stuck", 1, f"left in the state: {', '.join(left)}")
+        for clone in self.clones:
+            if not clone.quiet(EXIT_S):
+                self.wrong("stuck", 1, "a plugin process lives on")
+
+    def unlocked(self) -> None:
+        if self.clone.locked:
+            status, said = self.clone.run("cancel", "--yes")
+            if status != 0:
+                raise _Stuck(f"pulumi cancel: exit {status}\n{said}")
+
+    def must(self, *words: str, clone: Clone | None = None) -> str:
+        """A command that has to succeed in time. Raises _Stuck."""
+        status, said = (clone or self.clone).run(*words)
+        self.clean(said)
+        if status != 0:
+            raise _Stuck(f"pulumi {' '.join(words)}: {'hung' if status is None else f'exit {status}'}\n{said}")
+        return said
+
+    def declare(self, spec: Mapping[str, Any]) -> None:
+        self.declared = dict(spec)
+        self.clone.declare({NAME: spec}, self.cloud.settings)
+
+    def counted(self, declared: Mapping[str, int], when: str) -> None:
+        found = count(self.home, "", declared)
+        self.orphans += found.orphans
+        self.duplicates += found.duplicates
+        self.stuck += min(found.missing, 1)
+        self.words += [f"{when}: {words}" for words in found.words]
+
+    def clean(self, said: str) -> None:
+        if any(word in said for word in BAD):
+            self.wrong("stuck", 1, f"a traceback reached the user\n{said}")

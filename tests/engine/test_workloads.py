@@ -1,0 +1,198 @@
+"""Jobs and services of a workload through the engine, on the four rehearsal clouds, with a clock that does not wait."""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.rehearsal import open_store
+from providers.engine import cluster, handing, planning, progress
+from providers.engine.records import Held, Wanted
+from providers.engine.world import open_world
+from providers.errors import AllFailed
+from providers.model.spec import read_cluster
+from providers.testing.bench import StoreClock
+
+CLOUDS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:1", "modal": "L4:1"}
+MACHINES = [name for name in CLOUDS if name != "modal"]
+JOB = {"kind": "job", "workload": {"command": "python3 train.py"}}
+SERVICE = {"kind": "service", "workload": {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16"}}
+
+
+class Rig:
+    def __init__(self, provider):
+        self.provider = provider
+        self.store = open_store()
+        self.said = []
+        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+
+    def wanted(self, spec, **fields):
+        made = read_cluster("t", {"gpu": CLOUDS[self.provider], "providers": [self.provider], **spec, **fields})
+        return Wanted("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+
+    def create(self, wanted):
+        return asyncio.run(cluster.create(self.world, wanted, "g1"))
+
+    def read(self, held):
+        return asyncio.run(cluster.read(self.world, Held.from_dict(held.to_dict())))
+
+    def update(self, held, wanted):
+        return asyncio.run(cluster.update(self.world, held, wanted))
+
+    def alive(self):
+        adapter = self.world.adapter(self.provider)
+        return [node for node in adapter.find("owner1") if node.status not in ("gone",)]
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = []
+
+    def begin(provider):
+        made.append(Rig(provider))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.world.close()
+
+
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig):
+    """Running, then ended with its exit code; the next update buys nothing and leaves nothing that costs money."""
+    lab = rig(provider)
+    wanted = lab.wanted(JOB)
+    held = lab.create(wanted)
+    assert (held.status, held.kind) == ("running", "job")
+    lab.store.advance(60)
+    held = lab.read(held)
+    assert (held.status, held.machines[0].detail[-11:]) == ("ended", "exit code 0")
+    orders = len(lab.world.journal.orders("rehearsal", "owner1"))
+    held = lab.update(held, wanted)
+    assert (held.status, held.reasons) == ("ended", ())
+    assert len(lab.world.journal.orders("rehearsal", "owner1")) <= orders
+    if provider != "modal":
+        assert [node.status for node in lab.alive() if node.status in ("running", "stopped")] == []
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_a_failed_job_is_failed_with_its_code(provider, rig):
+    """The exit code of what ran is the detail; it is done, and not tried again."""
+    lab = rig(provider)
+    lab.store.add_fault(provider, "node.work", "job-fails", None, code=7)
+    held = lab.create(lab.wanted(JOB))
+    lab.store.advance(60)
+    held = lab.read(held)
+    assert (held.status, held.machines[0].detail) == ("failed", "exit code 7")
+    assert lab.update(held, lab.wanted(JOB)).status == "failed"
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig):
+    """`on_done: keep` leaves the machine, and asks for nothing."""
+    lab = rig(provider)
+    wanted = lab.wanted({**JOB, "workload": {**JOB["workload"], "on_done": "keep"}})
+    held = lab.create(wanted)
+    lab.store.advance(60)
+    held = lab.read(held)
+    assert (held.status, held.reasons) == ("ended", ())
+    assert lab.update(held, wanted).machines
+
+
+@pytest.mark.parametrize("provider", CLOUDS)
+def test_a_service_is_had_once_it_answers(provider, rig):
+    """The purchase ends with the first answer of the workload's own health path, not with the machine."""
+    lab = rig(provider)
+    held = lab.create(lab.wanted(SERVICE))
+    assert (held.status, held.reasons) == ("running", ())
+    if provider != "modal":
+        order = lab.world.journal.orders("rehearsal", "owner1")[0].order
+        said = asyncio.run(progress.word(lab.world, lab.world.adapter(provider), held.machines[0], order))
+        assert said.state == "ready"
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_a_service_that_never_answers_is_released(provider, rig, monkeypatch):
+    """Within the wait no answer: the machine goes, and nothing is left."""
+    lab = rig(provider)
+    monkeypatch.setattr(progress, "last", lambda _text: progress.Word("running", "", "other"))
+    with pytest.raises(AllFailed) as caught:
+        lab.create(lab.wanted(SERVICE, wait="1m", max_price_per_hour=1, **({"regions": ["us-central1"]} if provider == "gcp" else {})))
+    assert "wanted the service to answer" in str(caught.value)
+    assert [node.status for node in lab.alive() if node.status == "running"] == []
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig):
+    """Another command: no purchase, the same machine, and its end is that of the new one."""
+    lab = rig(provider)
+    held = lab.create(lab.wanted(JOB))
+    edited = lab.wanted({**JOB, "workload": {"command": "python3 other.py"}})
+    after = lab.update(held, edited)
+    assert after.handles == held.handles
+    assert dict(after.applied)["work"] != dict(held.applied)["work"]
+    assert any("started anew" in text for text in lab.said)
+    assert lab.read(after).status == "running"
+    lab.store.advance(60)
+    assert lab.read(after).status == "ended"
+
+
+def test_a_kind_that_needs_a_workload_says_so_in_the_plan(rig):
+    """A job on a cloud of machines without a workload is refused by the rule `kind`, with what would do."""
+    rig("gcp")
+    made = read_cluster("t", {"gpu": "L4", "kind": "job", "providers": ["gcp"], "options": {"modal": {"command": "x"}}})
+    plan = planning.plan(made.ask())
+    assert not plan.candidates
+    assert any(found.rule == "kind" and "without a workload" in found.found for found in plan.rejections)
+
+
+def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
+    """B39: for the first choice and for each fallback, with the arithmetic."""
+    rig("gcp")
+    spec = {
+        "gpu": "H100:1",
+        "fallback": ["A100:2", "H100:4"],
+        "kind": "service",
+        "workload": {**SERVICE["workload"], "model": "meta-llama/Llama-3.1-70B"},
+    }
+    plan = planning.plan(read_cluster("t", spec).ask())
+    assert {(candidate.gpu_type, candidate.gpu_count) for candidate in plan.candidates} <= {("H100", 4), ("H100-PCIe", 4)}
+    why = {found.offer.gpu_type: found.found for found in plan.rejections if found.rule == "fit"}
+    assert "are usable" in why["H100"]
+    assert "36.0 are usable" in why["A100"]
+
+
+def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
+    """Five hours on a T4: an A100 costs more an hour and less for the run."""
+    rig("gcp")
+    spec = {"gpu": ["T4:1", "A100:1"], "kind": "job", "providers": ["gcp"], "workload": {"command": "train", "train": {"hours": {"T4": 5}}}}
+    by_price = planning.plan(read_cluster("t", {**spec, "rank": "price"}).ask())
+    by_job = planning.plan(read_cluster("t", {**spec, "rank": "job_cost"}).ask())
+    assert by_price.best.gpu_type == "T4"
+
+    def cost(candidate):
+        return candidate.micro_usd * by_job.terms.fits(by_job.ask.entries[candidate.entry], candidate.gpu_type, 1).job_hours
+
+    costs = [cost(candidate) for candidate in by_job.candidates]
+    assert costs == sorted(costs)
+    assert any("the run: about" in note for note in by_job.notes)
+
+
+def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
+    """The same token for the same cluster, in a file that only this user reads."""
+    rig("gcp")
+    first = handing.token("rehearsal", "owner1", "t")
+    assert handing.token("rehearsal", "owner1", "t") == first
+    path = handing.folder("rehearsal", "owner1", "t") / handing.TOKEN_FILE
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
+    """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends with."""
+    from providers.testing import rehearse
+
+    lab = rig("gcp")
+    assert rehearse.run(["fault", "gcp", "node.work", "job-fails", "--set", "code=3"]) == 0
+    held = lab.create(lab.wanted(JOB))
+    lab.store.advance(60)
+    assert lab.read(held).machines[0].detail == "exit code 3"

@@ -1,0 +1,87 @@
+"""What `gpus doctor` finds: each look's output judged, and the script run for real here."""
+
+import subprocess
+
+import pytest
+
+from providers import cli
+from providers.workloads import doctor
+
+WELL = {
+    "gpus": "0, NVIDIA H100 80GB HBM3, 512, 81559\n1, NVIDIA H100 80GB HBM3, 512, 81559",
+    "torch": "2.11.0+cu130 13.0 2",
+    "visible": "unset",
+    "topology": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-31\nGPU1\tNV18\t X \t0-31",
+    "pcie": "0, 16, 16, 97\n1, 16, 16, 95",
+    "throttle": "0, Not Active, Not Active, 51\n1, Not Active, Not Active, 49",
+    "shm": "64000",
+    "disk": "41%",
+    "load": "3.10 32",
+}
+
+
+def output(**changes):
+    looks = {**WELL, **changes}
+    return "\n".join(f"{doctor.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}" for name in doctor.LOOKS)
+
+
+def wrong(wanted=2, **changes):
+    return {each.name: each for each in doctor.judge(output(**changes), wanted) if each.state == doctor.BAD}
+
+
+def test_a_well_machine_has_nothing_wrong():
+    """Two H100 on NVLink, PyTorch sees both."""
+    assert wrong() == {}
+    assert "2.11.0+cu130, CUDA 13.0, sees 2 GPUs" in doctor.text(doctor.judge(output(), 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told", "todo"),
+    [
+        ("driver", {"gpus": ""}, "does not answer", "nvidia-smi"),
+        ("driver", {"gpus": WELL["gpus"].splitlines()[0]}, "1 of 2 GPUs", "fallen off the bus"),
+        ("driver", {"xid": "NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."}, "79", "Xid table"),
+        ("torch", {"torch": "2.11.0+cpu None 0"}, "built without CUDA", "CUDA build"),
+        ("torch", {"torch": "2.11.0 13.0 1", "visible": "0"}, "CUDA_VISIBLE_DEVICES is 0", "unset it"),
+        ("torch", {"torch": "2.11.0 13.0 0"}, "sees 0 of 2", "newer than the driver"),
+        (
+            "memory",
+            {"gpus": WELL["gpus"].replace("512", "81000"), "apps": "77, 80900, /usr/bin/python3"},
+            "pid 77 80900 MiB python3",
+            "smaller batch",
+        ),
+        ("host memory", {"oom": "Out of memory: Killed process 9 (python3)"}, "Killed process 9", "fewer data workers"),
+        ("PCIe", {"pcie": "0, 4, 16, 90\n1, 16, 16, 90"}, "GPU 0 x4 of x16", "another host"),
+        ("links", {"topology": "GPU0\t X \tPHB\nGPU1\tPHB\t X"}, "no NVLink", "pipeline stages"),
+        ("NCCL", {"shm": "64"}, "has 64 MiB", "--ipc host"),
+        ("clocks", {"throttle": "0, Active, Not Active, 92"}, "GPU 0 at 92 C", "another host"),
+        ("disk", {"disk": "99%"}, "99 % full", "disk_gib"),
+        ("CPU", {"load": "60 32", "pcie": "0, 16, 16, 12\n1, 16, 16, 20"}, "load 60.0 on 32", "wait for the CPU"),
+    ],
+)
+def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
+    """One finding for each of the troubles, with its reason and its way out."""
+    found = wrong(**changes)
+    assert name in found, found
+    assert told in found[name].found
+    assert todo in found[name].todo
+
+
+def test_what_cannot_be_looked_at_is_unknown():
+    """No PyTorch is no fault, and junk breaks nothing."""
+    assert next(each for each in doctor.judge(output(torch=""), 2) if each.name == "torch").state == doctor.UNKNOWN
+    assert doctor.judge("junk\n\x00\ngpus-doctor gpus 0\n,,\n,", 1)
+
+
+def test_the_script_is_sound_and_looks_at_everything():
+    """Run for real, every look answers with its exit code, whatever is installed."""
+    done = subprocess.run(["sh", "-c", doctor.script()], capture_output=True, text=True, check=False)
+    assert set(doctor.read(done.stdout)) == set(doctor.LOOKS)
+
+
+def test_the_command_looks_at_this_machine(capsys):
+    """Without a name it is this machine; without a driver that is what is wrong."""
+    code = cli.main(["doctor"])
+    out = capsys.readouterr().out
+    assert code in (0, 1)
+    assert "driver" in out

@@ -1,0 +1,133 @@
+"""Commands and files in a Modal sandbox: the program that carries them, with the real client against the stand-in, and what the engine makes of it."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from providers import errors
+from providers.adapters import modal
+from providers.adapters.modal import standin
+from providers.adapters.modal.request import compile_order
+from providers.engine.ready import NO_LOGIN
+from providers.engine.remote import files
+from providers.engine.remote.line import Launch
+from providers.engine.remote.own import Own
+from providers.engine.remote.run import finished
+from providers.engine.remote.ssh import FAILED, Key, SshProbe
+from providers.model.machine import Handle, Node
+
+sys.path.insert(0, str(Path(__file__).parent))
+from modal_cloud import Cloud  # noqa: E402
+from test_modal_gpu import candidate, order  # noqa: E402
+
+
+class Placed:
+    provider, region, zone, machine_type, capacity, gpu_type, gpu_count, nodes = "modal", "any", "", "container-1", "on-demand", "H100", 1, 1
+
+
+@pytest.fixture
+def cloud(tmp_path, monkeypatch):
+    made = Cloud(tmp_path)
+    made.server.close()
+    made.server = standin.start(made.store, tcp=True)
+    for name, value in {"MODAL_SERVER_URL": made.server.tcp_url, "MODAL_TOKEN_ID": "ak-test", "MODAL_TOKEN_SECRET": "as-test-secret"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "none.toml"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(cloud):
+    adapter = cloud.adapter()
+    ticket = adapter.submit(order(candidate("H100", 1)))
+    cloud.wait(60)
+    ticket = adapter.poll(ticket)
+    assert ticket.state == "done"
+    return adapter.observe(ticket.handles)[0]
+
+
+def probe(tmp_path):
+    return SshProbe(Key(tmp_path / "key", "", own=True), tmp_path / "known_hosts", "gpus", own={"modal": (modal.MANIFEST, {})})
+
+
+def test_a_command_runs_in_the_sandbox(node, tmp_path):
+    """Its output, errors and exit code arrive as they were; no token is among the words; files go there and come back byte for byte."""
+    line = probe(tmp_path).line(node)
+    launch = line.command("echo out; echo err >&2; echo $GPUS_STAND_IN; exit 7")
+    assert "as-test" not in " ".join(launch.argv)
+    assert (7, f"out\n{node.handle.native_id}\n", "err\n") == asyncio.run(finished(launch))
+    source = tmp_path / "data.bin"
+    source.write_bytes(os.urandom(700_000))
+    assert "there/data.bin" == asyncio.run(files.put(line, source, "there/"))
+    back = asyncio.run(files.get(line, "there/data.bin", tmp_path / "back.bin"))
+    assert source.read_bytes() == back.read_bytes()
+
+
+def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
+    """No driver, the GPU as ordered, Modal's own upgrade of it, another GPU, and a sandbox that is gone are told apart."""
+    look = probe(tmp_path)
+    tools = cloud.server.path.parent / "modal-sandboxes" / node.handle.native_id / "bin"
+    tools.mkdir(parents=True)
+    seen = []
+    for name in ("NVIDIA H100 80GB HBM3, 81559 MiB", "NVIDIA H200, 143771 MiB", "Tesla T4, 15360 MiB"):
+        (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho '{name}'\n")
+        (tools / "nvidia-smi").chmod(0o700)
+        seen.append(asyncio.run(look(node, Placed)).stage)
+    assert ["", "", "wrong-gpus"] == seen
+    cloud.adapter().delete(node.handle)
+    assert NO_LOGIN == asyncio.run(look(node, Placed)).stage
+
+
+def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
+    """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code 255."""
+    unknown = Own(tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"), {})), "modal", "modal shell x")
+    code, output, text = asyncio.run(finished(unknown.command("true")))
+    assert (FAILED, "") == (code, output)
+    assert text.startswith("modal: ")
+    assert "as-test-secret" not in text
+    bare = unknown.command("true")
+    without = {name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")}
+    code, _, text = asyncio.run(finished(Launch(bare.argv, without)))
+    assert FAILED == code
+    assert "wanted a token" in text
+
+
+def test_a_shell_and_ports_are_refused_with_the_other_way():
+    """What only ssh could carry is refused, and Modal's own command is named."""
+    line = Own(("x",), "modal", "modal shell sb-1")
+    for refused in (line.login, lambda: line.tunnel(1, 2)):
+        with pytest.raises(errors.GpusError, match="modal shell sb-1"):
+            refused()
+
+
+def test_the_account_names_the_profile_and_never_the_token(tmp_path, monkeypatch):
+    """What was set in the environment alone is the account's: a later run with another active profile still finds the first one's token."""
+    file = tmp_path / "modal.toml"
+    file.write_text("""
+[one]
+token_id = "ak-1"
+token_secret = "as-1"
+environment = "lab"
+[two]
+token_id = "ak-2"
+token_secret = "as-2"
+active = true
+""")
+    for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "MODAL_ENVIRONMENT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(file))
+    monkeypatch.setenv("MODAL_PROFILE", "one")
+    bought = modal.connect("live", {}).account
+    assert {"app": "gpus", "environment": "lab", "profile": "one"} == bought
+    monkeypatch.delenv("MODAL_PROFILE")
+    assert {"app": "gpus", "profile": "two"} == modal.connect("live", {}).account
+    again = modal.connect("live", bought)
+    assert bought == again.account
+    assert "ak-1" == again.client.token.token_id
+    monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
+    monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
+    assert "ak-1" == modal.connect("live", bought).client.token.token_id
+    assert "profile" not in modal.connect("live", {}).account

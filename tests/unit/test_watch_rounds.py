@@ -1,0 +1,115 @@
+"""The rounds of a watch over a stand-in of the stack: what counts against the cap, what a failure and a lock come to, what the log says."""
+
+import json
+
+import pytest
+
+from providers.watch.rounds import HOUR_S, Watch
+from providers.watch.stack import Failed, Locked, Run, read_state
+
+NOW = 1_800_000_000.0
+
+
+def state(*clusters, owner="own1"):
+    """(name, status, handle, launched_at) each."""
+    resources = [{"type": "gpu:index:Ownership", "id": f"live/{owner}", "urn": "u::ownership", "inputs": {}, "outputs": {}}] if owner else []
+    for name, status, handle, launched in clusters:
+        outputs = {"status": status, "handles": [handle], "launched_at": launched, "provider": "gcp", "zone": "z", "price_usd_per_hour": 2.5}
+        resources.append({"type": "gpu:index:Cluster", "urn": f"u::{name}", "id": f"live/{owner}/{name}/g", "inputs": {}, "outputs": outputs})
+    return read_state({"resources": resources})
+
+
+class Played:
+    """A stack whose state goes from one to the other at the `up` that does these operations."""
+
+    def __init__(self, before, after=None, operations=None, history=0, fails=()):
+        self.states, self.operations, self.history = [before, after or before], operations or {}, history
+        self.fails, self.ups, self.stopped = list(fails), 0, False
+
+    def stop(self):
+        self.stopped = True
+
+    def state(self):
+        return self.states[min(self.ups, 1)]
+
+    def _run(self):
+        if self.fails:
+            raise self.fails.pop(0)
+        return Run(self.operations, tuple(name for name, operation in self.operations.items() if operation != "update"), ("train: a warning",))
+
+    def preview(self):
+        return self._run()
+
+    def up(self):
+        found = self._run()
+        self.ups += 1
+        return found
+
+    def updates(self, since):
+        assert since == NOW - HOUR_S
+        return self.history
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+
+
+def played(stack, most=3, pause=lambda _seconds: True, patience_s=300.0):
+    return Watch(stack, most, patience_s, lambda: NOW, pause).round()
+
+
+def test_nothing_to_do_is_still_written_down():
+    """A round without a change says so, with every cluster as it is."""
+    found = played(Played(state(("train", "running", "a", "2026-01-01T00:00:00Z"))))
+    assert (found.result, found.text, found.bought) == ("unchanged", "nothing to do", ())
+    assert json.loads(json.dumps(found.as_json()))["clusters"][0]["status"] == "running"
+    assert found.as_json()["at"] == "2027-01-15T08:00:00Z"
+
+
+@pytest.mark.parametrize(("history", "most", "result"), [(0, 3, "bought"), (2, 3, "bought"), (3, 3, "capped"), (0, 0, "capped"), (1, 1, "capped")])
+def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(history, most, result):
+    """On an empty machine the backend's own history counts."""
+    stack = Played(state(), state(("train", "running", "a", "")), {"train": "create"}, history)
+    found = played(stack, most)
+    assert (found.result, found.bought, stack.ups) == (result, ("train",), int(result == "bought"))
+    assert result != "capped" or f"at most {most} may be: train waits" in found.text
+
+
+def test_launches_in_the_state_count():
+    """What the state says was launched within the hour counts, whoever did it; what was launched before does not."""
+    just, before = "2027-01-15T07:30:00Z", "2027-01-15T06:30:00Z"
+    held = state(("a", "running", "1", just), ("b", "running", "2", just), ("c", "running", "3", before))
+    assert played(Played(held, operations={"d": "create"}), 2).result == "capped"
+    assert played(Played(held, operations={"d": "create"}), 3).bought_last_hour == 2
+
+
+def test_more_lost_at_once_than_the_cap_is_bought_in_one_round():
+    """With nothing bought for an hour a round buys all that is missing, so that a large loss does not wait for ever."""
+    names = ("a", "b", "c", "d")
+    stack = Played(state(), state(*((name, "running", name, "") for name in names)), dict.fromkeys(names, "create"))
+    assert played(stack, 2).bought == names
+
+
+def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
+    """Two locked commands, then the round as ever; a lock that outlasts the interval is `busy`, and nothing was cancelled."""
+    pauses = []
+    stack = Played(state(), fails=[Locked("locked by me"), Locked("locked by me")])
+    assert played(stack, pause=lambda seconds: pauses.append(seconds) or True).result == "unchanged"
+    assert len(pauses) == 2
+    busy = played(Played(state(), fails=[Locked("locked by me")]), patience_s=0.0)
+    assert busy.result == "busy" and "locked by me" in busy.text
+
+
+def test_a_failure_is_a_line_and_the_next_round_comes():
+    """What Pulumi or the plugin said is the round's text and lines."""
+    found = played(Played(state(), fails=[Failed(("train: none could be had", "allow more"))]))
+    assert (found.result, found.text, found.lines) == ("failed", "train: none could be had", ("train: none could be had", "allow more"))
+
+
+def test_what_another_run_bought_meanwhile_is_not_this_rounds():
+    """Machines that came while the round waited are not counted as bought by it."""
+    stack = Played(state(), state(("train", "running", "a", "")))
+    stack.preview = lambda: Run({"train": "create"}, ("train",), ())
+    found = played(stack)
+    assert (found.result, found.bought) == ("unchanged", ())

@@ -1,0 +1,466 @@
+"""Workloads: the declaration, the launchers' lines, the fit with a placement, and the start-up script, which is really run here."""
+
+import base64
+import gzip
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from providers.adapters import played
+from providers.engine import handing, progress
+from providers.errors import SpecError
+from providers.model.spec import read_cluster
+from providers.model.workload import Checkpoint, Override, Process, Program, Task, Training, Workload, with_files
+from providers.workloads import fit
+from providers.workloads import script as scripts
+from providers.workloads.compile import program
+from providers.workloads.launchers import RECIPES
+from providers.workloads.script import script
+
+VLLM = Workload((Task(launcher="vllm", model="meta-llama/Llama-3.1-70B", dtype="bf16", context=32768, concurrency=8),))
+
+
+def packed(text):
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def line(launcher, gpu="H100", count=8, nodes=1, expose="private", **task):
+    given = {"command": "train.py --epochs 3"} if not RECIPES[launcher].port else {"model": "meta-llama/Llama-3.1-8B"}
+    made = program(
+        Workload((Task(launcher=launcher, **{**given, **task}),)), "service" if RECIPES[launcher].port else "job", gpu, count, nodes, expose=expose
+    )
+    return made.processes[0].line
+
+
+# The declaration
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "path", "told"),
+    [
+        ({}, "job", "workload.command", "a command or a launcher"),
+        ({"launcher": "vllm"}, "service", "workload.model", "the model that vllm serves"),
+        ({"launcher": "vllm", "model": "x"}, "job", "workload.launcher", "one that ends"),
+        ({"launcher": "torchrun"}, "job", "workload.command", "what torchrun starts"),
+        ({"command": "serve"}, "service", "workload.port", "the port that the service listens at"),
+        ({"launcher": "vlm", "model": "x"}, "service", "workload.launcher", "torchrun"),
+        ({"command": "a\nb"}, "job", "workload.command", "one line"),
+        ({"command": "a", "env": {"A B": "1"}}, "job", "workload.env", "names of letters"),
+        ({"command": "a", "resume": "--resume"}, "job", "workload.resume", "a checkpoint to resume from"),
+        ({"command": "a", "checkpoint": {"path": "/c", "to": "ftp://x"}}, "job", "workload.checkpoint.to", "gs://BUCKET"),
+        ({"command": "a", "image": "bad image"}, "job", "workload.image", "a registry image"),
+        ({"services": [{"name": "a", "command": "x", "gpus": [1], "port": 1}]}, "service", "workload.services[0].gpus", "GPUs from 0 to 0"),
+        ({"services": [{"name": "a", "command": "x", "port": port} for port in (1, 2)]}, "service", "workload.services", "each name once"),
+        ({"command": "a", "files": {"../x": "y"}}, "job", "workload.files", "without .."),
+        ({"command": "a", "args": {"$(x)": 1}}, "job", "workload.args", "names of letters"),
+    ],
+)
+def test_a_wrong_workload_is_told_at_its_path(workload, kind, path, told):
+    """Every rule of the section names the property and what was wanted."""
+    with pytest.raises(SpecError) as caught:
+        read_cluster("x", {"gpu": "L4:1", "kind": kind, "workload": workload})
+    found = {problem.path: problem.wanted for problem in caught.value.problems}
+    assert path in found, found
+    assert told in found[path]
+
+
+def test_a_choice_may_change_the_workload_only_where_there_is_one():
+    """dtype, command and args of a fallback entry need a workload to change."""
+    with pytest.raises(SpecError, match="a workload to change"):
+        read_cluster("x", {"gpu": "H100:8", "fallback": [{"gpu": "A100-80GB:8", "dtype": "bf16"}]})
+
+
+def test_job_cost_ranks_only_what_says_how_much_work_it_is():
+    """`rank: job_cost` without workload.train is refused."""
+    with pytest.raises(SpecError, match=re.escape("workload.train")):
+        read_cluster("x", {"gpu": "H100:8", "kind": "job", "rank": "job_cost", "workload": {"command": "train"}})
+
+
+def test_local_files_stand_in_the_declaration_as_their_content(tmp_path):
+    """A path here becomes the packed content under the path there; a missing file is told by name."""
+    (tmp_path / "train.py").write_text("print(1)")
+    raw = {"gpu": "L4", "kind": "job", "workload": {"command": "python3 ~/train.py", "files": {"train.py": "~/train.py"}}}
+    found = with_files(raw, tmp_path)["workload"]["files"]
+    assert gzip.decompress(base64.b64decode(found["~/train.py"])) == b"print(1)"
+    with pytest.raises(SpecError, match="a readable file"):
+        with_files({**raw, "workload": {"command": "x", "files": {"gone.py": "y"}}}, tmp_path)
+
+
+def test_an_edit_of_the_workload_is_no_other_machine():
+    """What runs is no part of what a machine is."""
+    one = read_cluster("x", {"gpu": "L4", "kind": "job", "workload": {"command": "a"}})
+    other = read_cluster("x", {"gpu": "L4", "kind": "job", "workload": {"command": "b"}})
+    assert one.fingerprint() == other.fingerprint()
+    assert program(one.ask().workload, "job", "L4", 1).digest != program(other.ask().workload, "job", "L4", 1).digest
+
+
+# The launchers
+
+
+def test_flags_follow_the_placement():
+    """Eight GPUs are one group of eight, four of them one of four; what a choice changes is in the line."""
+    assert "--tensor-parallel-size 4 " in program(VLLM, "service", "H100", 4).processes[0].line
+    assert "--tensor-parallel-size 8 " in program(VLLM, "service", "A100-80GB", 8).processes[0].line
+    assert "--tensor-parallel-size 2 --pipeline-parallel-size 4" in program(VLLM, "service", "L40S", 8).processes[0].line
+    changed = program(VLLM, "service", "H100", 4, override=Override(dtype="fp8", args=(("max-num-seqs", 4),)))
+    assert "--quantization fp8" in changed.processes[0].line
+    assert "--max-num-seqs 4" in changed.processes[0].line
+
+
+def test_training_launchers_name_processes_nodes_and_the_leader():
+    """One process a GPU; over nodes the rank and the leader come from the start-up script's variables."""
+    assert line("torchrun") == "torchrun --standalone --nproc-per-node=8 train.py --epochs 3"
+    assert '--nnodes=2 --node-rank="$GPUS_NODE_RANK" --master-addr="$GPUS_LEADER"' in line("torchrun", nodes=2)
+    assert "--num_processes=16 --num_machines=2" in line("accelerate", nodes=2)
+    assert "--multi_gpu" not in line("accelerate", count=1)
+    assert "deepspeed --num_gpus=8 train.py" in line("deepspeed")
+    assert "--no_ssh" in line("deepspeed", nodes=2)
+    assert line("kohya").startswith("accelerate launch --num_processes=8")
+    assert line("lightning") == "python3 train.py --epochs 3"
+    assert "ray start --head" in line("ray", nodes=2)
+
+
+def test_a_server_listens_here_unless_it_is_exposed():
+    """Private is the loopback, reached by ssh; a token or public is every address."""
+    for launcher in ("vllm", "sglang", "tgi", "llama.cpp"):
+        assert "127.0.0.1" in line(launcher)
+        assert "0.0.0.0" in line(launcher, expose="public")
+
+
+def test_a_token_is_never_an_argument():
+    """What checks a key gets it by the environment; what can't is refused with those that can."""
+    for launcher, recipe in RECIPES.items():
+        if recipe.port and recipe.token:
+            assert "--api-key" not in line(launcher, expose="token")
+            assert "GPUS_TOKEN" in line(launcher, expose="token")
+        elif recipe.port:
+            with pytest.raises(SpecError, match="which checks no token"):
+                line(launcher, expose="token")
+
+
+def test_one_machine_launchers_refuse_nodes():
+    """vLLM over two nodes names the launchers that can."""
+    with pytest.raises(SpecError, match="over several machines run torchrun"):
+        program(VLLM, "service", "H100", 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "task", "path", "todo"),
+    [
+        ("vllm", {"args": (("max-batch-size", 1),)}, "workload.args.max-batch-size", "max-num-seqs"),
+        ("vllm", {"args": (("max_batch_size", 1),)}, "workload.args.max_batch_size", "max-num-seqs"),
+        ("vllm", {"command": "--gradient-checkpointing"}, "workload.command", "no activations"),
+        ("vllm", {"args": (("tensor-split", "0.6,0.4"),)}, "workload.args.tensor-split", "llama.cpp has"),
+        ("sd-webui", {"args": (("device-id", "0,1"),)}, "workload.args.device-id", "one service for each"),
+        ("sd-webui", {"command": "--lowvram --device-id=0,1"}, "workload.command", "one service for each"),
+        ("comfyui", {"command": "--cuda-device 0,1"}, "workload.command", "one service for each"),
+        ("kohya", {"command": "train_network.py --output_dir=o"}, "workload.command", "networks.lora"),
+    ],
+)
+def test_a_flag_that_the_program_lacks_is_refused_with_what_is_meant(launcher, task, path, todo):
+    """Known mistakes are told at their path before anything is bought, in `args` and in the command alike."""
+    with pytest.raises(SpecError) as caught:
+        line(launcher, **task)
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert todo in problem.todo
+
+
+def test_flags_that_are_not_known_to_be_wrong_pass():
+    """A list of mistakes is no list of flags."""
+    assert "--max-num-seqs 4" in line("vllm", args=(("max-num-seqs", 4),))
+    assert "--device-id 0" in line("sd-webui", args=(("device-id", 0),))
+    assert "--cuda-device 1" in line("comfyui", command="--cuda-device 1 'unclosed")
+    assert "train_network.py" in line("kohya", command="train_network.py --network_module=networks.lora")
+
+
+def test_services_are_pinned_to_their_gpus():
+    """Each of several services sees its own GPUs alone, and its split is over those."""
+    both = Workload(
+        (Task("image", command="python3 main.py", gpus=(0,), port=8188), Task("llm", "vllm", model="meta-llama/Llama-3.1-8B", gpus=(1,), port=8000))
+    )
+    made = program(both, "service", "A100-80GB", 2)
+    assert [dict(each.env)["CUDA_VISIBLE_DEVICES"] for each in made.processes] == ["0", "1"]
+    assert "--tensor-parallel-size 1" in made.processes[1].line
+
+
+@pytest.mark.parametrize("launcher", RECIPES)
+def test_values_are_quoted_in_every_line(launcher):
+    """A hostile model or argument reaches no shell as more than a word."""
+    hostile = "x'; touch /tmp/gpus-hostile; '"
+    made = line(launcher, model=hostile, args=(("name", hostile),))
+    done = subprocess.run(["bash", "-n", "-c", made], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'; touch /tmp/gpus-hostile; '" not in made.replace("'\"'\"'", "")
+
+
+# Fit
+
+
+def test_b37_b39_each_choice_is_judged_for_itself():
+    """B37, B39: what can't hold the model is refused with the reason, the fallback as well as the first choice."""
+    assert fit.fit(VLLM, None, "A100", 2, 1).why.startswith("108.1 GiB on each GPU")
+    assert fit.fit(VLLM, None, "H100", 4, 1).why == ""
+    assert "no fp8" in fit.fit(VLLM, Override(dtype="fp8"), "A100-80GB", 8, 1).why
+
+
+def test_what_is_not_known_is_not_refused():
+    """A model that is neither bundled nor a size passes: nothing is refused on a guess."""
+    unknown = Workload((Task(launcher="vllm", model="somebody/something"),))
+    assert fit.fit(unknown, None, "T4", 1, 1) == fit.Fit()
+
+
+@pytest.mark.parametrize(
+    ("image", "gpu", "why"),
+    [
+        ("pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime", "H100", "11.8 or newer"),
+        ("pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime", "H100", ""),
+        ("pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", "B200", "12.8 or newer"),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu24.04", "V100", ""),
+        ("x/y:cu130", "V100", "dropped V100"),
+        ("x/y:latest", "B200", ""),
+    ],
+)
+def test_an_images_cuda_is_held_against_the_card(image, gpu, why):
+    """By the tag's own words: too old for the card, or a release that dropped it; a tag that says nothing passes."""
+    found = fit.cuda(image, gpu)
+    assert (why in found) if why else not found
+
+
+def test_measured_hours_become_a_jobs_cost():
+    """Five hours on a T4 are about one on an A100, and eight of those share it."""
+    run = Workload((Task(command="train"),), training=Training(hours=5, hours_on="T4"))
+    one = fit.fit(run, None, "A100", 1, 1).job_hours
+    assert 0.8 < one < 1.2
+    assert fit.fit(run, None, "A100", 8, 1).job_hours == pytest.approx(one / 8)
+
+
+# The start-up script, run for real
+
+
+class Machine:
+    """A folder that stands for a machine: its home, its scripts, its console."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if key in {"PATH", "LANG"}},
+            "PATH": f"{self.bin}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "GPUS_ROOT": str(folder / "root"),
+            "GPUS_CONSOLE": str(folder / "console"),
+        }
+
+    def begin(self, text, **more):
+        path = self.folder / "start.sh"
+        path.write_text(text)
+        (self.folder / "console").touch()
+        return subprocess.Popen(
+            ["bash", str(path)], env={**self.environment, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def run(self, text, **more):
+        process = self.begin(text, **more)
+        return process.wait(60)
+
+    @property
+    def words(self):
+        path = self.folder / "console"
+        return [entry.split(" ", 2)[2] for entry in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def log(self):
+        return (self.folder / "root" / "log").read_text()
+
+    def until(self, word, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if any(each.startswith(word) for each in self.words):
+                return True
+            time.sleep(0.05)
+        raise AssertionError(f"{word!r} was never said: {self.words}\n{self.log if (self.folder / 'root' / 'log').exists() else ''}")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    yield made
+    pid = tmp_path / "root" / "main.pid"
+    if pid.exists():
+        try:
+            os.kill(int(pid.read_text()), signal.SIGTERM)
+        except (ProcessLookupError, ValueError):
+            return
+
+
+def job(command, **more):
+    return Program("job", (Process("main", command, more.pop("env", ())),), **more)
+
+
+def test_a_job_runs_once_and_says_how_it_ended(machine):
+    """Set-up, files and command run; the exit code is told; a later boot of the same does nothing."""
+    made = job("python3 ~/t.py && echo ran >>$HOME/ran", files=(("~/t.py", packed("print('from the file')")),), setup=("echo set up",))
+    assert machine.run(script(made)) == 0
+    assert machine.words == ["starting", "running", "succeeded 0"]
+    assert "set up" in machine.log
+    assert "from the file" in machine.log
+    assert machine.run(script(made)) == 0
+    assert (machine.folder / "ran").read_text() == "ran\n"
+
+
+def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine):
+    """3 is 3; a set-up line that fails ends it before the command."""
+    assert machine.run(script(job("exit 3"))) == 3
+    assert machine.words[-1] == "failed 3"
+    assert machine.run(script(job("touch $HOME/never", setup=("false",)))) == 1
+    assert machine.words[-1].startswith("setup-failed 1")
+    assert not (machine.folder / "never").exists()
+
+
+def test_nothing_of_the_users_is_expanded_by_the_script(machine):
+    """Environment, commands and files with quotes, dollars and backticks arrive as they are; only the command's own shell expands the command."""
+    hostile = 'it\'s $(touch pwned) `touch pwned` "quoted" \\ $HOME'
+    made = job('python3 -c \'import os; open("seen", "w").write(os.environ["A"])\'', env=(("A", hostile),))
+    assert machine.run(f"cd {machine.folder}\n{script(made)}") == 0
+    assert (machine.folder / "seen").read_text() == hostile
+    assert not (machine.folder / "pwned").exists()
+
+
+def test_a_killed_job_resumes_from_its_checkpoint(machine):
+    """What was saved to the bucket is restored on a new machine, and the resume arguments are added."""
+    bucket = machine.folder / "bucket"
+    bucket.mkdir()
+    sync = machine.bin / "aws"
+    sync.write_text(
+        '#!/bin/bash\nfrom="${@: -2:1}"; to="${@: -1}"\n'
+        f'from="${{from/s3:\\/\\/b\\/run/{bucket}}}"; to="${{to/s3:\\/\\/b\\/run/{bucket}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"\n'
+    )
+    sync.chmod(0o755)
+    work = machine.folder / "ckpt"
+    train = (
+        "import os, sys, time\n"
+        f"path = {str(work / 'step')!r}\n"
+        "step = int(open(path).read()) if '--resume' in sys.argv and os.path.exists(path) else 0\n"
+        "print('begins at', step, flush=True)\n"
+        "while step < 40:\n"
+        "    step += 1\n"
+        "    open(path + '.new', 'w').write(str(step)); os.replace(path + '.new', path)\n"
+        "    time.sleep(0.1)\n"
+    )
+    made = job("python3 -u ~/train.py", files=(("~/train.py", packed(train)),), checkpoint=Checkpoint(str(work), "s3://b/run", 1), resume="--resume")
+    process = machine.begin(script(made))
+    end = time.monotonic() + 30
+    while not ((bucket / "step").exists() and int((bucket / "step").read_text() or 0) >= 3):
+        assert time.monotonic() < end, machine.log
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    subprocess.run(["pkill", "-9", "-f", str(machine.folder / "train.py")], check=False)
+    process.wait(10)
+    shutil.rmtree(machine.folder / "root")
+    shutil.rmtree(work)
+    assert machine.run(script(made)) == 0
+    begun = re.findall(r"begins at (\d+)", machine.log)
+    assert int(begun[-1]) >= 3
+    assert (bucket / "step").read_text() == "40"
+
+
+def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(machine):
+    """`ready` only after its own health path answers; a program that ends comes back; TERM ends all of it."""
+    port = 18_000 + os.getpid() % 1000
+    made = Program("service", (Process("main", f"exec python3 -m http.server {port} --bind 127.0.0.1", (), port, "/"),))
+    process = machine.begin(script(made))
+    machine.until("ready")
+    found = subprocess.run(["pgrep", "-f", f"http.server {port}"], capture_output=True, text=True, check=True).stdout.split()
+    os.kill(int(found[0]), signal.SIGKILL)
+    end = time.monotonic() + 30
+    while "started again" not in machine.log:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    assert subprocess.run(["pgrep", "-f", f"http.server {port}"], capture_output=True, check=False).returncode == 1
+
+
+def test_another_program_takes_the_place_of_the_one_that_runs(machine):
+    """An edit ends what ran and starts what is wanted now; the same script again leaves a running one alone."""
+    first, second = job("echo first >>$HOME/said; sleep 60"), job("echo second >>$HOME/said")
+    running = machine.begin(script(first))
+    machine.until("running")
+    assert machine.run(script(first)) == 0
+    assert machine.run(script(second)) == 0
+    assert running.wait(20) != 0
+    assert (machine.folder / "said").read_text() == "first\nsecond\n"
+
+
+def test_nodes_wait_for_each_other_and_know_their_rank(machine):
+    """The leader is the first peer; a machine finds its own rank by its name or address."""
+    own = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip()
+    made = job('echo "$GPUS_LEADER $GPUS_NODE_RANK $GPUS_NODES" >$HOME/said', rendezvous=True, nodes=2)
+    assert machine.run(script(made, peers=("10.0.0.1", own))) == 0
+    assert (machine.folder / "said").read_text() == "10.0.0.1 1 2\n"
+
+
+def test_a_service_token_comes_from_its_file(machine):
+    """The script waits for the token that is written there by login, and hands it on by the environment."""
+    made = job('echo "$GPUS_TOKEN" >$HOME/said', token_env="GPUS_TOKEN")
+    (machine.folder / "root").mkdir()
+    (machine.folder / "root" / "token").write_text("secret-token")
+    assert machine.run(script(made)) == 0
+    assert (machine.folder / "said").read_text() == "secret-token\n"
+    assert "secret-token" not in script(made)
+
+
+def test_the_machine_ends_itself_only_once_the_job_is_done(machine):
+    """The release line runs after the job, whatever it ended with, and only where the spec says so."""
+    assert machine.run(script(job("exit 4"), release="touch $HOME/released")) == 4
+    assert (machine.folder / "released").exists()
+    assert "touch $HOME/released" not in script(job("exit 4", on_done="keep"), release="touch $HOME/released")
+
+
+@pytest.mark.parametrize("image", ["", "pytorch/pytorch:latest"])
+@pytest.mark.parametrize("kind", ["job", "service"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_every_form_of_the_script_is_sound_shell(kind, image, inside):
+    """bash reads each of them without an error."""
+    made = Program(
+        kind,
+        (Process("a", "true", (("A", "b"),), 80, "/"), Process("b", "true")),
+        image,
+        ("true",),
+        (("x", packed("y")),),
+        Checkpoint("/c", "gs://b/c"),
+        "-r",
+    )
+    done = subprocess.run(
+        ["bash", "-n"],
+        input=script(made._replace(rendezvous=True, nodes=2, token_env="T"), inside=inside),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_words_are_one_language():
+    """The script, the rehearsal that plays it and the engine that reads it use the same words."""
+    assert scripts.CONSOLE == played.WORD == progress.WORD
+    assert scripts.ROOT == handing.ROOT
+    assert scripts.ROOT in progress.STATUS
+    for kind in ("job", "service"):
+        made = Program(kind, (Process("a", "true"),), setup=("true",))
+        text = script(made, release="shutdown -h now")
+        work = played.find(text)
+        assert work == played.Work(made.digest, kind == "job", setup=True, releases=kind == "job")
+        last = played.words(work, 0.0, 1e6, 20.0, 0)[-1][1]
+        assert progress.last(f"noise\n{last}\nnoise") == progress.Word(
+            "succeeded" if kind == "job" else "ready", "0" if kind == "job" else "", made.digest
+        )
