@@ -244,11 +244,11 @@ def _of_task(at: str, task: Task | Workload, kind: str, gpu_count: int) -> list[
     for name in task.args:
         if not _ARG.match(name):
             bad("args", "names of letters, digits, . _ and -, as in max-num-seqs", name)
-    for name, value in task.args.items():
-        if isinstance(value, float) and not isfinite(value):
-            bad(f"args.{name}", "a finite number", value)
-        elif isinstance(value, str) and not _one_line(value):
-            bad(f"args.{name}", "one line", value)
+    for name, given in task.args.items():
+        if isinstance(given, float) and not isfinite(given):
+            bad(f"args.{name}", "a finite number", given)
+        elif isinstance(given, str) and not _one_line(given):
+            bad(f"args.{name}", "one line", given)
     if task.health and not re.match(r"^/[A-Za-z0-9._/-]*$", task.health):
         bad("health", "a path such as /health", task.health)
     if task.health and not (task.port or server):
