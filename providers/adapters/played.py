@@ -1,7 +1,7 @@
 """What a rehearsal's machine makes of a start-up script: nothing is run, its course is played as a function of the script and the moment.
 
 Owns how a script of `providers.workloads.script` is recognised in what a cloud was given, and the lines that it would have written to the console.
-Shared by the stand-ins; imports nothing of the package.
+Shared by the stand-ins.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import re
 import zlib
 from typing import NamedTuple
 
-WORD = "gpus-work"
-"""As `providers.workloads.script.CONSOLE`; a test holds the two together."""
+from providers.model.workload import CONSOLE as WORD
+from providers.model.workload import FAILED, READY, SUCCEEDED
+
 BOOT_S, SETUP_S, LOAD_S = 1.0, 2.0, 3.0
 """World seconds from running to the script's first word, for its setup lines, and until a service answers."""
 
@@ -49,7 +50,7 @@ def words(work: Work, up: float, now: float, job_s: float, code: int) -> list[tu
     """(moment, line) of all that was written until now by a machine that runs since `up`; a job takes `job_s` and ends with `code`."""
     running = up + BOOT_S + (SETUP_S if work.setup else 0.0)
     course = [(up + BOOT_S, "starting"), (running, "running")]
-    course.append((running + job_s, f"failed {code}" if code else "succeeded 0") if work.job else (running + LOAD_S, "ready"))
+    course.append((running + job_s, f"{FAILED} {code}" if code else f"{SUCCEEDED} 0") if work.job else (running + LOAD_S, READY))
     return [(moment, f"{WORD} {work.digest} {state}") for moment, state in course if moment <= now]
 
 

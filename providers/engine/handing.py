@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import REHEARSAL
 from providers.engine.access import folder, opened, probe
 from providers.errors import GpusError, HalfMade
+from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Node, Order
 
-ROOT = "/var/lib/gpus/work"
-"""As `providers.workloads.script.ROOT`."""
-BOOT_SCRIPT, CONTAINER_SCRIPT = "/var/lib/gpus/start.sh", "/root/gpus-start.sh"
-"""Where the script of a machine lies, and that of a container which is the machine."""
 TOKEN_FILE = "token"  # noqa: S105 - a file's name
 TOKEN_BYTES = 24
 

@@ -14,6 +14,9 @@ from providers.engine.ready import LOOK_FIRST_S
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
 from providers.errors import GpusError, HalfMade
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
+from providers.model.workload import CONSOLE as WORD
+from providers.model.workload import FAILED as DID_FAIL
+from providers.model.workload import READY, ROOT, SETUP_FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +28,7 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Node, Order
 
-WORD = "gpus-work"
-"""As `providers.workloads.script.CONSOLE`."""
-STATUS = "cat /var/lib/gpus/work/status 2>/dev/null"
-READY, RUNS, SETUP_FAILED, SUCCEEDED, DID_FAIL = "ready", "running", "setup-failed", "succeeded", "failed"
+STATUS = f"cat {ROOT}/status 2>/dev/null"
 ITSELF = "it powered itself off, as it does once its job is done; what that ended with is not known"
 
 

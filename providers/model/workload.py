@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 RELEASE, KEEP = "release", "keep"
 
+ROOT = "/var/lib/gpus/work"
+"""The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers` and `token` are written there by login."""
+BOOT_SCRIPT, CONTAINER_SCRIPT = "/var/lib/gpus/start.sh", "/root/gpus-start.sh"
+"""Where the script of a machine lies, and that of a container which is the machine."""
+CONSOLE = "gpus-work"
+"""The word that begins each line of the console: `gpus-work DIGEST STATE [DETAIL]`."""
+SETUP_FAILED, READY, SUCCEEDED, FAILED = "setup-failed", "ready", "succeeded", "failed"
+"""The states that somebody waits for; before them a script says `starting` and `running`."""
+
 
 class Task(NamedTuple):
     """One program as wanted. `command` is a line for the shell; with a `launcher` it is what the launcher starts (a script and its arguments), or
@@ -118,13 +127,19 @@ class Program(NamedTuple):
         return next((process.port for process in self.processes if process.port), 0)
 
 
+def packed(content: bytes) -> str:
+    """The content as one word of a script: base64 of gzip. The same content is the same word."""
+    import base64
+    import gzip
+
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
+
+
 def with_files(raw: Any, root: Path) -> Any:
     """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
 
     `files` is {path here: path there}, relative to `root`. Reads the files. Everything else is left as it is. Raises SpecError.
     """
-    import base64
-    import gzip
     from pathlib import Path
 
     workload = raw.get("workload") if isinstance(raw, dict) else None
@@ -135,7 +150,7 @@ def with_files(raw: Any, root: Path) -> Any:
     for here, there in files.items():
         path = root / Path(str(here)).expanduser()
         try:
-            found[str(there)] = base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
+            found[str(there)] = packed(path.read_bytes())
         except OSError as error:
             raise SpecError([Problem(f"workload.files.{here}", f"a readable file at {path}", error.strerror or str(error))]) from None
     return {**raw, "workload": {**raw["workload"], "files": found}}

@@ -13,18 +13,13 @@ import base64
 import shlex
 from typing import TYPE_CHECKING
 
+from providers.model.workload import CONSOLE, ROOT
+
 if TYPE_CHECKING:
     from providers.model.workload import Program
 
-ROOT = "/var/lib/gpus/work"
 SECRETS = "/run/gpus/env"
 """Where start-up leaves the values of `secrets`, readable by root alone."""
-CONSOLE = "gpus-work"
-"""The word that begins each line of the console: `gpus-work DIGEST STATE [DETAIL]`."""
-
-STARTING, SETUP_FAILED, RUNNING, READY, SUCCEEDED, FAILED = "starting", "setup-failed", "running", "ready", "succeeded", "failed"
-STATES = (STARTING, SETUP_FAILED, RUNNING, READY, SUCCEEDED, FAILED)
-
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
@@ -32,18 +27,15 @@ PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
 
-def script(program: Program, *, peers: tuple[str, ...] = (), release: str = "", inside: bool = False) -> str:
-    """The whole text. `peers` are the addresses of all nodes where they are known beforehand, the first one leads; else the engine writes them to
-    `peers` in the folder once it knows them. `release` is the line that ends the machine after a job with `on_done: release` (nothing: it stays).
-    `inside`: it runs in the program's own image already.
+def script(program: Program, *, release: str = "", inside: bool = False) -> str:
+    """The whole text. Several nodes wait until the engine has written their addresses to `peers` in the folder; the first one leads. `release` is the
+    line that ends the machine after a job with `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already.
     """
     parts = [_HEAD.format(digest=program.digest, root=ROOT, secrets=SECRETS, console=CONSOLE)]
     if program.image and not inside:
         parts.append(_DOCKER)
     parts += [_file(path, content) for path, content in program.files]
     if program.rendezvous:
-        if peers:
-            parts.append(f"[ -s $root/peers ] || printf '%s\\n' {' '.join(map(shlex.quote, peers))} >$root/peers\n")
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
     if program.token_env:
         parts.append(_HANDED_OVER.format(name=program.token_env, wait=TOKEN_WAIT_S))

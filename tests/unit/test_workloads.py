@@ -405,7 +405,9 @@ def test_nodes_wait_for_each_other_and_know_their_rank(machine):
     """The leader is the first peer; a machine finds its own rank by its name or address."""
     own = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip()
     made = job('echo "$GPUS_LEADER $GPUS_NODE_RANK $GPUS_NODES" >$HOME/said', rendezvous=True, nodes=2)
-    assert machine.run(script(made, peers=("10.0.0.1", own))) == 0
+    (machine.folder / "root").mkdir()
+    (machine.folder / "root" / "peers").write_text(f"10.0.0.1\n{own}\n")
+    assert machine.run(script(made)) == 0
     assert (machine.folder / "said").read_text() == "10.0.0.1 1 2\n"
 
 

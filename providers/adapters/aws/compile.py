@@ -6,7 +6,6 @@ Owns every field of the request bodies. Fields and enums: botocore 1.44.8's mode
 from __future__ import annotations
 
 import base64
-import gzip
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
 from providers.model.secret import referred
+from providers.model.workload import BOOT_SCRIPT, packed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -261,11 +261,11 @@ systemctl enable --now gpus-ttl.timer"""
 
 def _boot(script: str) -> str:
     """Lines that run a script at every boot: user data itself runs at the first one alone."""
-    text = base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+    text, folder = packed(script.encode()), BOOT_SCRIPT.rpartition("/")[0]
     unit = "[Unit]\\nDescription=What this machine is for\\nWants=network-online.target\\nAfter=network-online.target\\n"
-    unit += "[Service]\\nExecStart=/bin/bash /var/lib/gpus/start.sh\\nKillMode=mixed\\n[Install]\\nWantedBy=multi-user.target\\n"
-    return f"""mkdir -p /var/lib/gpus
-printf %s {text} | base64 -d | gunzip > /var/lib/gpus/start.sh
+    unit += f"[Service]\\nExecStart=/bin/bash {BOOT_SCRIPT}\\nKillMode=mixed\\n[Install]\\nWantedBy=multi-user.target\\n"
+    return f"""mkdir -p {folder}
+printf %s {text} | base64 -d | gunzip > {BOOT_SCRIPT}
 printf '{unit}' > /etc/systemd/system/gpus-work.service
 systemctl daemon-reload
 systemctl enable --now --no-block gpus-work.service"""

@@ -5,12 +5,11 @@ Owns Options and how they are read from a stack file (typed) or from settings (t
 
 from __future__ import annotations
 
-import base64
-import gzip
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
 from providers.model.duration import seconds
+from providers.model.workload import CONTAINER_SCRIPT, packed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,9 +79,8 @@ FILTERS = tuple(name for name in _RANGES if name != "max_bid_usd_per_hour")
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
     """The section with what is to run: the image and the command, unless it names its own. The script is packed: a command has little room."""
-    packed = base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
-    path = "/root/gpus-start.sh"
-    command = f"mkdir -p /root; echo {packed} | base64 -d | gunzip > {path}; (bash {path} > /dev/null 2>&1 &)"
+    path = CONTAINER_SCRIPT
+    command = f"mkdir -p {path.rpartition('/')[0]}; echo {packed(script.encode())} | base64 -d | gunzip > {path}; (bash {path} > /dev/null 2>&1 &)"
     return {**({"image": program.image} if program.image else {}), "command": command, **section}
 
 
