@@ -75,36 +75,31 @@ class Train(_Part):
     hours: Mapping[str, float] = {}
 
 
-class Task(_Part):
+class _Program(_Part):
+    """What one program is, whether it is the only one or one of several."""
+
+    launcher: Launcher | None = None
+    command: str = ""
+    model: str = ""
+    dtype: DTYPES | None = None
+    context: Annotated[int, Field(ge=1, le=100_000_000, strict=True)] | None = None
+    concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
+    args: Mapping[str, Value] = {}
+    env: Mapping[str, str] = {}
+    port: Annotated[int, Field(ge=1, le=65_535, strict=True)] | None = None
+    health: str = ""
+
+
+class Task(_Program):
     """One of several programs on a machine, pinned to some of its GPUs."""
 
     name: str
-    launcher: Launcher | None = None
-    command: str = ""
-    model: str = ""
-    dtype: DTYPES | None = None
-    context: Annotated[int, Field(ge=1, le=100_000_000, strict=True)] | None = None
-    concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
-    args: Mapping[str, Value] = {}
-    env: Mapping[str, str] = {}
     gpus: tuple[Annotated[int, Field(ge=0, le=63, strict=True)], ...] = ()
-    port: Annotated[int, Field(ge=1, le=65_535, strict=True)] | None = None
-    health: str = ""
 
 
-class Workload(_Part):
+class Workload(_Program):
     """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See README, "Workloads"."""
 
-    launcher: Launcher | None = None
-    command: str = ""
-    model: str = ""
-    dtype: DTYPES | None = None
-    context: Annotated[int, Field(ge=1, le=100_000_000, strict=True)] | None = None
-    concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
-    args: Mapping[str, Value] = {}
-    env: Mapping[str, str] = {}
-    port: Annotated[int, Field(ge=1, le=65_535, strict=True)] | None = None
-    health: str = ""
     services: tuple[Task, ...] = ()
     image: str = ""
     setup: tuple[str, ...] = ()
@@ -204,7 +199,7 @@ def _packed(content: str) -> bool:
         return False
 
 
-def _of_task(at: str, task: Task | Workload, kind: str, gpu_count: int) -> list[Problem]:
+def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem]:
     found: list[Problem] = []
 
     def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
@@ -283,7 +278,7 @@ def _training(train: Train) -> TrainingRecord:
     return TrainingRecord(train.method, tokens, train.sequence, train.batch, float(hours), gpu)
 
 
-def _task(task: Task | Workload, name: str) -> TaskRecord:
+def _task(task: _Program, name: str) -> TaskRecord:
     return TaskRecord(
         name=name,
         launcher=task.launcher or "",
