@@ -41,8 +41,6 @@ OUTPUTS = (
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
 _RESERVED = frozenset({"max_spend", "world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
 _CONFIG = ("world", "clusters", "max_spend")
-_PACKED = "H4sI"
-"""How base64 of gzip begins."""
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "0.0.9"
@@ -224,14 +222,11 @@ def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
     workload = spec.get("workload")
     if not isinstance(workload, dict):
         return ()
-    from providers.workloads.launchers import RECIPES
+    from providers.workloads.launchers import listens
 
-    found = []
-    for task in workload.get("services") or (workload,):
-        known = RECIPES.get(str(task.get("launcher"))) if isinstance(task, dict) else None
-        port = task.get("port") or (known.port if known is not None else 0) if isinstance(task, dict) else 0
-        found += [int(port)] if isinstance(port, (int, float)) and port else []
-    return tuple(found)
+    tasks = [task for task in workload.get("services") or (workload,) if isinstance(task, dict)]
+    stated = [(str(task.get("launcher")), port) for task in tasks if isinstance(port := task.get("port") or 0, (int, float))]
+    return tuple(found for launcher, port in stated if (found := listens(launcher, int(port))))
 
 
 def declare() -> dict[str, GpuCluster]:
@@ -491,9 +486,6 @@ def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     from providers.errors import SpecError
     from providers.model.workload import with_files
 
-    files = spec["workload"].get("files") if isinstance(spec.get("workload"), dict) else None
-    if not isinstance(files, dict) or any(str(content).startswith(_PACKED) for content in files.values()):
-        return spec
     try:
         return cast("dict[str, Any]", with_files(spec, Path(pulumi.runtime.settings.get_root_directory() or "")))
     except SpecError as error:

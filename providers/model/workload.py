@@ -127,6 +127,10 @@ class Program(NamedTuple):
         return next((process.port for process in self.processes if process.port), 0)
 
 
+_PACKED = "H4sI"
+"""How base64 of gzip begins."""
+
+
 def packed(content: bytes) -> str:
     """The content as one word of a script: base64 of gzip. The same content is the same word."""
     import base64
@@ -138,13 +142,14 @@ def packed(content: bytes) -> str:
 def with_files(raw: Any, root: Path) -> Any:
     """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
 
-    `files` is {path here: path there}, relative to `root`. Reads the files. Everything else is left as it is. Raises SpecError.
+    `files` is {path here: path there}, relative to `root`. Reads the files. Content that is packed already, and all else, is left as it
+    is. Raises SpecError.
     """
     from pathlib import Path
 
     workload = raw.get("workload") if isinstance(raw, dict) else None
     files = workload.get("files") if isinstance(workload, dict) else None
-    if not isinstance(files, dict) or not files:
+    if not isinstance(files, dict) or not files or any(str(content).startswith(_PACKED) for content in files.values()):
         return raw
     found: dict[str, str] = {}
     for here, there in files.items():

@@ -86,7 +86,7 @@ def check(properties: Properties) -> Checked:
 def _nested(properties: Properties) -> list[Problem]:
     """Pulumi's secrets inside a cluster: what is made of them (orders, start-up scripts, the machine's own record) would hold them in plain text."""
     return [
-        Problem(key, "no secret inside a cluster", "a secret", secret.TODO)
+        Problem(key, "no secret inside a cluster", "a secret", secret.INSTEAD)
         for key in sorted(properties.secret)
         if key not in OWN and key != "ssh_key"
     ]
@@ -172,10 +172,9 @@ def served(spec: Cluster) -> tuple[int, ...]:
     """The ports that its workload listens at."""
     if spec.workload is None:
         return ()
-    from providers.workloads.launchers import recipe
+    from providers.workloads.launchers import listens
 
-    tasks = spec.workload.record().tasks
-    return tuple(port for task in tasks if (port := task.port or (made.port if (made := recipe(task)) is not None else 0)))
+    return tuple(port for task in spec.workload.record().tasks if (port := listens(task.launcher, task.port)))
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

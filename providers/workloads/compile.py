@@ -12,7 +12,7 @@ from providers.errors import Problem, SpecError
 from providers.model.workload import Process, Program
 from providers.workloads import fit as fits
 from providers.workloads import parallel
-from providers.workloads.launchers import RECIPES, TOKEN, Where, recipe
+from providers.workloads.launchers import RECIPES, TOKEN, Where, listens, recipe
 from providers.workloads.mistakes import mistakes
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, node
         return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
     tensor, pipeline, replicas = split(workload, task, gpu_type, own, nodes)
     where = Where(own, nodes, host, tensor, pipeline, replicas, token=expose == "token")
-    port = task.port or made.port
+    port = listens(task.launcher, task.port)
     return Process(task.name, made.line(task, where), tuple(sorted(env.items())), port, task.health or made.health)
 
 

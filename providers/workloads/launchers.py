@@ -270,6 +270,12 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+def listens(launcher: str, port: int) -> int:
+    """The port at which a program with this launcher and this declared port listens; 0 for none."""
+    known = RECIPES.get(launcher)
+    return port or (known.port if known is not None else 0)
+
+
 def recipe(task: Task, path: str = "workload.launcher") -> Recipe | None:
     """The recipe of a task's launcher; None for a plain command. Raises SpecError for an unknown launcher."""
     if not task.launcher:
