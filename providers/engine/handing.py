@@ -11,7 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL
-from providers.engine.access import folder, opened, probe
+from providers.engine.access import folder, key_probe
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
 
@@ -57,12 +57,11 @@ async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequenc
         # A rehearsal's machine runs nothing that could wait.
         return
     handles = tuple(node.handle for node in nodes)
-    way = opened(world.name, *order.mark[:2])
-    if way is None or way.key is None:
+    looker = key_probe(world, *order.mark[:2])
+    if looker is None:
         raise HalfMade(
             "wanted to tell the machines of each other, found no key to log in with", provider=adapter.name, code="no-key", handles=handles
         )
-    looker = probe(world, way.key, way.known_hosts, way.nodes)
     for node in nodes:
         line = looker.line(node)
         for name, content in files.items():
@@ -85,12 +84,11 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
         for node in nodes:
             open_store().set_work(node.handle.native_id, begun.script or script(begun.program, inside=True))
         return
-    way = opened(world.name, held.owner, held.cluster)
-    if way is None or way.key is None:
+    looker = key_probe(world, held.owner, held.cluster, pinned=True)
+    if looker is None:
         raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
     from providers.engine.remote.run import finished
 
-    looker = probe(world, way.key, way.known_hosts, way.nodes, pinned=True)
     text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
     start = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(f'setsid nohup bash {path} >/dev/null 2>&1 </dev/null &')}"
     for node in nodes:

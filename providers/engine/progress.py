@@ -154,15 +154,13 @@ def _played(world: World, node: Node, order: Order | None) -> Word:
 
 async def _told(world: World, node: Node, order: Order | None) -> str:
     """What the machine says of it by login, with the key that is kept here; nothing without one."""
-    from providers.engine.access import opened, probe
+    from providers.engine.access import key_probe
     from providers.engine.remote.run import finished as ended
 
     if order is None or node.status != RUNNING:
         return ""
-    way = opened(world.name, order.mark.owner, order.mark.cluster)
-    if way is None or way.key is None:
-        return ""
-    line = probe(world, way.key, way.known_hosts, way.nodes, pinned=True).line(node)
+    looker = key_probe(world, order.mark.owner, order.mark.cluster, pinned=True)
+    line = None if looker is None else looker.line(node)
     if line is None:
         return ""
     code, out, _ = await ended(line.command(STATUS))
