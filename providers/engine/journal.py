@@ -20,11 +20,11 @@ from providers.engine import lease as leases
 from providers.engine.records import account_in, account_out, order_in, order_out, ticket_in, ticket_out
 from providers.engine.running import JOURNAL_FILE
 from providers.errors import Busy, GpusError
-from providers.model.machine import Handle, Order, Ticket
+from providers.model.machine import STOPPED, STOPPING, Handle, Order, Ticket
 from providers.model.place import Block, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from providers.engine.records import Account, Held
@@ -347,20 +347,20 @@ class Journal:
 
     def rests(self, held: Held, now: float) -> None:
         """What is held was stopped and is kept: its launch has ended, its orders stay open."""
-        with self._change() as db:
-            key = (held.world, held.owner, held.cluster, held.generation)
-            match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
-            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
-                rested = json.dumps({**json.loads(record), "status": held.status})
-                db.execute("UPDATE launches SET ended_at = ?, record = ? WHERE rowid = ?", (now, rested, rowid))
+        self._amend(held, {"status": held.status}, now)
 
     def ends(self, held: Held, why: str) -> None:
         """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
+        self._amend(held, {"ended_why": why})
+
+    def _amend(self, held: Held, fields: Mapping[str, object], ended_at: float | None = None) -> None:
+        """Writes these fields into the record of the generation's open launch, and its end if it has one."""
         with self._change() as db:
             key = (held.world, held.owner, held.cluster, held.generation)
             match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
             for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
-                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "ended_why": why}), rowid))
+                written = json.dumps({**json.loads(record), **fields})
+                db.execute("UPDATE launches SET record = ?, ended_at = ? WHERE rowid = ?", (written, ended_at, rowid))
 
     def ended_why(self, held: Held) -> str:
         """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
@@ -376,6 +376,14 @@ class Journal:
                 (world, owner, cluster),
             ).fetchall()
             return tuple(Launch._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows)
+
+    def standing(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
+        """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept."""
+        every = self.launches(world, "", cluster)
+        runs = {(launch.owner, launch.cluster) for launch in every if launch.ended_at is None}
+        rested = {(launch.owner, launch.cluster): launch for launch in every if launch.record.get("status") in {STOPPED, STOPPING}}
+        kept = [launch for key, launch in rested.items() if key not in runs and self.orders(world, *key)]
+        return tuple(launch for launch in every if launch.native_ids and (launch.ended_at is None or launch in kept))
 
     # Blocks
 
