@@ -21,7 +21,7 @@ _TAKEN = re.compile(
     r"^(PATH|HOME|USER|LOGNAME|SHELL|IFS|ENV|PWD|PS[0-9]|BASH.*|LD_.*|DYLD_.*|PYTHON(PATH|HOME|STARTUP)|PERL5?(LIB|OPT)|NODE_OPTIONS|PROMPT_COMMAND|SHELLOPTS|GPUS_.*)\Z"
 )
 """Variables that decide what is run, or that are ours."""
-TODO = "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp: projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
+INSTEAD = "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp: projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
 
 _SHAPES = (
     ("a Hugging Face token", r"hf_[A-Za-z0-9]{16,}"),
@@ -100,7 +100,7 @@ def _shaped(path: str, text: str) -> Iterator[Plain]:
 def problems_of(found: Sequence[Plain]) -> list[Problem]:
     """One problem for each place, without the value."""
     seen = dict.fromkeys((without(plain.path, found), plain.what) for plain in found if plain.what)
-    return [Problem(path, "no secret's value in a declaration, which the state keeps as plain text", what, TODO) for path, what in seen]
+    return [Problem(path, "no secret's value in a declaration, which the state keeps as plain text", what, INSTEAD) for path, what in seen]
 
 
 def without(text: str, found: Sequence[Plain]) -> str:
@@ -129,7 +129,7 @@ def problems(secrets: Mapping[str, Mapping[str, str]]) -> list[Problem]:
         elif _TAKEN.match(name):
             out.append(Problem(path, "a name that decides on nothing but its secret", repr(name), "call it something else"))
         if not references:
-            out.append(Problem(path, "a reference for at least one provider", "none", TODO))
+            out.append(Problem(path, "a reference for at least one provider", "none", INSTEAD))
     return out
 
 
