@@ -294,6 +294,12 @@ _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 """The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
 
 
+def tried_by(provider: str, urls: Sequence[str]) -> str:
+    """The line that tries a service with a token: Modal's own door wants a proxy token of the workspace (modal.com, "Proxy Auth Tokens", 2026-11)."""
+    shown = "-H 'Modal-Key: KEY' -H 'Modal-Secret: SECRET'" if provider == "modal" else "-H 'Authorization: Bearer TOKEN'"
+    return f"curl {shown} {urls[0]}/v1/models" if urls else ""
+
+
 def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Output[Any]]:
     """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token (a secret)
     that, too, and the line that tries it.
@@ -302,7 +308,7 @@ def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Out
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
     tried = {
         "token": cluster.token,
-        "try": cluster.endpoints.apply(lambda urls: f"curl -H 'Authorization: Bearer TOKEN' {urls[0]}/v1/models" if urls else ""),
+        "try": pulumi.Output.all(cluster.provider, cluster.endpoints).apply(lambda part: tried_by(part[0], part[1] or ())),
     }
     return {
         "status": cluster.status,

@@ -59,9 +59,17 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
         opened_world = open_world(name)
         try:
             owners = {known.owner: (known.project, known.stack) for known in opened_world.journal.owners(name) if known.stack}
-            for launch in opened_world.journal.launches(name, "", cluster):
+            launches = opened_world.journal.launches(name, "", cluster)
+            runs = {(launch.owner, launch.cluster) for launch in launches if launch.ended_at is None}
+            owned = [entry.order.mark for owner in owners for entry in opened_world.journal.orders(name, owner)]
+            kept = {(mark.owner, mark.cluster) for mark in owned} - runs
+            # What is stopped and kept has ended its launch; its orders stay open. The last such record is the one.
+            last = {(launch.owner, launch.cluster): launch for launch in launches if launch.record.get("status") in {"stopped", "stopping"}}
+            for launch in launches:
                 project, of = owners.get(launch.owner, ("", ""))
-                if launch.ended_at is None and launch.native_ids and launch.owner in owners and stack.rpartition("/")[2] in {"", of}:
+                key = (launch.owner, launch.cluster)
+                there = launch.ended_at is None or (key in kept and last.get(key) is launch)
+                if there and launch.native_ids and launch.owner in owners and stack.rpartition("/")[2] in {"", of}:
                     found.append(Declared(project, of, Held.from_dict(launch.record)))
         finally:
             opened_world.close()

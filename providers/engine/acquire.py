@@ -353,7 +353,7 @@ class _Walk:
             if seen is None:
                 raise _Late(ticket)
             nodes = seen
-        if order.setup.script_digest and placed.kind != "machine":
+        if order.setup.script_digest:
             from providers.engine import progress
             from providers.engine.handing import hand_over
 
@@ -560,7 +560,7 @@ class _Walk:
         if rows is None:
             return
         self.market = self.market._replace(table=overlay(self.market.table, {adapter.name: rows}))
-        self.plan = self.market.plan(self.wanted.ask, self.world.journal.blocks(self.world.name), self.now)
+        self.plan = self.market.plan(self.wanted.ask, self.world.journal.blocks(self.world.name), self.now, self.wanted.setup)
         self.pending = [candidate for candidate in self.plan.candidates if _key(candidate) not in self.tried and self.accept(candidate)]
 
     def _hint(self, regions: Collection[str], zones: Collection[str]) -> None:

@@ -101,9 +101,9 @@ async def _walk(
 ) -> Outcome:
     on_sale = await world.call("", market, world, wanted.ask)
     blocks = world.journal.blocks(world.name)
-    plan = on_sale.plan(wanted.ask, blocks, world.clock.now())
+    plan = on_sale.plan(wanted.ask, blocks, world.clock.now(), wanted.setup)
     if not plan.candidates and blocks:
-        again = on_sale.plan(wanted.ask)
+        again = on_sale.plan(wanted.ask, setup=wanted.setup)
         if again.candidates:
             world.report("info", f"{wanted.cluster}: every acceptable place was refused lately; asking them again")
             plan = again

@@ -62,7 +62,7 @@ async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: B
     part = _part(world, held, wanted, index, missing)
     on_sale = await world.call("", market, world, part.ask)
     # Where one was taken back just now there may be room all the same: asking costs nothing.
-    plan = on_sale.plan(part.ask)
+    plan = on_sale.plan(part.ask, setup=part.setup)
     here = tuple(_here(candidate, held) for candidate in plan.candidates if _same(candidate, held))
     if not here:
         return None

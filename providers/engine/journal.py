@@ -348,10 +348,11 @@ class Journal:
     def rests(self, held: Held, now: float) -> None:
         """What is held was stopped and is kept: its launch has ended, its orders stay open."""
         with self._change() as db:
-            db.execute(
-                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL",
-                (now, held.world, held.owner, held.cluster, held.generation),
-            )
+            key = (held.world, held.owner, held.cluster, held.generation)
+            match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
+            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
+                rested = json.dumps({**json.loads(record), "status": held.status})
+                db.execute("UPDATE launches SET ended_at = ?, record = ? WHERE rowid = ?", (now, rested, rowid))
 
     def ends(self, held: Held, why: str) -> None:
         """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""

@@ -61,7 +61,44 @@ class Market(NamedTuple):
                 lines += _idle_notes(candidate, able)
             return lines
 
-        return make(ask, self.table, self.capabilities, unavailable=self.unavailable, blocks=blocks, now=now, noted=noted, fits=fits)
+        return make(
+            ask,
+            self.table,
+            self.capabilities,
+            unavailable=self.unavailable,
+            blocks=blocks,
+            now=now,
+            noted=noted,
+            fits=fits,
+            closed=untold(ask, known),
+        )
+
+
+def untold(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
+    """What says why machines of (provider, machine type, nodes) can't be told by login what their workload waits for; None where none waits. Pure."""
+    from providers.engine import registry
+
+    token = setup.expose == "token" and ask.kind == "service"
+    if ask.workload is None or not (token or any(entry.nodes > 1 for entry in ask.entries)):
+        return None
+    manifests = registry.manifests()
+    sections = dict(setup.options)
+
+    def why(provider: str, machine_type: str, nodes: int) -> str:
+        manifest = manifests.get(provider)
+        own = manifest is not None and ask.kind in manifest.capabilities.kinds and ask.kind != "machine"
+        if manifest is None or own or manifest.unreachable is None or not (token or nodes > 1):
+            return ""  # a function is told by its provider
+        section = sections.get(provider)
+        options = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+        return manifest.unreachable(_Of(machine_type, nodes), setup._replace(options=options))
+
+    return why
+
+
+class _Of(NamedTuple):
+    machine_type: str
+    nodes: int
 
 
 def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:

@@ -526,6 +526,10 @@ def _workload(cluster: Cluster) -> list[Problem]:
         return found
     if broken:
         return found
+    several = any(entry.nodes > 1 for entry in entries)
+    if cluster.ready == "running" and (several or cluster.expose == "token"):
+        told = "several nodes are told of each other" if several else "a service is told its token"
+        found.append(Problem("ready", f"checked: {told} by login", "running", "leave it out"))
     return [*found, *workload_problems(cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1))]
 
 

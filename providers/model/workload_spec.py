@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -150,6 +151,13 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     ports = [each.port for each in workload.services if each.port]
     if len(set(ports)) != len(ports):
         bad("services", "each port once", ports)
+    pinned = [gpu for each in workload.services for gpu in each.gpus]
+    if len(set(pinned)) != sum(len(set(each.gpus)) for each in workload.services):
+        bad("services", "each GPU for one of them", sorted({gpu for gpu in pinned if pinned.count(gpu) > 1}))
+    if any("\x00" in line for line in workload.setup):
+        bad("setup", "lines without NUL", next(line for line in workload.setup if "\x00" in line))
+    if not _one_line(workload.resume):
+        bad("resume", "one line", workload.resume)
     if workload.image and not _IMAGE.match(workload.image):
         bad("image", "a registry image such as pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime", workload.image)
     for target, content in workload.files.items():
@@ -169,8 +177,8 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     if kept is not None:
         if not _BUCKET.match(kept.to):
             bad("checkpoint.to", "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", kept.to)
-        if not _PATH.match(kept.path):
-            bad("checkpoint.path", "a path on the machine", kept.path)
+        if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
+            bad("checkpoint.path", "a path on the machine, without ..", kept.path)
         try:
             if duration.seconds(kept.every) < 10:
                 bad("checkpoint.every", "at least 10s", kept.every)
@@ -183,6 +191,10 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     if workload.train is not None:
         found.extend(_of_training(workload.train))
     return found
+
+
+def _one_line(text: str) -> bool:
+    return not any(each in text for each in "\n\r\x00")
 
 
 def _packed(content: str) -> bool:
@@ -219,7 +231,9 @@ def _of_task(at: str, task: Task | Workload, kind: str, gpu_count: int) -> list[
         bad("model", f"the model that {task.launcher} serves", "nothing")
     if task.model and not _MODEL.match(task.model):
         bad("model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model)
-    if "\n" in task.command or "\x00" in task.command:
+    if task.command and not task.command.strip():
+        bad("command", "a command", task.command)
+    if not _one_line(task.command):
         bad("command", "one line", task.command, "put several lines into a script and send it with files")
     for name in task.env:
         if not _ENV.match(name):
@@ -230,6 +244,11 @@ def _of_task(at: str, task: Task | Workload, kind: str, gpu_count: int) -> list[
     for name in task.args:
         if not _ARG.match(name):
             bad("args", "names of letters, digits, . _ and -, as in max-num-seqs", name)
+    for name, given in task.args.items():
+        if isinstance(given, float) and not isfinite(given):
+            bad(f"args.{name}", "a finite number", given)
+        elif isinstance(given, str) and not _one_line(given):
+            bad(f"args.{name}", "one line", given)
     if task.health and not re.match(r"^/[A-Za-z0-9._/-]*$", task.health):
         bad("health", "a path such as /health", task.health)
     if task.health and not (task.port or server):

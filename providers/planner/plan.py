@@ -146,14 +146,17 @@ def make(
     now: float = 0.0,
     noted: Callable[[Candidate], Sequence[str]] | None = None,
     fits: Callable[[Entry, str, int], rules.Fitting] | None = None,
+    closed: Callable[[str, str, int], str] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
     `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
     what to leave alone until when, `now` the moment in seconds since the epoch, `noted` what there is to know about a candidate (asked when
-    first read), `fits` whether a GPU type and a count hold what is to run there. Pure; about 1 ms over some thousand offers.
+    first read), `fits` whether a GPU type and a count hold what is to run there,
+    `closed` why it can't be told there by login. Pure; about 1 ms over some thousand offers.
     """
-    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, blocklist.by_provider(blocks, now), now, fits)
+    standing = blocklist.by_provider(blocks, now)
+    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, standing, now, fits, closed)
     sifted = rules.sift(terms)
     return Plan(terms, _ranked(terms, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
 

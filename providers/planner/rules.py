@@ -32,7 +32,7 @@ RULES = (
     ("provider", "the provider is among those allowed"),
     ("adapter", "this product can order there"),
     ("kind", "the provider can be this kind of cluster"),
-    ("reach", "its machines can be reached as asked: at each port, by ssh"),
+    ("reach", "its machines can be reached as asked: at each port, by ssh, by what tells them of each other"),
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
     ("secret", "each secret has a reference that says how to fetch it there"),
@@ -74,6 +74,8 @@ class Terms(NamedTuple):
     blocks: Mapping[str, Sequence[Block]]
     now: float
     fits: Callable[[Entry, str, int], Fitting] | None = None
+    closed: Callable[[str, str, int], str] | None = None
+    """Why machines of (provider, machine type, count of nodes) take no login from here, where what runs there has to be told something by one."""
 
 
 class Kept(NamedTuple):
@@ -160,6 +162,7 @@ def able(
     provider: str,
     machine_type: str,
     capacity: str,
+    closed: Callable[[str, str, int], str] | None = None,
 ) -> int:
     """The first rule of `provider` to `orderable` that this machine of this provider breaks for this entry, or one past the last rule."""
     if ask.providers and provider not in ask.providers:
@@ -169,7 +172,7 @@ def able(
         return ADAPTER
     if not skills.can_be(ask.kind, workload=ask.workload is not None):
         return KIND
-    if not reached(ask, skills):
+    if not reached(ask, skills) or (closed is not None and entry.nodes <= skills.max_nodes and closed(provider, machine_type, entry.nodes)):
         return REACH
     if entry.nodes > skills.max_nodes:
         return NODES
@@ -191,7 +194,7 @@ def sift(terms: Terms) -> Sifted:
     count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
     """
     ask, table, capabilities, unavailable, blocked = terms[:5]
-    fits = terms.fits
+    fits, closed = terms.fits, terms.closed
     column = cast("Any", table.column)
     providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
     counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
@@ -232,7 +235,7 @@ def sift(terms: Terms) -> Sifted:
                     provider, machine = providers[row], machines[row]
                     seller = (provider, machine, capacity)
                     found = sellers.get(seller)
-                    rule = found if found is not None else sellers.setdefault(seller, able(entry, ask, capabilities, unavailable, *seller))
+                    rule = found if found is not None else sellers.setdefault(seller, able(entry, ask, capabilities, unavailable, *seller, closed))
                     if rule == _PASSED:
                         listed = prices[row]
                         if overrides is not None:
@@ -288,6 +291,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         more = " without a workload" if ask.workload is None and skills is not None and ask.kind in skills.workload_kinds else ""
         return f"a {ask.kind}", f"{offer.provider} can only be a {' or '.join(sorted(skills.kinds if skills else ()))}{more}"
     if rule == REACH:
+        if terms.closed is not None and (why := terms.closed(offer.provider, offer.machine_type, entry.nodes)):
+            return "machines that can be told of each other, or of a token, by login", why
         if ask.ssh and skills is not None and not skills.ssh:
             return "machines that answer ssh", f"{offer.provider}'s do not"
         if ask.login and skills is not None and not (skills.ssh or skills.login):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from providers.engine.journal import Launch
     from providers.engine.spending import Ledger
@@ -28,14 +28,24 @@ def parse_id(resource: str) -> tuple[str, str]:
 
 
 async def strays(
-    world: World, owner: str, urn: str, mine: Mapping[str, tuple[Handle, ...]], had: Sequence[Mapping[str, Mapping[str, str]]]
+    world: World,
+    owner: str,
+    urn: str,
+    named: Callable[[], Mapping[str, tuple[Handle, ...]]],
+    had: Sequence[Mapping[str, Mapping[str, str]]],
+    turn: asyncio.Lock,
 ) -> tuple[Node, ...]:
-    """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all."""
+    """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all.
+
+    `named` tells what this run has claimed; who claims holds `turn` as well, so that no claim falls between that and the next look.
+    """
     if not world.has_journal:
         return ()
-    claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
     stack, project = _stack_of(urn)
-    await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
+    async with turn:
+        mine = named()
+        claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
+        await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
     await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
     if claims is None:
         return ()

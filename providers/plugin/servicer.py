@@ -61,6 +61,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._budgets = budgets.Budgets()
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
+        self._turn = asyncio.Lock()
         """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
 
     # The protocol's own calls.
@@ -314,11 +315,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             world_name, owner = ownership.parse_id(request.id)
         except GpusError as error:
             await self._abort(context, error)
-        mine = {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world_name, owner)}
+
+        def mine() -> dict[str, tuple[Handle, ...]]:
+            return {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world_name, owner)}
+
+        async def looked(world: World) -> tuple[Node, ...]:
+            return await ownership.strays(world, owner, request.urn, mine, ownership.former(state), self._turn)
+
         try:
-            found: tuple[Node, ...] = await self._in_world(
-                request.urn, world_name, values, lambda world: ownership.strays(world, owner, request.urn, mine, ownership.former(state))
-            )
+            found: tuple[Node, ...] = await self._in_world(request.urn, world_name, values, looked)
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
         except Exception as error:
@@ -547,7 +552,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         async def work(world: World) -> None:
             if world.has_journal:
-                await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+                async with self._turn:
+                    await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+                    if held.cluster:
+                        self._claimed[key] = handles
             if held.cluster and budgets.limit(values) is not None:
                 await budgets.remembered(world, held)
 

@@ -90,7 +90,9 @@ SERVICE = {
     "providers": ["modal"],
     "options": {"modal": {"command": "python -m http.server 8000", "port": 8000, "min_containers": 1, "max_containers": 1}},
 }
-JOB = {"kind": "job", "gpu": "L4:1", "providers": ["modal"], "run": "1", "options": {"modal": {"command": "sleep 9", "timeout": "1h"}}}
+JOB = {"kind": "job", "gpu": "L4:1", "providers": ["modal"], "run": "1", "options": {"modal": {"command": "sleep 9", "timeout": "24h"}}}
+JOB_S = 80_000.0
+"""A job runs longer than any recovery takes: one that is done would run no more, and rightly so."""
 
 
 class Step(NamedTuple):
@@ -230,6 +232,7 @@ class _Experiment:
         self.wire = wire.Wire(point.cloud)
         wire.attach(self.wire)
         self.store = open_store()
+        self.store.set_latency("modal", "job", JOB_S)
         self.engine = Engine(self.cloud.settings)
         self.orphans = self.duplicates = self.stuck = 0
         self.words: list[str] = []

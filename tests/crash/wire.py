@@ -34,6 +34,10 @@ LATE_S = {"modal": 3.0}
 """Real seconds after which a late reply comes: past the time-out. Modal's client deploys an app within one, in many calls, so it gets more."""
 
 
+MODAL_S, IN_VAIN_S = 2.0, 0.3
+"""The same for a call of Modal's client with its own tries: as a rule, and while nothing is answered."""
+
+
 class Hit(NamedTuple):
     """A fault on the `nth` call (from 0) of one name."""
 
@@ -76,6 +80,8 @@ class Wire:
     def disarm(self) -> None:
         with self._lock:
             self._armed = False
+        if self._lasting:
+            _patience(MODAL_S)
 
     def take(self, provider: str, method: str) -> Fault | None:
         if provider != self.cloud or method == NODE_LOOK:
@@ -88,7 +94,9 @@ class Wire:
             self.calls.append(method)
             mine = [found for found in self._hits if (found.method, found.nth) == (method, nth)]
             self.reached += mine
-            self._lasting = next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            lasted, self._lasting = self._lasting, next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            if self._lasting != lasted:
+                _patience(IN_VAIN_S)
             fault = Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
         for found in mine:
             if found.kind in REPLIES:
@@ -113,8 +121,6 @@ def attach(wire: Wire) -> None:
     import providers.adapters.aws.client as aws
     import providers.adapters.clore.client as clore
     import providers.adapters.gcp.client as gcp
-    import providers.adapters.modal.apps as apps
-    import providers.adapters.modal.client as modal
     from providers.engine.clock import RehearsalClock
 
     Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(provider, method)
@@ -136,7 +142,15 @@ def attach(wire: Wire) -> None:
     aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     clore.Client._call.__kwdefaults__["timeout_s"] = TIMEOUT_S
     clore.MARKET_TIMEOUT_S = 10.0
-    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = 2.0
+    _patience(MODAL_S)
+
+
+def _patience(seconds: float) -> None:
+    """How long a call of Modal's client may take, its own tries included."""
+    import providers.adapters.modal.apps as apps
+    import providers.adapters.modal.client as modal
+
+    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = seconds
 
 
 def _kept(build):

@@ -207,7 +207,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     secrets = {"HF_TOKEN": {"aws": AWS}, "WANDB_API_KEY": {"aws": arn}}
     spec = check(gpu="A10G:1", secrets=secrets, options=ACCOUNTS, providers=["aws"], regions=["us-east-1"]).spec
     made = order(spec, "aws")
-    script = ec2.user_data(made)
+    script = ec2.user_data(made.setup, made.candidates[0].region)
     place = Place(tmp_path)
     (tmp_path / "value").write_text(f"{VALUE}\n")
     place.tool("aws", f"if [[ $* == *ssm* ]]; then cat {tmp_path}/value; else echo wandb-value; fi")

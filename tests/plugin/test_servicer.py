@@ -1,6 +1,8 @@
 """The provider's remote calls, with the engine's cluster functions replaced by small stand-ins."""
 
 import asyncio
+import threading
+import time
 from types import SimpleNamespace
 
 import grpc
@@ -371,6 +373,39 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
     assert calls == [("rehearsal", "0123456789ab", set(), ())]
     assert servicer.lines[0][0] == "warning"
     assert held().handles[0].native_id in servicer.lines[0][2]
+    world.close()
+
+
+def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch):
+    """The cluster and the ownership are read at once: whichever comes first, the next run, of another process, calls no machine of a state a stray."""
+    from providers.engine.journal import Journal
+
+    stand_in(monkeypatch, "strays", ())
+    stand_in(monkeypatch, "read", held())
+    look(servicer)
+    found, under_way = Journal.claims, threading.Event()
+
+    def slow(journal, *words):
+        rows = found(journal, *words)
+        under_way.set()
+        time.sleep(0.3)
+        return rows
+
+    monkeypatch.setattr(Journal, "claims", slow)
+
+    async def both():
+        owner = SimpleNamespace(urn=OWNER_URN, id=OWNER_ID, properties=struct({"owner_id": "0123456789ab"}), inputs=struct({"world": "rehearsal"}))
+        reading = asyncio.create_task(servicer.Read(owner, Context()))
+        await asyncio.to_thread(under_way.wait)
+        await servicer.Read(SimpleNamespace(urn=URN, id=ID, properties=state(), inputs=struct(INPUTS)), Context())
+        await reading
+
+    asyncio.run(both())
+    monkeypatch.setattr(Journal, "claims", found)
+    from providers.engine.world import open_world
+
+    world = open_world("rehearsal")
+    assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [held().generation]
     world.close()
 
 

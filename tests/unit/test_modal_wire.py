@@ -86,3 +86,24 @@ def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
     env = {**os.environ, "GPUS_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert (0, "[]") == (done.returncode, done.stdout.strip()), done.stdout + done.stderr
+
+
+def test_a_failed_heartbeat_of_the_client_prints_no_traceback():
+    """The client's own loops print each failure whole; the user is told by the calls that fail, in one line each."""
+    import io
+    import logging
+
+    from providers.adapters.modal.client import import_client
+
+    import_client(rehearsal=True)
+    logger, shown = logging.getLogger("modal-utils"), io.StringIO()
+    handler = logging.StreamHandler(shown)
+    logger.addHandler(handler)
+    try:
+        raise OSError("no way through")
+    except OSError:
+        logger.exception("Loop attempt failed")
+    finally:
+        logger.warning("a line")
+        logger.removeHandler(handler)
+    assert shown.getvalue() == "a line\n"

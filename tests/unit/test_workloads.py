@@ -464,3 +464,39 @@ def test_the_words_are_one_language():
         assert progress.last(f"noise\n{last}\nnoise") == progress.Word(
             "succeeded" if kind == "job" else "ready", "0" if kind == "job" else "", made.digest
         )
+
+
+@pytest.mark.parametrize(
+    ("declared", "path"),
+    [
+        ({"workload": {"command": "  "}}, "workload.command"),
+        ({"workload": {"command": "x\ry"}}, "workload.command"),
+        ({"workload": {"command": "x", "setup": ["a\0b"]}}, "workload.setup"),
+        ({"workload": {"command": "x", "args": {"a": "b\0"}}}, "workload.args.a"),
+        ({"workload": {"command": "x", "args": {"a": float("nan")}}}, "workload.args.a"),
+        ({"workload": {"command": "x", "checkpoint": {"path": "/../etc", "to": "gs://bkt/x"}}}, "workload.checkpoint.path"),
+        ({"workload": {"command": "x", "checkpoint": {"path": "/c", "to": "gs://bkt/x"}, "resume": "a\nb"}}, "workload.resume"),
+        ({"workload": {"command": "x"}, "nodes": 2, "ready": "running"}, "ready"),
+        ({"workload": {"command": "x", "port": 80}, "kind": "service", "expose": "token", "ready": "running"}, "ready"),
+    ],
+)
+def test_what_no_start_up_script_could_do_is_refused_before_anything_is_bought(declared, path):
+    """A line that holds no line, a number that is none, a path that climbs, and machines that could not be told what they wait for: each is named."""
+    with pytest.raises(SpecError) as told:
+        read_cluster("a", {"gpu": "L4:1", "kind": "job", **declared})
+    assert path in {problem.path for problem in told.value.problems}
+
+
+def test_a_gpu_is_pinned_to_one_of_several_services():
+    """Two services on one GPU are refused, by the number of the GPU."""
+    both = [{"name": name, "command": "x", "port": port, "gpus": [0]} for name, port in (("a", 1), ("b", 2))]
+    with pytest.raises(SpecError, match="each GPU for one of them"):
+        read_cluster("a", {"gpu": "L4:2", "kind": "service", "workload": {"services": both}})
+
+
+def test_the_line_that_tries_a_service_shows_what_its_door_asks_for():
+    """Modal's URL wants a proxy token of the workspace, every other the service's own."""
+    from providers.resources import tried_by
+
+    assert "Modal-Key" in tried_by("modal", ["https://x"]) and "Bearer" not in tried_by("modal", ["https://x"])
+    assert "Bearer TOKEN" in tried_by("gcp", ["http://x:1"]) and tried_by("gcp", []) == ""

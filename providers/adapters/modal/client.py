@@ -359,7 +359,23 @@ def _modal() -> Any:
     with _importing:
         import modal
 
+        _quieten()
         return modal
+
+
+def _quieten() -> None:
+    """Keeps tracebacks of the client's own loops off the user's screen: while an app is deployed it sends heartbeats, and each that fails during an
+    outage is printed whole (modal 1.6.4, `_utils/async_utils.py`). What the outage means is told by the calls that fail.
+    """
+    import logging
+
+    logger = logging.getLogger("modal-utils")
+    if _untold not in logger.filters:
+        logger.addFilter(_untold)
+
+
+def _untold(record: Any) -> bool:
+    return not record.exc_info
 
 
 def _proto() -> Any:
