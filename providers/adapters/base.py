@@ -84,8 +84,8 @@ class Adapter(Protocol):
     values, nothing secret. It stands with every order, and comes back in `config` when that account is looked for again; an adapter that cannot
     reach it then raises NotConfigured, and never looks into another.
 
-    An adapter whose live offers depend on the spec's section of options (who is good enough, how to pay) has a method `offers_for(section)`, which
-    answers as `offers` does; a section that cannot be read is left to `Manifest.options` to tell.
+    An adapter whose live offers depend on the declaration (its section of options, its disk, its ttl) has a method `offers_for(ask)`, which answers
+    as `offers` does, what does not do restricted with the reason; a section that cannot be read is left to `Manifest.options` to tell.
 
     An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
     as the cloud still has it; empty while there is none. It reads.

@@ -553,7 +553,7 @@ class _Walk:
             return
         self.refreshed.add(adapter.name)
         try:
-            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask.options.get(adapter.name) or {})
+            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask)
         except CloudError as error:
             self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return

@@ -199,7 +199,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
         handles=(node.handle,),
         machines=(node,),
         launched_at=node.created_at,
-        account=world.account(provider),
+        account=await world.call(provider, world.account, provider),
         kind=node.kind,
     )
     return seen(held, nodes, world.clock.now()) or held

@@ -99,7 +99,7 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
         return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
     if kept_stopped(held):
-        nodes = [node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED) else node for node in nodes]
+        nodes = [node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED, FAILED) else node for node in nodes]
     well = [node for node in nodes if node.status in HEALTHY]
     statuses = {node.status for node in nodes}
     if nodes and len(well) == len(nodes):

@@ -166,10 +166,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
-    sections = ask.options if ask is not None else {}
-    looked = _look(
-        world, looking, live, sections, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None
-    )
+    looked = _look(world, looking, live, ask, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None)
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
@@ -259,17 +256,17 @@ def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]
     return offers
 
 
-def listed(adapter: Adapter, section: Mapping[str, object]) -> Sequence[Offer] | None:
-    """The live offers under the spec's own section of options, where the adapter's depend on it."""
+def listed(adapter: Adapter, ask: Ask | None) -> Sequence[Offer] | None:
+    """The live offers, as the declaration decides over them where the adapter's depend on it."""
     chosen: Any = getattr(adapter, "offers_for", None)
-    return chosen(section) if chosen is not None and section else adapter.offers()
+    return adapter.offers() if chosen is None or ask is None else chosen(ask)
 
 
 def _look(
     world: World,
     names: Sequence[str],
     live: Collection[str],
-    sections: Mapping[str, Mapping[str, object]],
+    ask: Ask | None,
     today: Callable[[Adapter], Sequence[Offer] | None],
 ) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
@@ -286,7 +283,7 @@ def _look(
             adapter = world.adapter(name)
             # What is missing to buy there is known without an answer.
             missing[name] = getattr(adapter, "not_configured", "")
-            results[name] = listed(adapter, sections.get(name) or {}) if name in live else today(adapter) if world.name == LIVE else None
+            results[name] = listed(adapter, ask) if name in live else today(adapter) if world.name == LIVE else None
         except Exception as error:
             results[name] = error
 

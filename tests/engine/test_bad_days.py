@@ -140,6 +140,19 @@ def test_all_providers_down_is_one_line_each(days):
     assert "Traceback" not in text and machines() == []
 
 
+@pytest.mark.parametrize("kind", ["html", "unavailable", "malformed", "rate-limit"])
+def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind):
+    """Clore's listing failed: the plan of the others stands, with one line that says so."""
+    from providers.engine.planning import market
+
+    days.store.set_stock("clore", "", "", "", None)  # touched, so that the stand-in is asked for its listing
+    days.fault("clore", "marketplace", kind)
+    ask = read_cluster("train", {"gpu": "L4:1", "providers": ["clore", "gcp"]}).ask()
+    plan = market(days.world, ask).plan(ask)
+    (line,) = [warning for warning in plan.warnings if "clore" in warning]
+    assert plan.best.provider == "gcp" and is_a_line(line) and "could not be looked at" in line
+
+
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 
 

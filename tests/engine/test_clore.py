@@ -290,6 +290,34 @@ def test_the_spec_s_filters_decide_in_the_plan(market):
     assert "server-71002" in {candidate.machine_type for candidate in loose.candidates}
 
 
+def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
+    """How long a host can be rented, its disk, what it is paid with and its lowest bid are told before anything is ordered, each with the reason."""
+    world = market.world()
+
+    def plan(section=(), ttl_s=(None,), disk_gib=None):
+        entry = wanted().ask.entries[0]
+        entries = tuple(entry._replace(ttl_s=limit) for limit in ttl_s)
+        ask = wanted().ask._replace(entries=entries, disk_gib=disk_gib, options={"clore": dict(section)} if section else {})
+        return planning.market(world, ask).plan(ask)
+
+    def why(plan):
+        return {found.found for found in plan.rejections if found.rule == "sold"}
+
+    def hosts(plan):
+        return {candidate.machine_type for candidate in plan.candidates}
+
+    everything = hosts(plan())
+    long = plan(ttl_s=(900 * 3600,))
+    assert hosts(long) < everything and any("it can be rented for" in reason and "wanted 37d" in reason for reason in why(long))
+    assert everything == hosts(plan(ttl_s=(900 * 3600, None))), "another choice has no ttl: any host may do"
+    big = plan(disk_gib=100_000)
+    assert not hosts(big) and any("GB of disk, wanted 100000 GiB" in reason for reason in why(big))
+    assert any("takes " in reason and " only" in reason for reason in why(plan({"pay_with": ["bitcoin"]})))
+    low = plan({"max_bid_usd_per_hour": 0.01})
+    assert "spot" not in {candidate.capacity for candidate in low.candidates} and everything == hosts(low)
+    assert any("/h at least, wanted at most $0.01/h (max_bid_usd_per_hour)" in reason for reason in why(low))
+
+
 def test_without_a_key_the_market_is_shown_and_refused(market):
     """A live market is listed; its rows are refused as not configured."""
     world = market.world("wanted an API key", name="live")

@@ -79,6 +79,16 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(opened,
     assert [] == profiles.left()[0]
 
 
+def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
+    """With both in the environment the keys are used, so the profile would lead elsewhere: it is not kept, and the same run finds it again."""
+    monkeypatch.setenv("AWS_PROFILE", "home")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
+    held = run(cluster.create(opened(), wanted(), "g1"))
+    assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
+    assert "running" == run(cluster.read(opened(), held)).status
+
+
 def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
     """Bought with keys of the environment: other keys are refused by the account's number, and delete nothing; new keys of the account will do."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")

@@ -528,6 +528,21 @@ def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig):
     assert ["cancelled"] == [item["State"] for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]]
 
 
+def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig):
+    """Taken back under a persistent request, which started another, unmarked one: deleting the one that is gone ends the other."""
+    ticket = rig.got(candidate(capacity="spot"))
+    with rig.rows() as rows:
+        (request,) = rows.things(REGION, "spot-request")
+        rows.write_thing({**request, "type": "persistent"})
+        calls.preempt(rows, rows.instances()[0])
+    rig.moment += 2
+    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and 1 == len(rig.left()[0])
+    rig.ec2.delete(ticket.handles[0])
+    assert "stopping" == rig.ec2.observe(ticket.handles)[0].status
+    rig.moment += 2
+    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
+
+
 def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig):
     """B36 as reported: terminating alone leaves a new, untagged machine behind."""
     ticket = rig.got(candidate(capacity="spot"))

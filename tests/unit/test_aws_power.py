@@ -62,6 +62,28 @@ def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig):
     assert "stopped" == rig.ec2.observe([handle])[0].status and 1 == rig.count("CreateFleet")
 
 
+FULL = "Server.InsufficientInstanceCapacity"
+
+
+def taken_back(rig, reason=FULL):
+    """EC2 stops the machine for want of room, or still lists what it was before."""
+    with rig.rows() as rows:
+        (item,) = rows.instances()
+        rows.write(item._replace(timeline=[(0.0, "stopped", reason)]))
+
+
+def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch):
+    """Accepted, and stopped again for want of room: NoCapacity by the new reason. The former reason is a list that lags: asked again, never a refusal."""
+    (handle,) = rig.got().handles
+    rig.ec2.update(handle, {"state": "stopped"})
+    monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: taken_back(rig))
+    with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*{FULL}"):
+        rig.ec2.update(handle, {"state": "running"})
+    monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: (rig.sleep(seconds), taken_back(rig)))
+    with pytest.raises(Transient, match="it is stopped after"):
+        rig.ec2.update(handle, {"state": "running"})
+
+
 def test_b36_a_one_time_spot_machine_is_not_stopped(rig):
     """Refused with the reason, before any call that changes something; it runs on."""
     (handle,) = rig.got(candidate(capacity="spot")).handles
@@ -141,6 +163,19 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
     again = run(cluster.update(lab.world, stopped, wanted()))
     assert ("running", held.handles) == (again.status, again.handles) and 1 == rig.count("CreateFleet")
     run(cluster.delete(lab.world, again))
+
+
+def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
+    """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its disk, and nothing else is bought."""
+    held = run(cluster.create(lab.world, wanted(), "g1"))
+    stopped = run(cluster.update(lab.world, held, wanted("stopped")))
+    taken_back(rig)
+    after = run(cluster.read(lab.world, stopped))
+    assert ("stopped", held.handles) == (after.status, after.handles)
+    rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
+    with pytest.raises(GpusError, match="so it stays stopped, and in the state"):
+        run(cluster.update(lab.world, after, wanted()))
+    assert (1, 0) == (rig.count("CreateFleet"), rig.count("TerminateInstances")) and 1 == len(rig.left()[0])
 
 
 def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):

@@ -177,6 +177,7 @@ AMAZON = {
     "PendingVerification": (errors.Unsupported, REGION),
     "Blocked": (errors.BadCredentials, PROVIDER),
     "IdempotentParameterMismatch": (errors.OutcomeUnknown, NOTHING),
+    "OperationNotPermitted": (errors.Unsupported, NOTHING),
     "ExpiredToken": (errors.BadCredentials, PROVIDER),
     "RequestExpired": (errors.BadCredentials, PROVIDER),
     "SignatureDoesNotMatch": (errors.BadCredentials, PROVIDER),

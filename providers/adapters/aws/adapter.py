@@ -5,7 +5,6 @@ Must not retry a creating call. boto3 comes in through `client` only.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +35,9 @@ PREEMPTED_BLOCK_S = 180.0
 REHEARSAL_LOOKS_S = (0.0, 0.05)
 REGIONS_AT_ONCE = 8
 PAGE = 500
+
+OF_NO_PROFILE = frozenset({"env", "iam-role", "container-role"})
+"""How botocore 1.44.8 names credentials that no profile holds: key variables, and the role of the machine or container that this runs on."""
 
 _standins: dict[Path, Server] = {}
 """Stand-ins that this process runs, by the file of their store: one each, however many adapters there are."""
@@ -103,7 +105,9 @@ def _live(profile: str, endpoint: str | None, regions: tuple[str, ...], account:
         raise NotConfigured(f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER) from None
     if credentials is None:
         raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
-    named = session.profile_name if profile or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") else ""
+    # Key variables win over AWS_PROFILE, and a machine's role is of no profile: only what a profile holds is found again by its name.
+    held = session.profile_name in session.available_profiles and getattr(credentials, "method", "") not in OF_NO_PROFILE
+    named = str(session.profile_name) if held else ""
     return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions, profile=named)
 
 
@@ -426,17 +430,22 @@ class Ec2:
     # Changing
 
     def delete(self, handle: Handle) -> None:
-        """Cancels its Spot request first, if that would start another machine, then terminates it; its volumes go with it."""
+        """Cancels its Spot request first, if that would start another machine, then terminates it; its volumes go with it.
+
+        One that has ended already still has its request looked after: a persistent one may have started another machine, which bears no mark.
+        """
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: deleting {instance_id}", region)
         found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))
-        if not found or read.state(found[0]) == "terminated":
+        if not found:
             return
         request = str(found[0].get("SpotInstanceRequestId") or "")
-        ids = [instance_id]
+        ids = [] if read.state(found[0]) == "terminated" else [instance_id]
         persistent = self._cancelled(found[0], context)
         if persistent:
             ids += [other for other in self._under(region, request) if other != instance_id]
+        if not ids:
+            return
         mark = native.mark_of(read.tags(found[0]))
         self._ending[handle] = _Ending(mark.owner if mark else "", request if persistent else "")
         self._terminate(region, ids)
@@ -462,7 +471,7 @@ class Ec2:
         """Machines that live under a Spot request; one that it started by itself bears no mark."""
         filters: list[dict[str, Any]] = [
             {"Name": "spot-instance-request-id", "Values": [request]},
-            {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
+            {"Name": "instance-state-name", "Values": list(LIVE_STATES)},
         ]
         context = Context(f"aws {region}: looking under {request}", region)
         return [str(instance["InstanceId"]) for instance in self._listed(context, filters)]

@@ -126,6 +126,7 @@ CODES: dict[str, Row] = {
         Unsupported, REGION, "name an image: options.aws.ami or ami_ssm_parameter", "SSM GetParameter", "2026-11-27", block_s=0.0
     ),
     "ParameterVersionNotFound": Row(Unsupported, REGION, _SPEC, "SSM GetParameter", "2026-11-27", block_s=0.0),
+    "OperationNotPermitted": Row(Unsupported, NOTHING, "take its stop or termination protection off", DOCS, "2026-11-27", block_s=0.0),
     "InvalidInstanceID.Malformed": Row(Unsupported, NOTHING, "an instance id looks like i-0123456789abcdef0", DOCS, "2026-11-27", block_s=0.0),
     # Who asks.
     "UnauthorizedOperation": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-11-27"),

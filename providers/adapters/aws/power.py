@@ -33,7 +33,7 @@ def switch(client: Client, region: str, instance_id: str, state: str, sleep: Cal
     stops = state == "stopped"
     there, under_way = ("stopped", "stopping") if stops else ("running", "pending")
     verb = "stopping" if stops else "starting"
-    waited, pause, asked = 0.0, PAUSE_S, False
+    waited, pause, asked, why = 0.0, PAUSE_S, False, ""
     context = Context(f"aws {region}: {verb} {instance_id}", region)
     while True:
         instance = _looked(client, instance_id, context)
@@ -43,14 +43,14 @@ def switch(client: Client, region: str, instance_id: str, state: str, sleep: Cal
             return
         if found in ("shutting-down", "terminated"):
             raise _never(context, "a machine that is there", f"that it is {found}", "run it again, or destroy it", "IncorrectInstanceState")
-        if asked and found == "stopped":
-            # EC2 took the start, found no room and stopped it again: the reason stands with the machine.
+        if asked and found == "stopped" and _reason(instance) != why:
+            # EC2 took the start, found no room and stopped it again: the reason stands with the machine. Its former one is a list that lags.
             raise from_state(instance.get("StateReason") or {}, context, ())
         if found != under_way and not asked and not (found == "stopping" or (stops and found == "pending")):
             if stops:
                 _stoppable(client, instance, context)
             client.call("stop_instances" if stops else "start_instances", context, InstanceIds=[instance_id])
-            asked = True
+            asked, why = True, _reason(instance)
         if waited >= WAIT_S:
             raise Transient(f"{context.what}: it is {found} after {WAIT_S:.0f} s; it is asked again", provider=PROVIDER, code="TIMEOUT")
         sleep(pause)
@@ -65,6 +65,10 @@ def request_of(client: Client, instance: Mapping[str, Any], context: Context) ->
     wanted = [{"Name": "spot-instance-request-id", "Values": [request]}]
     found = client.call("describe_spot_instance_requests", context, Filters=wanted).get("SpotInstanceRequests", ())
     return found[0] if found else {}
+
+
+def _reason(instance: Mapping[str, Any]) -> str:
+    return str((instance.get("StateReason") or {}).get("Code") or "")
 
 
 def _stoppable(client: Client, instance: Mapping[str, Any], context: Context) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from providers.adapters.clore.client import Client
     from providers.adapters.clore.memory import Memory, Rental
     from providers.adapters.clore.options import Options
+    from providers.model.ask import Ask
     from providers.model.offer import Candidate, Offer
 
 SETTLE_S = 60.0
@@ -132,18 +133,27 @@ class CloreAdapter:
         """The market now, hosts that the filters refuse too (restricted, with the reason). Calls: 1, without a key."""
         return self.listing().offers
 
-    def offers_for(self, section: Mapping[str, object]) -> Sequence[Offer]:
-        """The same under a spec's section over the settings; a section that cannot be read changes nothing. Calls: 1, without a key."""
+    def offers_for(self, ask: Ask) -> Sequence[Offer]:
+        """The same under a declaration: its section over the settings, its disk, and the shortest ttl among its choices. Calls: 1, without a key.
+
+        A section that cannot be read changes nothing. What only another choice's longer ttl refuses is refused at the order.
+        """
         try:
-            chosen = read_options(section, self._options)
+            chosen = read_options(ask.options.get(self.name) or {}, self._options)
         except SpecError:
             chosen = self._options
-        return self.listing(chosen).offers
+        limits = [entry.ttl_s for entry in ask.entries]
+        known = [limit for limit in limits if limit is not None]
+        # One choice without a ttl takes any host.
+        return self._read(chosen, min(known) if known and len(known) == len(limits) else None, ask.disk_gib).offers
 
-    def listing(self, chosen: Options | None = None) -> market.Listing:
+    def listing(self) -> market.Listing:
         """The market now, with every refused host. Calls: 1, without a key."""
+        return self._read(self._options, None, None)
+
+    def _read(self, chosen: Options, ttl_s: int | None, disk_gib: int | None) -> market.Listing:
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
-        return market.read(self._servers(0.0), chosen or self._options, as_of, self._source)
+        return market.read(self._servers(0.0), chosen, as_of, self._source, ttl_s=ttl_s, disk_gib=disk_gib)
 
     def _servers(self, age_s: float) -> list[object]:
         with self._lock:
@@ -287,15 +297,9 @@ class CloreAdapter:
 
     def _fits(self, order: Order, listed: Mapping[str, object], chosen: Options, gone: _Refuse) -> None:
         """The filters of this order, and what it needs of the host."""
-        why = market.unfit(listed, chosen)
+        why = market.unfit(listed, chosen) or market.short(listed, order.setup.ttl_s, order.setup.disk_gib)
         if why:
             raise gone.unfit(why)
-        hours, ttl_s = market.longest_hours(listed), order.setup.ttl_s
-        if ttl_s is not None and hours is not None and hours * 3_600 < ttl_s:
-            raise gone.unfit(f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}")
-        disk = market.disk_gb(market.section(listed, "specs").get("disk"))
-        if order.setup.disk_gib is not None and (disk is None or disk * 1_000_000_000 < order.setup.disk_gib * Decimal(1 << 30)):
-            raise gone.unfit(f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted {order.setup.disk_gib} GiB")
 
     def _body(self, order: Order, candidate: Candidate, server: int, chosen: Options, terms: market.Terms, per_day: Decimal) -> dict[str, object]:
         """The request. Nothing in it comes from this machine's environment but what `secrets` names, if the hosts are trusted with it: a host's owner

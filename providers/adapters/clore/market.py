@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.clore import names
 from providers.model.ask import ON_DEMAND, SPOT
+from providers.model.duration import text as duration_text
 from providers.model.money import micro_usd
 from providers.model.offer import Offer
 
@@ -231,6 +232,17 @@ def unfit(server: Mapping[str, object], options: Options) -> str:
     return ""
 
 
+def short(server: Mapping[str, object], ttl_s: int | None, disk_gib: int | None) -> str:
+    """Why a host does not last as long, or hold as much, as is asked for; empty when it does."""
+    hours = longest_hours(server)
+    if ttl_s is not None and hours is not None and hours * 3_600 < ttl_s:
+        return f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}"
+    disk = disk_gb(section(server, "specs").get("disk"))
+    if disk_gib is not None and (disk is None or disk * 1_000_000_000 < disk_gib * Decimal(1 << 30)):
+        return f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted {disk_gib} GiB"
+    return ""
+
+
 def disk_gb(text: object) -> Decimal | None:
     """The size in a disk's free text, the last one named: `NVMe 512.0GB`."""
     sizes = _DISK.findall(text) if isinstance(text, str) else []
@@ -243,8 +255,20 @@ def longest_hours(server: Mapping[str, object]) -> float | None:
     return None if hours is None else float(hours)
 
 
-def read(servers: object, options: Options, as_of: str, source: str, rates: Mapping[str, Decimal] | None = None) -> Listing:
-    """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per hour with the renter's fee."""
+def read(
+    servers: object,
+    options: Options,
+    as_of: str,
+    source: str,
+    rates: Mapping[str, Decimal] | None = None,
+    *,
+    ttl_s: int | None = None,
+    disk_gib: int | None = None,
+) -> Listing:
+    """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per hour with the renter's fee.
+
+    A host is refused by the options, and by a time or a disk that it has not.
+    """
     offers: list[Offer] = []
     refused: list[Refusal] = []
     for server in servers if isinstance(servers, (list, tuple)) else ():
@@ -258,17 +282,27 @@ def read(servers: object, options: Options, as_of: str, source: str, rates: Mapp
             refused.append(Refusal(label, gpu, "no usable id" if number_id is None else str(held)))
             continue
         why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
-        why = why or unfit(server, options)
+        why = why or unfit(server, options) or short(server, ttl_s, disk_gib)
         if why:
             refused.append(Refusal(label, gpu, why))
         for capacity in CAPACITIES:
             found = terms(server, capacity, options.pay_with, rates)
             if found == "no spot":
                 continue
-            if isinstance(found, str) and not why:
-                refused.append(Refusal(label, gpu, found))
-            offers.append(_offer(server, number_id, held, capacity, found, why, as_of, source))
+            against = why or (found if isinstance(found, str) else _over_bid(found, capacity, options))
+            if against and not why:
+                refused.append(Refusal(label, gpu, against))
+            offers.append(_offer(server, number_id, held, capacity, found, against, as_of, source))
     return Listing(tuple(offers), tuple(refused))
+
+
+def _over_bid(found: Terms, capacity: str, options: Options) -> str:
+    """Why the lowest bid that a host takes is more than may be bid; empty when it is not, or nobody knows."""
+    most = options.max_bid_usd_per_hour
+    if capacity != SPOT or not most or found.usd_per_day is None:
+        return ""
+    lowest = hourly_micro_usd(found.usd_per_day, SPOT)
+    return f"takes ${lowest / 1_000_000:.4f}/h at least, wanted at most ${most:g}/h (max_bid_usd_per_hour)" if lowest > micro_usd(most) else ""
 
 
 def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: str, found: Terms | str, why: str, as_of: str, source: str) -> Offer:
@@ -292,7 +326,7 @@ def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: s
         memory_gib=float(number(specs.get("ram")) or 0),
         parts="" if isinstance(found, str) else _parts(found, capacity),
         left_out=LEFT_OUT + ("" if hours is None else f"; at most {hours:g} h"),
-        restriction=why or (found if isinstance(found, str) else ""),
+        restriction=why,
     )
 
 
