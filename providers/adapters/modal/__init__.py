@@ -109,6 +109,20 @@ def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the
     environment or the profile.
     """
+    return (*_exec(node, config), "run")
+
+
+def shell(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that gives this terminal a shell in a sandbox, as `program`."""
+    return (*_exec(node, config), "shell")
+
+
+def port(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that carries a port to one in a sandbox, as `program`: through commands there, so that nothing is opened to the internet."""
+    return (*_exec(node, config), "port")
+
+
+def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     import sys
 
     # -P: a modal.py in the user's folder is not the client.
@@ -143,6 +157,8 @@ MANIFEST = Manifest(
     runs=runs,
     reference=reference,
     program=program,
+    shell=shell,
+    port=port,
     upgrade=upgrade,
     in_regions=in_regions,
 )
