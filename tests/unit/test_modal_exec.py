@@ -189,7 +189,7 @@ active = true
     bought = modal.connect("live", {}).account
     assert {"app": "gpus", "environment": "lab", "profile": "one"} == bought
     monkeypatch.delenv("MODAL_PROFILE")
-    assert {"app": "gpus", "profile": "two"} == modal.connect("live", {}).account
+    assert {"app": "gpus", "environment": "", "profile": "two"} == modal.connect("live", {}).account
     again = modal.connect("live", bought)
     assert bought == again.account
     assert "ak-1" == again.client.token.token_id
@@ -197,3 +197,10 @@ active = true
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
     assert "ak-1" == modal.connect("live", bought).client.token.token_id
     assert "profile" not in modal.connect("live", {}).account
+    default = modal.connect("live", {"profile": "two"}).account
+    monkeypatch.setenv("MODAL_ENVIRONMENT", "prod")
+    assert "" == modal.connect("live", default).client.environment, "what is in the default environment is not looked for in another"
+    assert "lab" == modal.connect("live", bought).client.environment
+    file.write_text("")
+    with pytest.raises(errors.NotConfigured, match="profile 'one'"):
+        modal.connect("live", bought)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import LIVE, Manifest
+from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
 
@@ -24,7 +25,7 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
-    regions=frozenset({"us", "eu", "uk", "ap", "ca", "sa", "me", "mx", "af", "us-east", "us-west"}),
+    regions=frozenset(REGIONS),
     # Sandboxes are reached by the client's exec, and by `modal shell`.
     ssh=False,
     login=True,
@@ -52,7 +53,7 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
 
     app = config.get("app") or "gpus"
     if world == LIVE:
-        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment", ""), app=app), time.time)
+        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment"), app=app), time.time)
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
@@ -85,10 +86,10 @@ def runs(program: Program, script: str, kind: str, section: Mapping[str, object]
 
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
-    from providers.adapters.modal import deployment, gpu
+    from providers.adapters.modal import deployment, gpu, regions
 
     own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
-    return (*own, *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
+    return (*own, *regions.notes(candidate.region), *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
 
 
 def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
