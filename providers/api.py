@@ -72,7 +72,16 @@ def plan(
         )
     from providers.engine import planning
 
-    setup = None if isinstance(wanted, (str, Ask)) or not hasattr(wanted, "setup") else wanted.setup()
+    setup = None
+    if not isinstance(wanted, (str, Ask)):
+        from providers.model.spec import Cluster
+
+        if isinstance(wanted, Cluster):
+            from providers.engine import fitting, registry
+
+            setup = wanted.setup()
+            if misfits := fitting.problems(wanted, registry.manifests()):
+                raise SpecError(misfits)
     made = planning.plan(ask, world=world, settings=settings or {}, setup=setup)
     if made.problems:
         raise SpecError(made.problems)
@@ -163,10 +172,12 @@ def offers(
     reservation only. `spot` narrows to spot capacity. Reads the bundled catalog, and asks providers that list live offers. Raises SpecError for an
     unknown name, a count nobody sells, and the like.
     """
-    return among(market(world, settings or {}, providers, gpu), gpu, spot=spot, providers=providers, regions=regions)
+    return among(market(world, settings or {}, providers, gpu, regions), gpu, spot=spot, providers=providers, regions=regions)
 
 
-def market(world: str, settings: Mapping[str, Mapping[str, str]], providers: Sequence[str] = (), gpu: str = "") -> OfferTable:
+def market(
+    world: str, settings: Mapping[str, Mapping[str, str]], providers: Sequence[str] = (), gpu: str = "", regions: Sequence[str] = ()
+) -> OfferTable:
     """Everything on offer in a world now, as far as these providers go (all, if none is named); its `warnings` say what could not be asked.
 
     Where providers tell today's prices, they are asked about the GPU alone, if one is named.
@@ -178,7 +189,7 @@ def market(world: str, settings: Mapping[str, Mapping[str, str]], providers: Seq
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
         entries = (Entry(asks.gpu_text(gpu).type, 1),) if gpu else ()
-        return planning.market(opened, Ask(entries, providers=tuple(providers)), warnings=lines).table
+        return planning.market(opened, Ask(entries, providers=tuple(providers), regions=tuple(regions)), warnings=lines).table
     finally:
         opened.close()
 

@@ -271,7 +271,8 @@ def _world(parser: argparse.ArgumentParser) -> None:
 def _offers(options: argparse.Namespace) -> int:
     from providers import api
 
-    table = api.market(options.world or REHEARSAL, _where(options.where, options.provider) if options.where else {}, options.provider, options.gpu)
+    where = _where(options.where, options.provider) if options.where else {}
+    table = api.market(options.world or REHEARSAL, where, options.provider, options.gpu, options.region)
     found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
     if options.sort == "provider":
         found = tuple(sorted(found, key=lambda offer: offer.provider))

@@ -234,6 +234,12 @@ class Manifest(NamedTuple):
     caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
     could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
     """
+    shell: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """As `program`: the program that gives this terminal a shell on that machine. None: commands alone are carried."""
+    port: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """As `program`: the program that carries a port of this machine's loopback to one of that machine's until it is ended; the caller adds the two
+    numbers, ours first. None: ports are not carried.
+    """
     in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
     """The provider's offers in regions that are asked for, where it sells without one and takes one on request (`Capabilities.regions`). Pure."""
     upgrade: Callable[[str], str] | None = None

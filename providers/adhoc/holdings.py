@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
-from providers.engine import cluster
+from providers.engine import cluster, fitting
 from providers.engine import journal as journals
 from providers.engine.access import probe as probed
 from providers.engine.accounts import account_of
@@ -170,20 +170,10 @@ def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
         problems.append(
             Problem("ssh_key", "the file of a private key, as provision(ssh_key=...)", "a public key", "or leave it out to have one made")
         )
-    for provider, section in spec.options.items():
-        manifest = world.manifests.get(provider)
-        if manifest is None:
-            problems.append(Problem(f"options.{provider}", f"one of {', '.join(world.manifests)}", repr(provider)))
-        else:
-            problems += [problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section)]
+    if spec.kind == "machine":
+        problems += fitting.problems(spec, world.manifests)
     if spec.ready != "checked":
         problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
-    for name, references in spec.secrets.items():
-        for provider, text in references.items():
-            manifest = world.manifests.get(provider)
-            wanted = "a provider whose machines fetch secrets" if manifest is None or manifest.reference is None else manifest.reference(text)
-            if wanted:
-                problems.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
     if spec.kind != "machine":
         problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
     if problems:

@@ -71,7 +71,7 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
         elif not rules.types(entry):
             found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
         elif not moving:
-            found.extend(_sold(entry, ask, offers))
+            found.extend(_sold(entry, ask, offers, capabilities))
         for refused in (_nodes(entry, ask, capabilities), _ttl(entry, ask, capabilities)):
             if refused is not None and refused not in found:
                 found.append(refused)
@@ -117,7 +117,7 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
     return found
 
 
-def _sold(entry: Entry, ask: Ask, offers: OfferTable) -> Iterable[Problem]:
+def _sold(entry: Entry, ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> Iterable[Problem]:
     """At most one problem: the first thing that no offer has, of GPU, count, kind of capacity and region."""
     column = cast("Any", offers.column)
     providers, regions, counts = column("provider"), column("region"), column("gpu_count")
@@ -150,8 +150,9 @@ def _sold(entry: Entry, ask: Ask, offers: OfferTable) -> Iterable[Problem]:
         path = f"{entry.path}.capacity" if entry.path.startswith("fallback") else "capacity"
         sold = ", ".join(sorted(kinds - {RESERVATION})) or "nothing but reservations"
         return [Problem(path, f"{ways} capacity for {title}:{entry.gpu_count} {sellers}", f"sold as {sold}")]
-    if ask.regions and not any(regions[row] in ask.regions for row in right):
-        where = sorted({regions[row] for row in right if regions[row]})
+    on_request = {region for name in {providers[row] for row in right} if name in capabilities for region in capabilities[name].regions}
+    if ask.regions and not any(regions[row] in ask.regions for row in right) and on_request.isdisjoint(ask.regions):
+        where = sorted({regions[row] for row in right if regions[row]} | on_request)
         more = f" and {len(where) - 6} more" if len(where) > 6 else ""
         return [
             Problem(

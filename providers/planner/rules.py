@@ -282,7 +282,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == SOLD:
         return f"{offer.capacity} capacity", offer.restriction
     if rule == REGION:
-        return " or ".join(ask.regions), offer.region or "no region named"
+        named = f"; {offer.provider} has {', '.join(sorted(skills.regions))}" if skills is not None and skills.regions else ""
+        return " or ".join(ask.regions), f"{offer.region or 'no region named'}{named}"
     if rule == PROVIDER:
         return " or ".join(ask.providers), offer.provider
     if rule == ADAPTER:

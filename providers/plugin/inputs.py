@@ -17,7 +17,6 @@ from providers.plugin.wire import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.adapters.base import Manifest
     from providers.engine.records import Wanted
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -67,7 +66,7 @@ def check(properties: Properties) -> Checked:
             spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
         except SpecError as error:
             problems.extend(error.problems)
-        problems.extend(_options(spec))
+        problems.extend(_fitting(spec))
         if gpu_known:
             problems.extend(_planned(spec))
         else:
@@ -249,65 +248,10 @@ def _places(raw: Mapping[str, Any]) -> list[Problem]:
     return planner_check.places(Ask((), providers=providers, regions=regions), load(), registry.capabilities())
 
 
-def _options(spec: Cluster) -> list[Problem]:
-    from providers.engine import registry
+def _fitting(spec: Cluster) -> list[Problem]:
+    from providers.engine import fitting, registry
 
-    manifests = registry.manifests()
-    problems: list[Problem] = list(_runs(spec))
-    for provider, section in spec.options.items():
-        manifest = manifests.get(provider)
-        if manifest is None:
-            problems.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
-            continue
-        problems.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
-    problems.extend(_references(spec, manifests))
-    problems.extend(_fitting(spec, manifests) if not problems else ())
-    return problems
-
-
-def _runs(spec: Cluster) -> list[Problem]:
-    """What a launcher can't do of what is declared."""
-    if spec.workload is None:
-        return []
-    from providers.workloads.compile import check
-
-    ask = spec.ask()
-    if ask.workload is None:
-        return []
-    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
-    return list(dict.fromkeys(found))
-
-
-def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
-    """What of the secrets no provider could fetch."""
-    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
-    out: list[Problem] = []
-    for name, references in spec.secrets.items():
-        for provider, text in references.items():
-            manifest = manifests.get(provider)
-            if manifest is None or manifest.reference is None:
-                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
-            elif wanted := manifest.reference(text):
-                # Whoever writes the value itself here must not find it in a log.
-                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
-    return out
-
-
-def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
-    """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
-    from providers.engine.starting import nominal
-
-    out: list[Problem] = []
-    for provider, manifest in manifests.items():
-        allowed = spec.providers is None or provider in spec.providers
-        if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
-            try:
-                known = nominal(spec.ask(), spec.setup(), manifest)
-            except SpecError:
-                continue  # told by the workload's own check
-            found = manifest.fits(spec.kind, dict(known.options), known)
-            out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
-    return out
+    return fitting.problems(spec, registry.manifests())
 
 
 def warm_up() -> None:

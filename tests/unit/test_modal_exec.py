@@ -2,19 +2,23 @@
 
 import asyncio
 import os
+import pty
+import select
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from providers import errors
 from providers.adapters import modal
 from providers.adapters.modal import standin
-from providers.adapters.modal.request import compile_order
+from providers.adhoc.machine import _free
 from providers.engine.ready import NO_LOGIN
 from providers.engine.remote import files
 from providers.engine.remote.line import Launch
 from providers.engine.remote.own import Own
-from providers.engine.remote.run import finished
+from providers.engine.remote.run import finished, started
 from providers.engine.remote.ssh import FAILED, Key, SshProbe
 from providers.model.machine import Handle, Node
 
@@ -81,6 +85,68 @@ def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
     assert NO_LOGIN == asyncio.run(look(node, Placed)).stage
 
 
+def test_a_port_is_carried_through_commands(node, tmp_path):
+    """A connection to the port here reaches what listens there and both directions flow; nothing listens here once the program is ended."""
+
+    async def carried():
+        received = []
+
+        async def answer(reader, writer):
+            received.append(await reader.read())
+            writer.write(b"you said " + received[-1][-4:])
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as there:
+            here = _free(0)
+            launch = probe(tmp_path).line(node).tunnel(here, there.sockets[0].getsockname()[1])
+            async with started(launch) as program:
+                reader = None
+                while reader is None:
+                    assert program.returncode is None, await program.stderr.read()
+                    try:
+                        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+                    except OSError:
+                        await asyncio.sleep(0.05)
+                sent = os.urandom(400_000) + b"last"
+                writer.write(sent)
+                writer.write_eof()
+                assert await asyncio.wait_for(reader.read(), 60) == b"you said last"
+                writer.close()
+            with pytest.raises(OSError):
+                await asyncio.open_connection("127.0.0.1", here)
+        return received == [sent]
+
+    assert asyncio.run(asyncio.wait_for(carried(), 90))
+
+
+def test_a_shell_has_a_terminal(node, tmp_path):
+    """An interactive shell of the client's own: a terminal there, its exit code here; without a terminal here it is refused."""
+    launch = probe(tmp_path).line(node).login()
+    done = subprocess.run(launch.argv, env=launch.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == FAILED
+    assert "wanted a terminal for a shell" in done.stderr
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(launch.argv[0], launch.argv, launch.env)
+    seen = b""
+
+    def until(*words):
+        nonlocal seen
+        end = time.monotonic() + 60
+        while not any(each in seen for each in words) and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.5)[0]:
+                try:
+                    seen += os.read(terminal, 65_536)
+                except OSError:
+                    return
+
+    until(b"$ ", b"# ")
+    os.write(terminal, b"echo a$((1+1))b $GPUS_STAND_IN; test -t 0 && exit 7\n")
+    until(b"there is no end")
+    assert os.waitpid(pid, 0)[1] >> 8 == 7, seen
+    assert f"a2b {node.handle.native_id}".encode() in seen
+
+
 def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
     """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code 255."""
     unknown = Own(tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"), {})), "modal", "modal shell x")
@@ -95,8 +161,8 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
     assert "wanted a token" in text
 
 
-def test_a_shell_and_ports_are_refused_with_the_other_way():
-    """What only ssh could carry is refused, and Modal's own command is named."""
+def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way():
+    """Where a provider's program carries commands alone, the rest is refused, and its own command is named."""
     line = Own(("x",), "modal", "modal shell sb-1")
     for refused in (line.login, lambda: line.tunnel(1, 2)):
         with pytest.raises(errors.GpusError, match="modal shell sb-1"):
@@ -123,7 +189,7 @@ active = true
     bought = modal.connect("live", {}).account
     assert {"app": "gpus", "environment": "lab", "profile": "one"} == bought
     monkeypatch.delenv("MODAL_PROFILE")
-    assert {"app": "gpus", "profile": "two"} == modal.connect("live", {}).account
+    assert {"app": "gpus", "environment": "", "profile": "two"} == modal.connect("live", {}).account
     again = modal.connect("live", bought)
     assert bought == again.account
     assert "ak-1" == again.client.token.token_id
@@ -131,3 +197,10 @@ active = true
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
     assert "ak-1" == modal.connect("live", bought).client.token.token_id
     assert "profile" not in modal.connect("live", {}).account
+    default = modal.connect("live", {"profile": "two"}).account
+    monkeypatch.setenv("MODAL_ENVIRONMENT", "prod")
+    assert "" == modal.connect("live", default).client.environment, "what is in the default environment is not looked for in another"
+    assert "lab" == modal.connect("live", bought).client.environment
+    file.write_text("")
+    with pytest.raises(errors.NotConfigured, match="profile 'one'"):
+        modal.connect("live", bought)

@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
+import providers
+
 from providers.adapters.modal import MANIFEST, deployment, options
 from providers.adapters.modal.standin.deployed import Deployed
 from providers.catalog.offers import load
 from providers.engine import registry
 from providers.engine.planning import plan
-from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, Transient, Unsupported
+from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, SpecError, Transient, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.spec import read_cluster
 from providers.planner import check
@@ -125,6 +127,20 @@ def test_a_service_wants_a_token_unless_it_is_public(cloud, expose, closed):
     assert 8 == sent.max_concurrent_inputs
     node = adapter.observe([handle])[0]
     assert "https://rehearsal--gpus-x-12345678-0-serve.modal.run" == node.url and "" == node.drift
+
+
+@pytest.mark.parametrize(("kind", "gpu"), [("job", "L4"), ("service", ["L4", "A10"])])
+def test_a_region_that_was_asked_for_is_sent_and_read_back(cloud, kind, gpu):
+    """The function is told the region of its offers; a service that stands in another one now has drifted."""
+    spec = declared(kind, gpu=gpu, regions=["eu-west"])
+    adapter, ticket, handle = running(cloud, spec)
+    data, row = function(cloud)
+    assert ["eu-west"] == list(data.ranked_functions[0].function.scheduler_placement.regions) and "eu-west" == row.region
+    node = adapter.observe([handle])[0]
+    assert ("eu-west", "") == (node.region, node.drift) and {"eu-west"} == {candidate.region for candidate in ticket.order.candidates}
+    if kind == "service":
+        adapter.functions.apps.deploy(deployment.compile_order(ticket.order)._replace(regions=()))
+        assert "region is any instead of eu-west" == adapter.observe([handle])[0].drift
 
 
 # A job's life
@@ -428,6 +444,8 @@ def test_other_providers_are_refused_by_rule():
         ("service", {**SERVICE, "scaledown_window": 1}, {"scaledown_window"}),
         ("service", {**SERVICE, "min_containers": 3, "max_containers": 2}, {"max_containers"}),
         ("service", {**SERVICE, "max_containers": 0}, {"max_containers"}),
+        ("job", {**JOB, "nonpreemptible": True}, {"nonpreemptible"}),
+        ("job", {**JOB, "nonpreemptible": False, "timeout": 0}, {"timeout"}),
     ],
 )
 def test_options_are_checked_by_kind(kind, section, paths):
@@ -450,6 +468,16 @@ def test_what_only_a_machine_has_is_refused(fields, paths):
     section = JOB if fields["kind"] == "job" else SERVICE
     found = faced({"gpu": "L4", "providers": ["modal"], "options": {"modal": section}, **fields})
     assert paths == {problem.path for problem in found.problems}
+
+
+def test_a_plan_asks_the_same_of_options_as_a_preview():
+    """`plan` of a cluster whose options are wrong, or lack what its kind needs, is refused with the same paths."""
+    for section, path in (({}, "options.modal.command"), ({**JOB, "retries": 99}, "options.modal.retries")):
+        spec = read_cluster("x", {"kind": "job", "gpu": "L4", "providers": ["modal"], "options": {"modal": section}})
+        with pytest.raises(SpecError) as caught:
+            providers.plan(spec)
+        assert [path] == [problem.path for problem in caught.value.problems]
+    assert "modal" == providers.plan(declared("job")).best.provider
 
 
 def test_a_ttl_bounds_all_attempts_of_a_job():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import LIVE, Manifest
+from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
 
@@ -24,7 +25,7 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
-    regions=frozenset({"us", "eu", "uk", "ap", "ca", "sa", "me", "mx", "af", "us-east", "us-west"}),
+    regions=frozenset(REGIONS),
     # Sandboxes are reached by the client's exec, and by `modal shell`.
     ssh=False,
     login=True,
@@ -52,7 +53,7 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
 
     app = config.get("app") or "gpus"
     if world == LIVE:
-        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment", ""), app=app), time.time)
+        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment"), app=app), time.time)
     from providers.adapters.modal import standin
     from providers.adapters.rehearsal import open_store
 
@@ -85,10 +86,10 @@ def runs(program: Program, script: str, kind: str, section: Mapping[str, object]
 
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
-    from providers.adapters.modal import deployment, gpu
+    from providers.adapters.modal import deployment, gpu, regions
 
     own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
-    return (*own, *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
+    return (*own, *regions.notes(candidate.region), *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
 
 
 def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
@@ -109,6 +110,20 @@ def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the
     environment or the profile.
     """
+    return (*_exec(node, config), "run")
+
+
+def shell(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that gives this terminal a shell in a sandbox, as `program`."""
+    return (*_exec(node, config), "shell")
+
+
+def port(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that carries a port to one in a sandbox, as `program`: through commands there, so that nothing is opened to the internet."""
+    return (*_exec(node, config), "port")
+
+
+def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     import sys
 
     # -P: a modal.py in the user's folder is not the client.
@@ -143,6 +158,8 @@ MANIFEST = Manifest(
     runs=runs,
     reference=reference,
     program=program,
+    shell=shell,
+    port=port,
     upgrade=upgrade,
     in_regions=in_regions,
 )

@@ -56,9 +56,12 @@ class Modal:
 
     @property
     def account(self) -> Mapping[str, str]:
-        """Where everything here is made and looked up, wherever it was set: the app, the environment, and the profile of the token if it has one."""
-        found = {"app": self.client.app_name, "environment": self.client.environment, "profile": self.client.token.profile}
-        return {name: value for name, value in found.items() if value}
+        """Where everything here is made and looked up, wherever it was set: the app, the environment, and the profile of the token if it has one.
+
+        An empty environment is the workspace's default one: it stands there too, or a later variable would name another.
+        """
+        profile = {"profile": self.client.token.profile} if self.client.token.profile else {}
+        return {"app": self.client.app_name, "environment": self.client.environment, **profile}
 
     def offers(self) -> Sequence[Offer] | None:
         # Modal publishes one price list for everybody; the bundled catalog holds it with its date.

@@ -13,7 +13,7 @@ from providers.adapters.modal import deployment as deployments
 from providers.adapters.modal import errors, gpu
 from providers.adapters.modal.client import CREATE_S
 from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.request import ANYWHERE, PLACE
+from providers.adapters.modal.request import ANYWHERE
 from providers.errors import CloudError, OutcomeUnknown, Transient, Unsupported
 
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
         "serialized": True,
         "include_source": False,
     }
-    if (region := made.tags.get(PLACE, "")) not in {"", ANYWHERE}:
-        common["region"] = region
+    if made.regions:
+        common["region"] = list(made.regions)
     if chosen.cpu:
         common["cpu"] = (chosen.cpu, chosen.cpu)
     if chosen.memory_gib:
@@ -277,6 +277,7 @@ def service(command: Sequence[str]) -> Callable[[], None]:
 def _facets(info: Any, scale: Any) -> dict[str, str]:
     return {
         "gpus": deployments.listed([f"{name}:{count}" for name, count in info.gpus]),
+        "region": ",".join(info.regions or ()) or ANYWHERE,
         "min": str(scale.min_containers or 0),
         "max": str(scale.max_containers or 0),
         "buffer": str(scale.buffer_containers or 0),

@@ -82,14 +82,15 @@ def credentials(profile: str = "") -> Credentials:
 
 
 class Client:
-    """One connection. `url` is the stand-in's, or what answers it (asked for by the first call), or empty for Modal's own. Safe from several threads.
+    """One connection. `url` is the stand-in's, or what answers it (asked for by the first call), or empty for Modal's own. `environment` None: the
+    token's own; empty is the workspace's default. Safe from several threads.
 
     Every method makes the calls that its name says and raises errors of the tree, but NOT_FOUND, which reads as None.
     """
 
-    def __init__(self, token: Credentials, *, url: str | Callable[[], str] = "", environment: str = "", app: str = "gpus") -> None:
+    def __init__(self, token: Credentials, *, url: str | Callable[[], str] = "", environment: str | None = None, app: str = "gpus") -> None:
         self.token = token
-        self.environment = environment or token.environment
+        self.environment = token.environment if environment is None else environment
         self.app_name = app
         self._url = url
         self._lock = threading.Lock()

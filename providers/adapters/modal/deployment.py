@@ -50,6 +50,8 @@ class Deployment(NamedTuple):
     tags: dict[str, str]
     timeout_s: int = 0
     public: bool = False
+    regions: tuple[str, ...] = ()
+    """Where its containers may run; none: anywhere."""
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it), besides the whole secrets of the options."""
 
@@ -96,10 +98,10 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
     choices, count = ordered(tags)
     texts = tuple(gpu.text(name, count, exact=exact) for name, exact in choices)
     made = Deployment(kind, tags[request.NAME], texts, chosen, dict(tags), timeout_s(chosen, setup.ttl_s) if kind == JOB else 0)
-    made = made._replace(secrets=referred(setup.secrets))
+    made = made._replace(secrets=referred(setup.secrets), regions=request.asked(tags.get(request.PLACE, "")))
     if kind == SERVICE:
         made = made._replace(public=setup.expose == "public")
-    declared = [kind, list(texts), chosen, made.timeout_s, made.public, *([list(made.secrets)] if made.secrets else [])]
+    declared = [kind, list(texts), chosen, made.timeout_s, made.public, *([list(made.secrets)] if made.secrets else []), *made.regions]
     content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]
     return made._replace(tags={**tags, FACETS: written(facets(made)), CONTENT: content})
 
@@ -174,6 +176,7 @@ def drifted(tags: Mapping[str, str], found: Mapping[str, str]) -> str:
     choices, count = ordered(tags)
     wanted = {name: by_letter.get(letter, "") for name, letter in _LETTERS.items()}
     wanted["gpus"] = listed([gpu.text(name, count, exact=exact) for name, exact in choices])
+    wanted["region"] = tags.get(request.PLACE, request.ANYWHERE)
     other = [name for name in wanted if name in found and found[name] != wanted[name]]
     return ", ".join(f"{_WORDS.get(name, name)} is {found[name] or 'none'} instead of {wanted[name]}" for name in other)
 

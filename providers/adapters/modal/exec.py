@@ -1,4 +1,6 @@
-"""One command in a sandbox, run as a program: `python -m providers.adapters.modal.exec PROFILE SANDBOX_ID COMMAND`.
+"""One command, shell or port of a sandbox, as a program: `python -m providers.adapters.modal.exec PROFILE SANDBOX_ID run COMMAND`.
+
+In place of `run COMMAND`: `shell`, or `port LOCAL REMOTE`.
 
 Owns the wiring of this process's stdin, stdout, stderr and exit code to the client's exec. The token comes from the environment or `~/.modal.toml`,
 never from the arguments. Must not import the engine.
@@ -6,6 +8,7 @@ never from the arguments. Must not import the engine.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -23,6 +26,39 @@ FAILED = 255
 _CHUNK = 262_144
 _IN_HOME = 'cd "${HOME:-/}" 2>/dev/null || cd /; exec sh -c "$0"'
 """What the sandbox's shell is given before the command: an image may set any working folder."""
+_SHELL = 'cd "${HOME:-/}" 2>/dev/null || cd /; exec "$(command -v bash || echo sh)" -i'
+RUN, SHELL, PORT = "run", "shell", "port"
+INTERRUPTED = 130
+
+_PYTHON = """
+import os, socket, sys, threading
+there = socket.create_connection(("localhost", int(sys.argv[1])))
+def send():
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            break
+        there.sendall(data)
+    there.shutdown(socket.SHUT_WR)
+threading.Thread(target=send, daemon=True).start()
+while True:
+    data = there.recv(65536)
+    if not data:
+        break
+    while data:
+        data = data[os.write(1, data):]
+""".strip()
+_PORT = (
+    "sh",
+    "-c",
+    'for python in python3 python; do command -v $python >/dev/null && exec $python -c "$0" "$1"; done; '
+    'command -v socat >/dev/null && exec socat - "TCP:localhost:$1"; '
+    'command -v nc >/dev/null && exec nc localhost "$1"; '
+    'echo "wanted python3, socat or nc in the sandbox\'s image, which carry a port, found none" >&2; exit 127',
+    _PYTHON,
+)
+"""Carries its own input and output to the port that is the word after it. Sandboxes take no connection from outside but through a public address of
+Modal's that is declared beforehand; this way nothing is opened."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,16 +66,27 @@ def main(words: Sequence[str]) -> int:
 
     Ending this program closes the command's stdin and output; Modal offers no call that ends the command itself.
     """
-    if len(words) != 3:
-        print("modal: wanted PROFILE (may be empty) SANDBOX_ID COMMAND", file=sys.stderr)
+    if [words[2:3], len(words)] not in ([[RUN], 4], [[SHELL], 3], [[PORT], 5]):
+        print("modal: wanted PROFILE (may be empty) SANDBOX_ID and run COMMAND, shell, or port LOCAL REMOTE", file=sys.stderr)
         return FAILED
-    profile, sandbox_id, text = words
+    profile, sandbox_id, what, *more = words
     try:
+        if what == SHELL and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise GpusError("wanted a terminal for a shell, found none; give a command instead")
         client = Client(credentials(profile))
-        process = client.within(lambda: _started(client.connected(), sandbox_id, text), "exec")
+        sandbox = client.within(lambda: _sandbox(client.connected(), sandbox_id), "sandbox")
+        if what == SHELL:
+            process = sandbox.exec("sh", "-c", _SHELL, pty=True)
+            process.attach()
+            return int(process.wait())
+        if what == PORT:
+            return asyncio.run(_ported(sandbox, *map(int, more)))
+        process = client.within(lambda: sandbox.exec("sh", "-c", _IN_HOME, *more, text=False), "exec")
     except GpusError as error:
         print(f"modal: {error}", file=sys.stderr)
         return FAILED
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
     threading.Thread(target=_feed, args=(process.stdin,), name="stdin", daemon=True).start()
     failures: list[BaseException] = []
     pumps = [threading.Thread(target=_pump, args=(source, number, failures)) for source, number in ((process.stdout, 1), (process.stderr, 2))]
@@ -58,10 +105,13 @@ def main(words: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _started(client: Any, sandbox_id: str, text: str) -> Any:
+def _sandbox(client: Any, sandbox_id: str) -> Any:
     import modal
 
-    return modal.Sandbox.from_id(sandbox_id, client=client).exec("sh", "-c", _IN_HOME, text, text=False)
+    found = modal.Sandbox.from_id(sandbox_id, client=client)
+    if found.returncode is not None:
+        raise GpusError(f"wanted a sandbox that runs, found that {sandbox_id} has ended")
+    return found
 
 
 def _feed(target: Any) -> None:
@@ -82,6 +132,68 @@ def _pump(source: Any, number: int, failures: list[BaseException]) -> None:
                 rest = rest[os.write(number, rest) :]
     except Exception as error:
         failures.append(error)
+
+
+async def _no_more(process: Any) -> None:
+    process.stdin.write_eof()
+    await process.stdin.drain.aio()
+
+
+async def _ported(sandbox: Any, local: int, remote: int) -> int:
+    """Carries connections until it is ended."""
+    told: set[str] = set()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            process = await sandbox.exec.aio(*_PORT, str(remote), text=False)
+        except Exception as error:
+            _tell(told, f"{type(error).__name__}: {error}")
+            writer.close()
+            return
+        sending = asyncio.create_task(_sent(reader, process))
+        try:
+            with suppress(OSError):
+                async for data in process.stdout:
+                    writer.write(data)
+                    await writer.drain()
+            if await process.wait.aio():
+                _tell(told, b"".join([data async for data in process.stderr]).decode(errors="replace").strip().splitlines()[-1:])
+        finally:
+            writer.close()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            with suppress(Exception):
+                await _no_more(process)
+
+    _ends_when_asked()
+    async with await asyncio.start_server(carry, "127.0.0.1", local) as server:
+        await server.serve_forever()
+    return 0
+
+
+async def _sent(reader: asyncio.StreamReader, process: Any) -> None:
+    with suppress(Exception):
+        while data := await reader.read(_CHUNK):
+            process.stdin.write(data)
+            await process.stdin.drain.aio()
+        await _no_more(process)
+
+
+def _tell(told: set[str], text: str | list[str]) -> None:
+    """A line on stderr, each once: nobody may be reading."""
+    said = "".join(text)
+    if said and said not in told and len(told) < 5:
+        told.add(said)
+        print(said, file=sys.stderr, flush=True)
+
+
+def _ends_when_asked() -> None:
+    import signal
+
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ STARTUP_S = 600
 SCALEDOWN_S = 60
 """Modal's own, said so that the plan can state it. Source: modal.com/docs/guide/scale, copy of 2026-09."""
 
+NO_NONPREEMPTIBLE = "it left out: Modal gives it (x3 on CPU and memory) to containers without a GPU alone, and each one here has a GPU"
+"""The client takes `nonpreemptible=True` with a GPU as well. Source: modal.com/docs/guide/preemption, copy of 2026-09."""
+
 JOB_ONLY = frozenset({"retries", "timeout"})
 SERVICE_ONLY = frozenset({"port", "startup_timeout", "min_containers", "max_containers", "buffer_containers", "scaledown_window", "max_inputs"})
 FUNCTION_ONLY = frozenset({"secrets", "volumes"})
@@ -91,6 +94,10 @@ def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
     found: list[Problem] = []
     values: dict[str, object] = {}
     for key, value in section.items():
+        if key == "nonpreemptible":
+            if value is not False:
+                found.append(Problem(key, NO_NONPREEMPTIBLE, repr(value)[:80]))
+            continue
         reader = _READERS.get(key)
         if reader is None:
             found.append(Problem(key, f"one of {', '.join(_READERS)}", repr(key)))

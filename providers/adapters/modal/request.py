@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import MAX_TTL_S, Options, problems, read
+from providers.adapters.modal.regions import REGIONS
 from providers.errors import Unsupported
 from providers.model import duration
 from providers.model.machine import Mark
@@ -79,11 +80,26 @@ def compile_order(order: Order) -> Request:
             GPU: f"{candidate.gpu_type}.{candidate.gpu_count}",
             **({EXACT: "1"} if candidate.exact else {}),
         },
-        regions=() if region in {"", ANYWHERE} else (region,),
+        regions=asked(region),
         cpu=chosen.cpu,
         memory_mib=round(chosen.memory_gib * 1024),
         secrets=referred(setup.secrets),
     )
+
+
+def asked(region: str) -> tuple[str, ...]:
+    """The regions to ask of Modal for a candidate's: none for anywhere. Raises Unsupported for a name that Modal's page does not have."""
+    if region in {"", ANYWHERE}:
+        return ()
+    if region not in REGIONS:
+        raise Unsupported(
+            f"Modal has no region {region}; it has {', '.join(REGIONS)}",
+            provider=PROVIDER,
+            code="region",
+            scopes=(Scope(PROVIDER, region=region),),
+            block_s=0.0,
+        )
+    return (region,)
 
 
 def _refuse_what_no_sandbox_has(candidate: Candidate, setup: Setup) -> None:

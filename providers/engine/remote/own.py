@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 
 class Own(NamedTuple):
-    """The line by `program`, whose last word is the command. `login_line` is what a person would type for a shell of their own."""
+    """The line by `program`, whose last word is the command. `login_line` is what a person would type for a shell of their own.
+
+    `shell` gives this terminal one, `port` carries a port, whose two numbers are its last words; either is empty where that is not carried.
+    """
 
     program: tuple[str, ...]
     provider: str
     login_line: str
+    shell: tuple[str, ...] = ()
+    port: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -32,9 +37,13 @@ class Own(NamedTuple):
         return Launch((*self.program, text), _environment())
 
     def login(self) -> Launch:
+        if self.shell:
+            return Launch(self.shell, _environment())
         raise GpusError(f"wanted a shell on a machine of {self.provider}, found that only commands are carried there; use: {self.login_line}")
 
     def tunnel(self, local: int, remote: int) -> Launch | None:
+        if self.port:
+            return Launch((*self.port, str(local), str(remote)), _environment())
         raise GpusError(
             f"wanted port {remote} of a machine of {self.provider} at 127.0.0.1:{local}, found that it takes no ssh; run what uses the port there, "
             f"or log in: {self.login_line}"

@@ -120,7 +120,8 @@ class SshProbe(NamedTuple):
         """The line to a machine, None while it has no address or its ssh port no outside."""
         manifest, settings = self.own.get(node.handle.provider, (None, {}))
         if manifest is not None and manifest.program is not None:
-            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login)
+            shell, port = (tuple(made(node, settings)) if made is not None else () for made in (manifest.shell, manifest.port))
+            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login, shell, port)
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None:
             return None

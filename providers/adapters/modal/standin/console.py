@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.regions import REGIONS
 from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.adapters.modal.standin.deployed import Deployed
 from providers.adapters.modal.standin.state import INTERNAL_FAILURE, State
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def places() -> frozenset[str]:
-    """Modal places containers where it likes."""
-    return frozenset({ANYWHERE})
+    """Modal places containers where it likes, or in a region that was asked for."""
+    return frozenset({ANYWHERE, *REGIONS})
 
 
 def machine_types() -> frozenset[str]:

@@ -13,6 +13,7 @@ from grpclib import GRPCError, Status
 from modal_proto import api_pb2 as api
 
 from providers.adapters.modal import gpu
+from providers.adapters.modal.regions import REGIONS
 from providers.adapters.modal.request import ANYWHERE
 from providers.adapters.modal.standin.deployed import DEPLOYED, App, Call, Deployed, Function
 from providers.adapters.modal.standin.state import new_id
@@ -137,6 +138,7 @@ class FunctionService:
             raise GRPCError(Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds")
         if not self.state.has_image(first.image_id):
             raise GRPCError(Status.NOT_FOUND, f"Image {first.image_id!r} not found")
+        check_regions(first.scheduler_placement.regions)
         web = first.webhook_config.type != api.WEBHOOK_TYPE_UNSPECIFIED
         given = first.autoscaler_settings
         scale = {"scaledown_window": DEFAULT_SCALEDOWN_S, **{name: getattr(given, name) for name in SCALES if given.HasField(name)}}
@@ -260,6 +262,12 @@ def _ranked(request: Any) -> Any:
         webhook_config=request.function.webhook_config if request.function.HasField("webhook_config") else None,
         ranked_functions=[api.FunctionData.RankedFunction(rank=0, function=request.function)],
     )
+
+
+def check_regions(names: Any) -> None:
+    """Raises GRPCError for a region that Modal's page does not have."""
+    if unknown := [name for name in names if name not in REGIONS]:
+        raise GRPCError(Status.INVALID_ARGUMENT, f"Unknown region {unknown[0]!r}")
 
 
 def gpu_of(config: Any) -> tuple[str, bool]:

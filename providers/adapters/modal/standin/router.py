@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ _CHUNK = 65_536
 
 class _Run(NamedTuple):
     """A command that was started: its process, its output so far by descriptor, who collects it, the bytes of stdin that were taken (one number), and
-    which descriptors have ended.
+    which descriptors have ended; and both ends of its terminal, if it has one.
     """
 
     process: asyncio.subprocess.Process
@@ -36,6 +36,7 @@ class _Run(NamedTuple):
     changed: asyncio.Condition
     taken: list[int]
     closed: set[int]
+    terminal: tuple[int, ...]
 
 
 class Router:
@@ -54,11 +55,19 @@ class Router:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
             environment = {"PATH": path, "HOME": str(home), "GPUS_STAND_IN": row.id}
-            process = await asyncio.create_subprocess_exec(*request.command_args, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=home, env=environment)
-            run = _Run(process, {}, {}, asyncio.Condition(), [0], set())
-            sources = {api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: process.stdout, api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: process.stderr}
+            if request.HasField("pty_info"):
+                process, terminal, source = await _on_terminal(request, home, environment)
+                stderr = asyncio.StreamReader()
+                stderr.feed_eof()
+                run = _Run(process, {}, {}, asyncio.Condition(), [0], set(), terminal)
+                sources = {api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: source, api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: stderr}
+            else:
+                process = await asyncio.create_subprocess_exec(*request.command_args, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=home, env=environment)
+                assert process.stdout is not None
+                assert process.stderr is not None
+                run = _Run(process, {}, {}, asyncio.Condition(), [0], set(), ())
+                sources = {api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: process.stdout, api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: process.stderr}
             for number, source in sources.items():
-                assert source is not None
                 run.output[number] = bytearray()
                 run.readers[number] = asyncio.create_task(_collect(run, number, source))
             self._runs[request.exec_id] = run
@@ -66,13 +75,17 @@ class Router:
 
     async def TaskExecStdinWrite(self, request: Any, _send: Any) -> Any:
         run = self._run(request.exec_id)
-        assert run.process.stdin is not None
         # The same bytes may be sent again after a lost answer.
         fresh = request.data[max(0, run.taken[0] - request.offset) :]
+        run.taken[0] += len(fresh)
+        if run.terminal:
+            if run.process.returncode is None:
+                await asyncio.to_thread(os.write, run.terminal[0], fresh)
+            return api.TaskExecStdinWriteResponse()
+        assert run.process.stdin is not None
         with suppress(OSError):
             run.process.stdin.write(fresh)
             await run.process.stdin.drain()
-        run.taken[0] += len(fresh)
         if request.eof:
             run.process.stdin.close()
         return api.TaskExecStdinWriteResponse()
@@ -100,11 +113,40 @@ class Router:
         return self._runs[exec_id]
 
 
+async def _on_terminal(request: Any, home: Path, environment: dict[str, str]) -> tuple[asyncio.subprocess.Process, tuple[int, int], Any]:
+    """(process, both ends of its terminal, what it writes there): the leader of a session gets the first terminal that it opens as its own."""
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", request.pty_info.winsz_rows, request.pty_info.winsz_cols, 0, 0))
+    argv = ("/bin/sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(theirs), *request.command_args)
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=home, env=environment, start_new_session=True
+    )
+    source = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(source), os.fdopen(os.dup(ours), "rb", 0))
+
+    async def closed() -> None:
+        # Open until its end, which would else be seen before it is opened there.
+        await process.wait()
+        os.close(theirs)
+
+    _waiting.add(waits := asyncio.create_task(closed()))
+    waits.add_done_callback(_waiting.discard)
+    return process, (ours, theirs), source
+
+
+_waiting: set[asyncio.Task[None]] = set()
+
+
 async def _collect(run: _Run, number: int, source: asyncio.StreamReader) -> None:
-    while chunk := await source.read(_CHUNK):
-        async with run.changed:
-            run.output[number] += chunk
-            run.changed.notify_all()
+    with suppress(OSError):  # the end of a terminal
+        while chunk := await source.read(_CHUNK):
+            async with run.changed:
+                run.output[number] += chunk
+                run.changed.notify_all()
     async with run.changed:
         run.closed.add(number)
         run.changed.notify_all()

@@ -19,7 +19,7 @@ from providers.adapters.modal import gpu
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.adapters.modal.standin.deployed import summary
-from providers.adapters.modal.standin.functions import FunctionService, gpu_of
+from providers.adapters.modal.standin.functions import FunctionService, check_regions, gpu_of
 from providers.adapters.modal.standin.state import TERMINATED, Sandbox, State, new_id
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Service:
         if not self.state.has_image(wanted.image_id):
             raise GRPCError(Status.NOT_FOUND, f"Image {wanted.image_id!r} not found")
         name, exact = gpu_of(wanted.resources.gpu_config)
+        check_regions(wanted.scheduler_placement.regions)
         if not 1 <= wanted.timeout_secs <= MAX_TIMEOUT_S:
             raise GRPCError(Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds")
         if wanted.name and self.state.by_name(request.app_id, wanted.name) is not None:

@@ -1,0 +1,75 @@
+"""Whether what a spec says to its providers is right and fits its kind: options, secrets, what a launcher runs. Asked by a plan, a preview, an order.
+
+Owns the asking; the adapters answer. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.adapters.base import Manifest
+    from providers.model.spec import Cluster
+
+
+def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """Everything of it that is wrong with every path; what is missing for the kind is asked for once the rest is right."""
+    found: list[Problem] = list(_runs(spec))
+    for provider, section in spec.options.items():
+        manifest = manifests.get(provider)
+        if manifest is None:
+            found.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
+            continue
+        found.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+    found.extend(_references(spec, manifests))
+    found.extend(_fitting(spec, manifests) if not found else ())
+    return found
+
+
+def _runs(spec: Cluster) -> list[Problem]:
+    """What a launcher can't do of what is declared."""
+    if spec.workload is None:
+        return []
+    from providers.workloads.compile import check
+
+    ask = spec.ask()
+    if ask.workload is None:
+        return []
+    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
+    return list(dict.fromkeys(found))
+
+
+def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the secrets no provider could fetch."""
+    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
+    out: list[Problem] = []
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = manifests.get(provider)
+            if manifest is None or manifest.reference is None:
+                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
+            elif wanted := manifest.reference(text):
+                # Whoever writes the value itself here must not find it in a log.
+                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
+    return out
+
+
+def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    from providers.engine.starting import nominal
+
+    out: list[Problem] = []
+    for provider, manifest in manifests.items():
+        allowed = spec.providers is None or provider in spec.providers
+        if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
+            try:
+                known = nominal(spec.ask(), spec.setup(), manifest)
+            except SpecError:
+                continue  # told by the workload's own check
+            found = manifest.fits(spec.kind, dict(known.options), known)
+            out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
+    return out
