@@ -206,6 +206,36 @@ def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_prov
     ]
 
 
+def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path):
+    """EC2 and Clore, live: one line that names the variable, and never what stands in it; nothing was sent, so nothing need be looked for."""
+    import boto3
+
+    from providers.adapters.aws.client import Client
+    from providers.adapters.aws.errors import Context
+    from providers.adapters.clore import client as clore
+    from providers.adapters.clore.gate import LIVE_PACE, Gate
+
+    for name in PROXIES:
+        monkeypatch.setenv(name, "http://me:hidden-word@127.0.0.1:9")
+    session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="y", region_name="us-east-1")
+    market = clore.Client("k", Gate(tmp_path / "pace", LIVE_PACE, lambda: 0.0, lambda _seconds: None), lambda: clore.BASE_URL)
+    calls = [
+        lambda: Client(session).call("create_fleet", Context("aws", "us-east-1", creating=True), **FLEET),
+        lambda: market.create_order({}, token="t", server=1, capacity="spot"),
+    ]
+    for call in calls:
+        with pytest.raises(errors.Transient) as caught:
+            call()
+        assert is_a_line(str(caught.value)) and "HTTPS_PROXY" in str(caught.value) and "hidden-word" not in str(caught.value)
+    market.close()
+
+
+FLEET = {
+    "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": "abc", "Version": "1"}}],
+    "TargetCapacitySpecification": {"TotalTargetCapacity": 1},
+}
+
+
 def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch):
     """Without PySocks Google's client goes past the proxy in silence: that is said instead, before anything is sent."""
     import httplib2

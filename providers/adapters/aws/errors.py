@@ -226,7 +226,7 @@ EXCEPTIONS: dict[str, Row] = {
     # Nothing was sent.
     "botocore.exceptions.EndpointConnectionError": _BEFORE,
     "botocore.exceptions.ConnectTimeoutError": _BEFORE,
-    "botocore.exceptions.ProxyConnectionError": _BEFORE,
+    "botocore.exceptions.ProxyConnectionError": _BEFORE._replace(todo="look at the proxy (HTTPS_PROXY): AWS cannot be reached through it"),
     "botocore.exceptions.SSLError": Row(
         Transient, NOTHING, "AWS's certificate was not accepted: look at the proxy and the clock", _CLIENT, "2026-11-27"
     ),

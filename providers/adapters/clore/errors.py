@@ -90,7 +90,15 @@ TABLE: tuple[Row, ...] = (
     Row("html", errors.Transient, errors.OutcomeUnknown, SERVER, "a web page or half an answer instead of JSON", source=_SEEN),
     Row("timeout", errors.Transient, errors.OutcomeUnknown, SERVER, "no answer in time", source=_SEEN),
     Row("lost", errors.Transient, errors.OutcomeUnknown, SERVER, "the connection ended without an answer", source=_SEEN),
-    Row("unreachable", errors.Transient, errors.Transient, EVERYTHING, "no connection to the service: nothing was sent", source=_SEEN),
+    Row(
+        "unreachable",
+        errors.Transient,
+        errors.Transient,
+        EVERYTHING,
+        "no connection to the service: nothing was sent",
+        "look at the network, and at HTTPS_PROXY where it is set",
+        source=_SEEN,
+    ),
 )
 _BY_CODE = {row.code: row for row in TABLE}
 
