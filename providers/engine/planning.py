@@ -183,7 +183,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
     base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and changed else {}
-    rows = {**base_rows, **rows}
+    rows = {**base_rows, **(_derived(world, base, ask, allowed) if ask is not None else {}), **rows}
     for name in allowed if ask is not None and ask.regions else ():
         manifest = world.manifests[name]
         if manifest.in_regions is not None and ask is not None:
@@ -205,6 +205,21 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
         if manifest.priced is not None and changes and ask.kind in manifest.capabilities.kinds and not manifest.options(section):
             column = base.column("provider")
             found[name] = [manifest.priced(base.offer(row), section, ask.kind) for row in range(len(base)) if column[row] == name]
+    return found
+
+
+def _derived(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) -> dict[str, Sequence[Offer]]:
+    """The offers of each provider whose own follow from another's, where this kind of cluster, or the ask by name, concerns it."""
+    from providers.planner.rules import types
+
+    found: dict[str, Sequence[Offer]] = {}
+    wanted = dict.fromkeys(gpu for entry in ask.entries for gpu in types(entry))
+    for name in names:
+        manifest = world.manifests[name]
+        if manifest.derived is not None and (ask.kind in manifest.capabilities.kinds or name in ask.providers):
+            source, make = manifest.derived
+            column = base.column("provider")
+            found[name] = make(ask, [base.offer(row) for gpu in wanted for row in base.by_gpu.get(gpu, ()) if column[row] == source])
     return found
 
 
