@@ -246,6 +246,6 @@ class Manifest(NamedTuple):
     upgrade: Callable[[str], str] | None = None
     """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
-    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that it
-    cannot serve the offers are restricted with the reason.
+    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
+    it cannot serve the offers are restricted with the reason.
     """

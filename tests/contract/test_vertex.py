@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import MANIFEST, errors
 from providers.adapters.gcp.vertex.standin import console
 from providers.model.machine import Setup
@@ -12,19 +13,11 @@ from providers.testing.contract import Harness, cases
 
 
 def provoke(code):
-    context = errors_context()
+    context = Context("a test", creating=True)
     if code.isdigit() and int(code) in errors.ENDS:
         return errors.never_ran({"error": {"code": int(code)}}, context)
-    if code in errors.EXCEPTIONS:
-        raise KeyError(code)
     body = {"error": {"code": 400, "message": "any words", "status": code}}
     return errors.from_http(int(code) if code.isdigit() else 400, b"" if code.isdigit() else json.dumps(body), context)
-
-
-def errors_context():
-    from providers.adapters.gcp.errors import Context
-
-    return Context("a test", creating=True)
 
 
 def knobs(harness, store):

@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import Row
-from providers.adapters.gcp.errors import ALL, EXCEPTIONS, NOTHING, PLACE, QUOTA, REGION, clean, quota_page
+from providers.adapters.gcp import errors as google
+from providers.adapters.gcp.errors import ALL, NOTHING, PLACE, QUOTA, REGION, clean, quota_page
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -114,7 +115,7 @@ def from_http(status: int, content: bytes | str, context: Context, retry_after: 
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means: Google's client is the same for all its APIs."""
     for base in type(error).__mro__:
-        row = EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
+        row = google.EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
         if row is not None:
             return _error(row.kind if context.creating else row.reading or row.kind, row, type(error).__name__, str(error), context)
     return _unknown(type(error).__name__, str(error), context)
@@ -159,7 +160,9 @@ def _error(kind: type[CloudError], row: Row, code: str, message: str, context: C
     text = f"{context.what}: {code}{said}; {todo}"
     if kind is QuotaExceeded:
         found = _METRIC.search(message)
-        return QuotaExceeded(f"{text} at {quota_page(context.project)}", metric=found[1] if found else "", limit="", **base)
+        named = f": {found[1]} is reached" if found else said
+        text = f"{context.what}: {code}{named}; {row.todo} at {quota_page(context.project)}"
+        return QuotaExceeded(text, metric=found[1] if found else "", limit="", **base)
     if kind is RateLimited:
         return RateLimited(text, retry_after_s=float(retry_after) if retry_after.isdigit() else 0.0, **(base | {"scopes": ()}))
     if issubclass(kind, OutcomeUnknown):

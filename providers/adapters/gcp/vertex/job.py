@@ -169,7 +169,7 @@ def nodes_of(job: Mapping[str, Any]) -> int:
 
 
 def status(job: Mapping[str, Any]) -> tuple[str, str]:
-    """(status, detail). A job that has ended is done, well or not; one that never ran is none, and a Spot job that lost its machines was preempted."""
+    """(status, detail). One that has ended is done, well or not; one that never ran is none, and a Spot job that lost its machines was preempted."""
     word = state(job)
     error = job.get("error") or {}
     said = f"{word.removeprefix('JOB_STATE_').lower()}"

@@ -61,7 +61,7 @@ alone: what Spot and Flex-start cost there is not known.
 
 def sold(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
     """Vertex AI's offers for this ask, from Compute Engine's: one for each region, machine type and kind of capacity, zones left out."""
-    why = "" if _has_image(ask) else f"a custom job runs in {NO_IMAGE}"
+    why = "" if ask.kind != "job" or _has_image(ask) else f"a custom job wants {NO_IMAGE}"
     made: dict[tuple[str, str, float, str], Offer] = {}
     for offer in offers:
         if offer.region not in LOCATIONS or offer.capacity not in (ON_DEMAND, SPOT, FLEX_START):

@@ -27,8 +27,8 @@ NO_IMAGE = "a container image that the job runs in: workload.image, or options.v
 
 
 class Options(NamedTuple):
-    """What a user may say of a custom job. `command` are its words; none: the image's own entry point. `output` is where Vertex AI tells the container
-    to leave its model (`AIP_MODEL_DIR` and the like), `service_account` who it runs as (Vertex AI's own agent if nobody is named).
+    """What a user may say of a custom job. `command` are its words; none: the image's own entry point. `output` is where Vertex AI tells the
+    container to leave its model (`AIP_MODEL_DIR` and the like), `service_account` who it runs as (Vertex AI's own agent if nobody is named).
     """
 
     image: str = ""
@@ -51,11 +51,12 @@ def read(section: Mapping[str, object]) -> Options:
 
 
 def fits(section: Mapping[str, object]) -> list[Problem]:
-    """What is more than a container takes. That there is no image is a reason not to run here, not a mistake: see `offers`."""
+    """What is missing, and what is more than a container takes."""
     chosen = read(section)
+    out = [] if chosen.image else [Problem("image", NO_IMAGE, "none")]
     size = max((len(word.encode()) for word in chosen.command), default=0)
     found = too_large("command", "a command", size, WORD_MAX, "shorten workload.files and setup, or put them into the image")
-    return [found] if found is not None else []
+    return out if found is None else [*out, found]
 
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:

@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 DOCUMENT = Document(Path(__file__).parent / "discovery.json", "/")
 PAGE_MAX = 100
 _WORDS = {
-    **{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS"},
-    **{412: "FAILED_PRECONDITION", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ALREADY_EXISTS",
+    412: "FAILED_PRECONDITION",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
 }
 
 
@@ -142,8 +151,7 @@ def _check_machine(region: str, kind: str, accelerator: str, count: int) -> None
     if found.accelerator and (GPU_OF.get(accelerator) != found.gpu or count != found.gpu_count):
         raise _invalid(f"Machine type {kind!r} needs {found.gpu_count:g} accelerators of its own GPU, found {count} x {accelerator or 'none'}.")
     if not found.accelerator and accelerator:
-        hosted = {gpu: zones for gpu, zones in machines.attachable().values()}
-        zones = hosted.get(GPU_OF.get(accelerator, ""), frozenset())
+        zones = dict(machines.attachable().values()).get(GPU_OF.get(accelerator, ""), frozenset())
         if not any(machines.region_of(zone) == region for zone in zones):
             raise _invalid(f"Accelerator type {accelerator} is not supported in {region} on {kind}.")
 

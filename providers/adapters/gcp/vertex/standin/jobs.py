@@ -95,10 +95,7 @@ class Jobs:
     def all(self, where: str = "1", args: Sequence[object] = ()) -> list[Job]:
         """Jobs whose record exists, in the order they were made."""
         rows = self.db.execute(f"SELECT * FROM vertex_job WHERE gone > ? AND {where} ORDER BY id", (self.now, *args))  # noqa: S608 (literals)
-        return [
-            Job(*row[:10], json.loads(row[10]), [(float(at), state) for at, state in json.loads(row[11])], json.loads(row[12]), row[13])
-            for row in rows
-        ]
+        return [Job._make((*row[:10], json.loads(row[10]), _course(row[11]), json.loads(row[12]), row[13])) for row in rows]
 
     def add(self, job: Job) -> Job:
         """Writes a new job and returns it with its id."""
@@ -153,6 +150,10 @@ class Jobs:
                 self.write(job._replace(wait_until=None, timeline=cut(job.timeline, until, [(until, FAILED)]), error=no_room(job.region)))
 
 
+def _course(text: str) -> Timeline:
+    return [(float(at), state) for at, state in json.loads(text)]
+
+
 def no_room(region: str) -> Json:
     """What a job ends with whose machines cannot be had (openreview/openreview-expertise#401, 2026-08-19; its code as in vertex-ai-samples#700)."""
     return {"code": 8, "message": f"Resources are insufficient in region: {region}. Please try a different region or use a different accelerator."}
@@ -174,7 +175,5 @@ def new(project: str, region: str, body: Json, now: float) -> Job:
     capacity = kinds.get((spec.get("scheduling") or {}).get("strategy", ""), "on-demand")
     nodes = sum(int(pool.get("replicaCount", 1)) for pool in pools)
     count = int(machine.get("acceleratorCount", 0))
-    return Job(
-        *(0, project, region, machine["machineType"], machine.get("acceleratorType", ""), count, nodes, capacity, now, None, body),
-        *([(now, QUEUED)], {}, FOREVER),
-    )
+    kind = (machine["machineType"], machine.get("acceleratorType", ""), count, nodes, capacity)
+    return Job(0, project, region, *kind, now, None, body, [(now, QUEUED)], {}, FOREVER)
