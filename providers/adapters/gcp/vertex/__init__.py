@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, Manifest
+from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.capability import Capabilities
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ CAPABILITIES = Capabilities(
     capacities=frozenset({"on-demand", "spot", "flex-start"}),
     # The spec's own limit: no source names one of a worker pool's.
     max_nodes=1000,
+    regions=LOCATIONS,
     ssh=False,
     opens_ports=False,
 )

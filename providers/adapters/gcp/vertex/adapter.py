@@ -16,7 +16,7 @@ from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import job as native
 from providers.adapters.gcp.vertex.errors import PROVIDER, from_exception, from_http, never_ran
 from providers.adapters.gcp.vertex.memory import Memory
-from providers.adapters.gcp.vertex.offers import LOCATIONS
+from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.errors import CloudError, NoCapacity, NotConfigured, OutcomeUnknown, RateLimited, Transient, Unsupported
 from providers.model.ask import FLEX_START
 from providers.model.machine import GONE, CheckLine, Node, Ticket

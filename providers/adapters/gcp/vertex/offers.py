@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.gcp.vertex.errors import PROVIDER
 from providers.adapters.gcp.vertex.options import NO_IMAGE, read
+from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.ask import FLEX_START, ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
@@ -42,15 +43,6 @@ FLEX_START_GPUS = frozenset({"L4", "A100", "A100-80GB", "H100", "H100-MEGA", "H2
 
 UNNAMED = ("a3-edgegpu-", "a4x-maxgpu-")
 """Machine types of Compute Engine that nothing of Vertex AI's names; and those without their local SSD (`-nolssd`)."""
-
-LOCATIONS = frozenset(
-    {"asia-east1", "asia-east2", "asia-northeast1", "asia-northeast3", "asia-south1", "asia-south2", "asia-southeast1"}
-    | {"asia-southeast2", "australia-southeast1", "australia-southeast2", "europe-central2", "europe-north1", "europe-west1"}
-    | {"europe-west10", "europe-west2", "europe-west3", "europe-west4", "europe-west6", "europe-west8", "europe-west9"}
-    | {"me-central2", "me-west1", "northamerica-northeast1", "northamerica-northeast2", "southamerica-east1", "us-central1"}
-    | {"us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4"}
-)
-"""Where the API has an endpoint and Compute Engine has GPUs: where jobs are made, and looked for."""
 
 PREMIUM = 0.15
 PREMIUM_SOURCE = "+ 15%, as Vertex AI's list of 2026-10-07 adds to n1-standard-4 ($0.21849885/h, on Compute Engine $0.189999/h)"

@@ -14,7 +14,8 @@ from providers.adapters.gcp.standin.discovery import Document
 from providers.adapters.gcp.standin.server import Answer, Cloud, web_page
 from providers.adapters.gcp.standin.state import cut
 from providers.adapters.gcp.standin.wire import Json, Refusal
-from providers.adapters.gcp.vertex.offers import GPU_OF, LOCATIONS
+from providers.adapters.gcp.vertex.offers import GPU_OF
+from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.adapters.gcp.vertex.standin import jobs
 from providers.adapters.gcp.vertex.standin.jobs import CANCELLED, CANCELLING, FAILED, FINAL, PROVIDER, SCHEMA, Job, Jobs
 

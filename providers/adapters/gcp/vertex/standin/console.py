@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.gcp.standin import machines
 from providers.adapters.gcp.standin.state import cut
-from providers.adapters.gcp.vertex.offers import ACCELERATORS, GPU_OF, LOCATIONS
+from providers.adapters.gcp.vertex.offers import ACCELERATORS, GPU_OF
+from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.adapters.gcp.vertex.standin.calls import DOCUMENT
 from providers.adapters.gcp.vertex.standin.jobs import FAILED, FINAL, PROVIDER, RUNNING, SCHEMA, Jobs, no_room
 from providers.adapters.rehearsal import Machine
