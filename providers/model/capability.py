@@ -45,6 +45,8 @@ class Capabilities(NamedTuple):
 
     After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
     """
+    relabels: bool = True
+    """A new generation can be written on what runs; else a mark tells the first one for ever, and only this machine's journal who took it over."""
     workload_kinds: frozenset[str] = frozenset()
     """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
 

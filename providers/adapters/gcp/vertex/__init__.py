@@ -33,6 +33,8 @@ CAPABILITIES = Capabilities(
     regions=LOCATIONS,
     ssh=False,
     opens_ports=False,
+    # A custom job has no call that edits it.
+    relabels=False,
 )
 
 
