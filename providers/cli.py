@@ -198,8 +198,12 @@ def _adhoc_parsers(commands: Any) -> None:
         parser.set_defaults(run=_adhoc, command=name)
         return parser
 
-    run = command("run", "get GPUs, run a command there, give them back", "run GPU [options] -- COMMAND ...")
+    run = command(
+        "run", "get GPUs, run a command there, give them back", "run GPU [options] -- COMMAND ... | gpus run -s STACK [CLUSTER] --on GPU [options]"
+    )
     _spec(run)
+    run.add_argument("-s", "--stack", metavar="STACK", help="run the workload that this stack declares (of CLUSTER, where it has several)")
+    run.add_argument("--on", action="append", default=[], metavar="GPU", help="with -s: on this GPU instead of the declared ones; may be repeated")
     run.add_argument("--name", help="what the other commands call it (default: a made one)")
     run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
     run.add_argument("--wait", help="how long one place may keep you waiting until it is ready (default 15m)")
@@ -236,6 +240,8 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     from providers.adhoc import commands
 
     gc.enable()  # these may take hours
+    if options.command == "run" and options.stack:
+        options.declared = read_stack(options.stack)
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
@@ -245,7 +251,7 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _spec(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what is wanted."""
-    parser.add_argument("gpu", nargs="?" if parser.prog.endswith(" plan") else None, help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
+    parser.add_argument("gpu", nargs="?", help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
     parser.add_argument("--fallback", action="append", default=[], metavar="GPU", help="another acceptable choice; may be repeated")
     parser.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
     parser.add_argument("--spot", choices=("never", "prefer", "only"), help="whether spot capacity will do")

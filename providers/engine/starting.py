@@ -33,8 +33,11 @@ ANYWHERE = "0.0.0.0"  # noqa: S104 - inside a container that only its provider's
 def start(
     ask: Ask, entry: Entry, gpu_type: str, gpu_count: int, expose: str, manifest: Manifest | None, section: Mapping[str, object]
 ) -> Start | None:
-    """What is started on so many of this GPU at this provider; None where nothing is declared to run. Raises SpecError where a recipe can't do it."""
-    if ask.workload is None:
+    """What is started on so many of this GPU at this provider; None where nothing is declared to run, or not at boot.
+
+    Raises SpecError where a recipe can't do it.
+    """
+    if ask.workload is None or ask.by_login:
         return None
     from providers.workloads.compile import program
     from providers.workloads.script import script
