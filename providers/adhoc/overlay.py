@@ -148,11 +148,13 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
     if declared.nodes > 1:
         lines.append(f"on one machine; {declared.name} declares {declared.nodes}")
     work = declared.workload
-    if work.checkpoint is not None:
+    if work.checkpoint is not None and work.checkpoint.to.startswith("volume:"):
+        work = work.model_copy(update={"checkpoint": None, "resume": ""})
+        lines.append("its checkpoints are kept nowhere: Modal's volumes are for jobs and services, and this is a machine")
+    elif work.checkpoint is not None:
         place = _aside(work.checkpoint.to)
         work = work.model_copy(update={"checkpoint": work.checkpoint.model_copy(update={"to": place})})
-        kept = "nowhere: a volume is a function's" if place.startswith("volume:") else f"at {place}"
-        lines.append(f"its checkpoints are kept {kept}; those of the declared run are left alone")
+        lines.append(f"its checkpoints are kept at {place}; those of the declared run are left alone")
     if work.train is not None:
         # How long the whole run would take here is not what is asked.
         work = work.model_copy(update={"train": None})
@@ -173,8 +175,8 @@ def _ttl(declared: Cluster) -> str | int | float:
 
 def _aside(place: str) -> str:
     """Another place beside a checkpoint's own. Raises SpecError for a whole bucket, which has nothing beside it."""
-    scheme, mark, rest = place.partition("://")
-    if mark and not rest.partition("/")[2].strip("/"):
+    scheme, _, rest = place.partition("://")
+    if not rest.partition("/")[2].strip("/"):
         raise SpecError(
             [
                 Problem(

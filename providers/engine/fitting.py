@@ -67,7 +67,11 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
         allowed = spec.providers is None or provider in spec.providers
         if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
             try:
-                known = nominal(spec.ask(), spec.setup(), manifest)
+                setup = spec.setup()
+                if spec.network == "managed":
+                    # It has a service account of its own, which nobody knows the name of before it is made.
+                    setup = setup._replace(network=(("service_account", "managed"),))
+                known = nominal(spec.ask(), setup, manifest)
             except SpecError:
                 continue  # told by the workload's own check
             found = manifest.fits(spec.kind, dict(known.options), known)

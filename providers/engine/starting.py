@@ -70,4 +70,6 @@ def nominal(ask: Ask, setup: Setup, manifest: Manifest) -> Setup:
     section: dict[str, object] = dict(found) if isinstance(found, dict) else {}
     entry = ask.entries[0]
     begun = start(ask, entry, next(iter(types(entry)), ""), entry.gpu_count, setup.expose, manifest, section)
-    return started(setup._replace(options=tuple(sorted(section.items()))), begun)
+    kept = ask.workload.checkpoint if ask.workload is not None else None
+    known = setup._replace(options=tuple(sorted(section.items())), keeps="" if kept is None else kept.to)
+    return started(known, begun)

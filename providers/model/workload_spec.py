@@ -174,6 +174,8 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
             bad("checkpoint.to", "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", kept.to)
         if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
             bad("checkpoint.path", "a path on the machine, without ..", kept.path)
+        elif not kept.path.startswith("/"):
+            bad("checkpoint.path", "a path from the root, as in /ckpt: it is the same inside a container and outside", kept.path)
         try:
             if duration.seconds(kept.every) < 10:
                 bad("checkpoint.every", "at least 10s", kept.every)

@@ -283,7 +283,7 @@ def _change(plan: Plan, running: Running) -> str:
     return running.change or change_line(running.micro_usd, new, running.what)
 
 
-_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET]})
+_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET], rules.NAMES[rules.KEPT]})
 """Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
 
 

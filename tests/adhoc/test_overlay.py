@@ -155,6 +155,8 @@ def test_checkpoints_of_a_try_have_a_place_of_their_own():
     kept = {**JOB["workload"], "checkpoint": {"path": "/c", "to": "gs://bkt/run/"}}
     found = made({**JOB, "workload": kept})
     assert found.spec.workload.checkpoint.to == "gs://bkt/run-debug" and any("gs://bkt/run-debug" in line for line in found.lines)
+    found = made({**JOB, "workload": {**kept, "resume": "--resume", "checkpoint": {"path": "/c", "to": "volume:v"}}})
+    assert (found.spec.workload.checkpoint, found.spec.workload.resume) == (None, "") and any("kept nowhere" in line for line in found.lines)
     with pytest.raises(SpecError, match="a folder of the bucket"):
         made({**JOB, "workload": {**kept, "checkpoint": {"path": "/c", "to": "s3://bkt"}}})
 

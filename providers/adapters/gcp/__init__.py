@@ -28,6 +28,8 @@ CAPABILITIES = Capabilities(
     in_place=frozenset({"labels", "ssh_key", "state", "script"}),
     live_offers=False,
     ends_idle=True,
+    buckets=frozenset({"gs"}),
+    keyed_buckets=frozenset({"s3"}),
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
@@ -79,9 +81,13 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     from providers.model.secret import providers_of
 
     found = list(told(section, setup))
-    if NAME in providers_of(setup.secrets) and not section.get("service_account"):
+    account = section.get("service_account") or dict(setup.network).get("service_account")
+    if NAME in providers_of(setup.secrets) and not account:
         role = "one with the role roles/secretmanager.secretAccessor on the secrets"
         found.append(Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role))
+    if setup.keeps.startswith("gs://") and not account:
+        role = f"one with the role roles/storage.objectAdmin on {setup.keeps}"
+        found.append(Problem("service_account", f"the service account that the {kind} keeps its checkpoints as", "none", role))
     return found
 
 
