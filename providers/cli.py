@@ -433,7 +433,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     given = [name for name in ("gpu", "fallback", "nodes", "spot", "capacity", "max_price", "rank", "provider", "region") if getattr(options, name)]
     if given:
         raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
-    from providers.model.spec import read_cluster
+    from providers.engine import declaring
 
     stack = read_stack(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
@@ -443,7 +443,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     for name, raw in stack.clusters.items():
         if options.cluster in (None, name):
             try:
-                asks.append((name, read_cluster(name, raw), options.world or stack.world, stack.settings))
+                asks.append((name, declaring.cluster(name, raw), options.world or stack.world, stack.settings))
             except SpecError as error:
                 problems.extend(problem._replace(path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems)
     if problems:
@@ -466,6 +466,8 @@ def _project() -> Path:
 def read_stack(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
+
+    from providers.engine import declaring
 
     def read(path: Path) -> dict[str, Any]:
         try:
@@ -501,9 +503,16 @@ def read_stack(name: str) -> Stack:
         # What a secret is, only Pulumi can read: it stands as a mapping.
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = str(value)
-    from providers.model.workload import with_files
-
-    return Stack(name, world, {each: with_files(raw, project) for each, raw in clusters.items()}, settings)
+    found: dict[str, Any] = {}
+    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
+    for each, raw in clusters.items():
+        try:
+            found[each] = declaring.entry(raw, project)
+        except SpecError as error:
+            problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
+    if problems:
+        raise SpecError(problems)
+    return Stack(name, world, found, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:

@@ -74,7 +74,7 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
 
     Raises SpecError with every problem, at the argument or field it is in. Pure.
     """
-    from providers.model.spec import read_cluster
+    from providers.engine import declaring
 
     stack: Stack = options.declared
     name = options.gpu or (next(iter(stack.clusters)) if len(stack.clusters) == 1 else "")
@@ -84,7 +84,10 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
             [Problem("CLUSTER", f"a cluster of {stack.name}", repr(name) if name else f"none of {len(stack.clusters)}", f"there are: {there}")]
         )
     found = _misused(options)
-    declared = read_cluster(name, stack.clusters[name])
+    try:
+        declared = declaring.cluster(name, stack.clusters[name])
+    except SpecError as error:
+        raise SpecError([*found, *(problem._replace(path=f"{name}.{problem.path}") for problem in error.problems)]) from None
     if declared.workload is None:
         todo = "gpus run GPU -- COMMAND runs a command; what a stack declares without one is had by pulumi up"
         found.append(Problem(f"{name}.workload", "a workload to run", "none", todo))

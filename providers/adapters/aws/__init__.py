@@ -96,6 +96,11 @@ def reference(text: str) -> str:
     return wanted(text)
 
 
+def shut(setup: Setup) -> str:
+    """The group that is made here lets in ssh alone; a group of the user's own lets in what it says. Pure."""
+    return "" if dict(setup.options).get("security_group") else "options.aws.security_group, one that lets the port in"
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -108,4 +113,5 @@ MANIFEST = Manifest(
     unreachable=unreachable,
     ends_itself="shutdown -h now",
     reference=reference,
+    shut=shut,
 )

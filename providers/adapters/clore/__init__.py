@@ -98,4 +98,5 @@ MANIFEST = Manifest(
     runs=runs,
     fits=fits,
     reference=reference,
+    programs=("command",),
 )

@@ -107,6 +107,11 @@ def reference(text: str) -> str:
     return wanted(text)
 
 
+def shut(setup: Setup) -> str:
+    """Google's networks let nothing in that no firewall rule names, and the rule for a port is declared with a managed network alone. Pure."""
+    return "" if setup.network else "network: managed, which declares the firewall"
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -119,4 +124,6 @@ MANIFEST = Manifest(
     unreachable=unreachable,
     ends_itself="shutdown -h now",
     reference=reference,
+    programs=("container",),
+    shut=shut,
 )

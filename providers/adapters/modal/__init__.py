@@ -164,4 +164,5 @@ MANIFEST = Manifest(
     port=port,
     upgrade=upgrade,
     in_regions=in_regions,
+    programs=("command",),
 )
