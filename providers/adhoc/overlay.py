@@ -237,6 +237,8 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     manifest = machine.inner.opened.manifests.get(held.provider)
     inside = manifest is not None and manifest.runs is not None
     text = script(made, inside=inside)
+    if inside and overlay.spec.secrets:
+        text = f"{inherited(sorted(overlay.spec.secrets))}{text}"
     for process in made.processes:
         _say(f"{machine.name}: starts: {process.line}"[:400])
     if machine.world == REHEARSAL:
@@ -261,6 +263,12 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
                 _say(f"{machine.name}: its port {made.port} is not carried here: {error}")
         _say(f"{machine.name}: it works{where}; Ctrl-C ends it and gives the machine back")
         return machine.run(following(made.digest, (SETUP_FAILED,), new=True))
+
+
+def inherited(names: Sequence[str], environ: str = "/proc/1/environ") -> str:
+    """Shell lines by which a login has these variables of the container's own: ssh gives a session an environment of its own. Pure."""
+    line = "[ -n \"${{{name}:-}}\" ] || export {name}=\"$(tr '\\0' '\\n' <{environ} | sed -n 's/^{name}=//p')\"\n"
+    return "".join(line.format(name=name, environ=environ) for name in names)
 
 
 def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:

@@ -13,7 +13,7 @@ import yaml
 
 from providers import cli
 from providers.adapters.rehearsal import open_store
-from providers.adhoc import holdings, overlay
+from providers.adhoc import access, holdings, overlay
 from providers.adhoc.sync import Machine, portal
 from providers.errors import SpecError
 from providers.model.workload import packed
@@ -205,6 +205,8 @@ def there(bench, tmp_path, monkeypatch):
         found = made(declared, spot="only")
         machine = Machine(portal().run(holdings.rent(bench.world(), found.spec, by_login=True)))
         got.append(machine)
+        # The machine itself starts nothing: what runs is begun by login, once.
+        assert [entry.order.setup.script for entry in machine.inner.opened.journal.orders("live", access.owner())] == [""]
         return overlay.work(machine, found, command)
 
     yield trial
@@ -242,6 +244,14 @@ def test_a_service_is_reached_from_here_once_it_works(there, tmp_path, capfd):
     code = there({"kind": "service", "gpu": "H100:8", "workload": work}, [f"curl -fsS http://127.0.0.1:{port}/ >/dev/null && exit 6"])
     out, err = capfd.readouterr()
     assert code == 6 and "ready" in out and "it works" in err
+
+
+def test_a_login_has_the_secrets_of_its_container(tmp_path):
+    """What a container was given in its environment a login finds there; what it has itself stays."""
+    (tmp_path / "environ").write_bytes(b"A=1\0HF_TOKEN=it's $(x) `y`\0B=2\0")
+    text = overlay.inherited(["HF_TOKEN", "B", "NONE"], str(tmp_path / "environ")) + 'printf "%s|%s|%s" "$HF_TOKEN" "$B" "$NONE"'
+    done = subprocess.run(["bash", "-c", text], env={"PATH": "/usr/bin:/bin", "B": "mine"}, capture_output=True, text=True)
+    assert done.stdout == "it's $(x) `y`|mine|"
 
 
 def test_following_ends_where_nothing_ever_began(tmp_path, monkeypatch):
