@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from re import Pattern
 
     from providers.errors import CloudError, Problem
+    from providers.model.ask import Ask
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
@@ -249,4 +250,8 @@ class Manifest(NamedTuple):
     shut: Callable[[Setup], str] | None = None
     """Why a service on a machine here is not reached from everywhere though it is declared public, by what was declared; empty where it is.
     `Setup.options` holds the provider's section alone, `Setup.network` something where the network is a managed one. Pure. None: it always is.
+    """
+    derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
+    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
+    it cannot serve the offers are restricted with the reason.
     """

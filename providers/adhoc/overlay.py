@@ -162,7 +162,8 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
         # How long the whole run would take here is not what is asked.
         work = work.model_copy(update={"train": None})
     sections = {name: dict(section) for name, section in declared.options.items()}
-    for provider, manifest in registry.manifests().items():
+    machines = ((name, each) for name, each in registry.manifests().items() if each.capabilities.can_be("machine", workload=True))
+    for provider, manifest in machines:
         _fit(sections, provider, manifest, declared, work.image or _image(work.record()), lines)
     name = options.name or f"{declared.name[:24].rstrip('-')}-debug"
     gpus = tuple(options.on) if len(options.on) > 1 else options.on[0]
