@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
+from providers.model.stack import KEYS, RESERVED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -39,8 +41,6 @@ OUTPUTS = (
     "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-_RESERVED = frozenset({"max_spend", "world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
-_CONFIG = ("world", "clusters", "max_spend")
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "0.0.9"
@@ -249,7 +249,7 @@ def declare() -> dict[str, GpuCluster]:
         if not isinstance(spec, dict):
             problems.append(f'{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
             continue
-        ours = sorted(set(spec) & _RESERVED)
+        ours = sorted(set(spec) & RESERVED)
         if ours:
             problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
         specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
@@ -430,7 +430,7 @@ def _stand_in(project: str | None) -> pulumi.ProviderResource:
 def _check_keys() -> None:
     from pulumi.runtime.config import CONFIG, get_config_secret_keys_env
 
-    known = [f"gpus:{name}" for name in _CONFIG]
+    known = [f"gpus:{name}" for name in KEYS]
     for key in sorted(CONFIG.get()):
         if key.startswith("gpus:") and key not in known:
             raise pulumi.RunError(f"wanted {' or '.join(known)} in the configuration, found {key}{_near(key, known)}")

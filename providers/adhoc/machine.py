@@ -78,6 +78,11 @@ class AsyncMachine:
         return self.held.world
 
     @property
+    def opened(self) -> World:
+        """The world that it is in, open."""
+        return self._world
+
+    @property
     def status(self) -> str:
         """As last seen: `running`, or one of the other statuses of a cluster."""
         return self.held.status

@@ -87,17 +87,28 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     if looker is None:
         raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
-    from providers.engine.remote.run import finished
-
     text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
-    start = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(f'setsid nohup bash {path} >/dev/null 2>&1 </dev/null &')}"
     for node in nodes:
         line = looker.line(node)
-        code, errors = await written(line, path, text) if line is not None else (1, "no address")
-        if not code and line is not None:
-            code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(start)}"))
+        code, errors = await begun_by(line, path, text) if line is not None else (1, "no address")
         if code:
             raise GpusError(f"wanted to start the new workload on {node.name}, found {errors.strip()[:160] or code}")
+
+
+async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
+    """Writes a start-up script there and starts it, in the background, as root where the login may: (exit code, errors)."""
+    from providers.engine.remote.run import finished
+
+    code, errors = await written(line, path, text)
+    if not code:
+        start = f"setsid nohup bash {shlex.quote(path)} >/dev/null 2>&1 </dev/null &"
+        code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(as_root(start))}"))
+    return code, errors
+
+
+def as_root(text: str) -> str:
+    """Shell words that run this text as root where the login may do so without a password. Pure."""
+    return f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(text)}"
 
 
 async def written(line: Line, path: str, content: str) -> tuple[int, str]:
@@ -109,14 +120,13 @@ async def written(line: Line, path: str, content: str) -> tuple[int, str]:
 
     place, at = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
     script = f"mkdir -p {place} && umask 077 && cat >{at}.new && mv {at}.new {at}"
-    as_root = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(script)}"
     reading, writing = os.pipe()
     try:
         os.write(writing, content.encode())
     finally:
         os.close(writing)
     try:
-        async with started(line.command(f"exec sh -c {shlex.quote(as_root)}"), stdin=reading) as process:
+        async with started(line.command(f"exec sh -c {shlex.quote(as_root(script))}"), stdin=reading) as process:
             _, errors = await process.communicate()
             return await process.wait(), errors.decode(errors="replace")
     finally:

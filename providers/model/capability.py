@@ -50,6 +50,13 @@ class Capabilities(NamedTuple):
     workload_kinds: frozenset[str] = frozenset()
     """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
 
+    buckets: frozenset[str] = frozenset()
+    """Schemes of the stores (`gs`, `s3`) that its machines reach as themselves, where the options give them an identity."""
+    keyed_buckets: frozenset[str] = frozenset()
+    """Schemes of the stores that its machines reach with keys among the secrets alone."""
+    volumes: bool = False
+    """Its jobs and services have volumes of its own: folders that outlive them."""
+
     def can_be(self, kind: str, *, workload: bool) -> bool:
         """True for a kind of cluster that this provider can be, with a workload declared or without."""
         return kind in self.kinds or (workload and kind in self.workload_kinds)

@@ -23,6 +23,8 @@ SECRETS = "/run/gpus/env"
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
+UNSAVED = 74
+"""What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR of sysexits.h)."""
 PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
@@ -47,11 +49,13 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     elif checkpoint is not None:
         parts.append(_MOUNTED.format(path=shlex.quote(checkpoint.path)))
     else:
-        parts.append("has_checkpoint() { false; }\nsave() { :; }\nkeep_saving() { :; }\n")
+        parts.append("has_checkpoint() { false; }\nsave() { :; }\nsave_at_last() { :; }\nkeep_saving() { :; }\n")
     parts.append("restore\n" if checkpoint is not None else "")
     parts += [_process(program, index, inside=inside) for index in range(len(program.processes))]
     ending = _JOB if program.kind == "job" else _SERVICE
-    parts.append(ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, release=_release(program, release)))
+    parts.append(
+        ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, unsaved=UNSAVED, release=_release(program, release))
+    )
     return "".join(parts)
 
 
@@ -211,18 +215,42 @@ fi
 _CHECKPOINT = """kept={path}
 to={to}
 mkdir -p "$kept"
+tool() {{
+  case "$to" in
+    gs://*) command -v gcloud ;;
+    *) command -v aws || python3 -m pip install -q awscli || python3 -m pip install -q --break-system-packages awscli ||
+      {{ apt-get update -q && apt-get install -qy awscli; }} ;;
+  esac
+}}
+if ! tool >>"$root/log" 2>&1 9>&-; then
+  say setup-failed 1 what syncs with "$to" is not there and could not be installed, see the log
+  exit 1
+fi
 copy() {{ # from to
   case "$1$2" in
-    *gs://*) if command -v gcloud >/dev/null; then gcloud -q storage rsync -r "$1" "$2"; else gsutil -mq rsync -r "$1" "$2"; fi ;;
+    *gs://*) gcloud -q storage rsync -r "$1" "$2" ;;
     *) aws s3 sync --only-show-errors ${{GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"}} "$1" "$2" ;;
   esac
 }}
-has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
-restore() {{
-  has_checkpoint && return
-  copy "$to" "$kept" >>"$root/log" 2>&1 || echo "gpus: nothing was restored from $to" >>"$root/log"
+nothing_yet() {{ # gcloud refuses a folder that is not there: nothing yet, where its bucket answers
+  case "$to" in gs://*) ;; *) return 1 ;; esac
+  bucket=${{to#gs://}}
+  ! gcloud -q storage ls "$to" >/dev/null 2>&1 && gcloud -q storage ls "gs://${{bucket%%/*}}" >/dev/null
 }}
-save() {{ [ "${{GPUS_NODE_RANK:-0}}" != 0 ] || copy "$kept" "$to" >>"$root/log" 2>&1 || echo "gpus: could not save to $to" >>"$root/log"; }}
+tries() {{ for pause in 1 5 20 0; do "$@" >>"$root/log" 2>&1 9>&- && return; sleep "$pause"; done; return 1; }}
+has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
+fetched() {{ nothing_yet || copy "$to" "$kept"; }}
+restore() {{ # once on a machine: what is here afterwards is newer than what is there
+  [ "$(cat "$root/restored" 2>/dev/null)" != "$to" ] || return 0
+  if ! tries fetched; then
+    say setup-failed 1 the checkpoints at "$to" could not be read, see the log
+    exit 1
+  fi
+  echo "$to" >"$root/restored"
+}}
+first_node() {{ [ "${{GPUS_NODE_RANK:-0}}" = 0 ]; }}
+save() {{ ! first_node || copy "$kept" "$to" >>"$root/log" 2>&1 9>&- || echo "gpus: could not save to $to" >>"$root/log"; }}
+save_at_last() {{ ! first_node || tries copy "$kept" "$to"; }}
 keep_saving() {{ while sleep {every}; do save; done; }}
 """
 
@@ -231,6 +259,7 @@ mkdir -p "$kept"
 has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
 restore() {{ :; }}
 save() {{ :; }}
+save_at_last() {{ :; }}
 keep_saving() {{ :; }}
 """
 
@@ -245,10 +274,16 @@ set +m
 code=0
 for pid in $pids; do wait "$pid" || code=$?; done
 kill "$saver" 2>/dev/null
-save
+unsaved=""
+if ! save_at_last; then
+  unsaved=1
+  echo "gpus: it ended with $code, and its checkpoints could not be saved: its machine stays" >>"$root/log"
+  [ "$code" != 0 ] || code={unsaved}
+fi
 echo "$code" >"$root/$digest.done"
 if [ "$code" = 0 ]; then say succeeded 0; else say failed "$code"; fi
 rm -f "$root/main.pid"
+[ -z "$unsaved" ] || exit "$code"
 {release}
 exit "$code"
 """
