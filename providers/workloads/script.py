@@ -184,7 +184,8 @@ if [ -z "${{GPUS_NODE_RANK:-}}" ]; then
   say setup-failed 1 none of the peers is this machine
   exit 1
 fi
-export GPUS_NODE_RANK
+GPUS_ADDRESS=$(sed -n "$((GPUS_NODE_RANK + 1))p" "$root/peers")
+export GPUS_NODE_RANK GPUS_ADDRESS
 """
 
 _HANDED_OVER = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
