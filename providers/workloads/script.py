@@ -34,6 +34,9 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     parts = [_HEAD.format(digest=program.digest, root=ROOT, secrets=SECRETS, console=CONSOLE)]
     if program.image and not inside:
         parts.append(_DOCKER)
+    if program.files or not inside:
+        # Where the files lie, so that a command names them as the declaration does. An image keeps its own folder where there are none.
+        parts.append('cd "$HOME" || exit 1\n')
     parts += [_file(path, content) for path, content in program.files]
     if program.rendezvous:
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
@@ -64,9 +67,14 @@ def _text(content: str) -> str:
     return base64.b64encode(content.encode()).decode()
 
 
-def _file(path: str, content: str) -> str:
+def _there(path: str) -> str:
+    """A file's path on the machine, as a word of the script: a relative one lies in the home folder."""
     where = path if path.startswith(("/", "~/")) else f"~/{path}"
-    quoted = f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+    return f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+
+
+def _file(path: str, content: str) -> str:
+    quoted = _there(path)
     return f'mkdir -p "$(dirname -- {quoted})" && printf %s {shlex.quote(content)} | base64 -d | gunzip >{quoted}\n'
 
 
@@ -78,10 +86,12 @@ def _process(program: Program, index: int, *, inside: bool) -> str:
     if boxed:
         names = sorted({name for each in program.processes for name, _ in each.env})
         passed = " ".join(f"-e {name}" for name in names)
-        mounts = ""
+        mounts = "".join(f"-v {_there(path)}:{_there(path)} " for path, _ in program.files)
+        if program.files:
+            mounts += '-w "$HOME" '
         if program.checkpoint is not None:
             at = shlex.quote(program.checkpoint.path)
-            mounts = f"-v {at}:{at} "
+            mounts += f"-v {at}:{at} "
         inner = f'docker run --rm --init --name "gpus-{process.name}" --gpus all --network host --ipc host '
         inner += f"-v $root:$root {mounts}{passed} --env-file $root/container.env {shlex.quote(program.image)} sh -c "
         run = f'{inner}"$line"'

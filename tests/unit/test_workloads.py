@@ -283,13 +283,7 @@ def test_nothing_of_the_users_is_expanded_by_the_script(machine):
 def test_a_killed_job_resumes_from_its_checkpoint(machine):
     """What was saved to the bucket is restored on a new machine, and the resume arguments are added."""
     bucket = machine.folder / "bucket"
-    bucket.mkdir()
-    sync = machine.bin / "aws"
-    sync.write_text(
-        '#!/bin/bash\nfrom="${@: -2:1}"; to="${@: -1}"\n'
-        f'from="${{from/s3:\\/\\/b\\/run/{bucket}}}"; to="${{to/s3:\\/\\/b\\/run/{bucket}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"\n'
-    )
-    sync.chmod(0o755)
+    machine.bucket(bucket)
     work = machine.folder / "ckpt"
     train = (
         "import os, sys, time\n"
@@ -302,14 +296,12 @@ def test_a_killed_job_resumes_from_its_checkpoint(machine):
         "    time.sleep(0.1)\n"
     )
     made = job("python3 -u ~/train.py", files=(("~/train.py", packed(train)),), checkpoint=Checkpoint(str(work), "s3://b/run", 1), resume="--resume")
-    process = machine.begin(script(made))
+    machine.begin(script(made))
     end = time.monotonic() + 30
     while not ((bucket / "step").exists() and int((bucket / "step").read_text() or 0) >= 3):
         assert time.monotonic() < end, machine.log
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    subprocess.run(["pkill", "-9", "-f", str(machine.folder / "train.py")], check=False)
-    process.wait(10)
+    machine.power_off()
     shutil.rmtree(machine.folder / "root")
     shutil.rmtree(work)
     assert machine.run(script(made)) == 0
