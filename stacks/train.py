@@ -68,7 +68,7 @@ def starts(length: int, context: int, batch: int, step: int, place: Place, seed:
     """Where the sequences of this process begin at this step. The same for the same step, however often it is started; others' differ."""
     if length <= context + 1:
         raise SystemExit(f"--context: wanted fewer than the {length} bytes of text, found {context}")
-    drawn = random.Random(f"{seed} {step} {place.rank}")
+    drawn = random.Random(f"{seed} {step} {place.rank}")  # noqa: S311 - a draw, no secret
     return [drawn.randrange(length - context - 1) for _ in range(batch)]
 
 

@@ -136,3 +136,28 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
         assert step >= 5
         assert "saved step 400" in nodes[0].log and "train: done" in nodes[0].log
         assert [node.words[-1] for node in nodes] == ["succeeded 0", "succeeded 0"]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "deepspeed"])
+def test_each_launcher_trains_on_what_is_here(launcher, tmp_path):
+    """Two processes of one machine, on its GPU where it has one: through the compiled script, to the end, and again from the checkpoint."""
+    found = shutil.which(launcher)
+    if found is None:
+        pytest.skip(f"needs {launcher}, which is not installed")
+    gpu = shutil.which("nvidia-smi") is not None
+    out = tmp_path / "out"
+
+    def compiled(steps, out):
+        command = f"train.py {SMALL} --steps {steps} --out {out} --resume {out}"
+        # DeepSpeed else tells the script its rank as an argument, which this one takes from the environment.
+        args = (("no_local_rank", True),) if launcher == "deepspeed" else ()
+        task = Task(launcher=launcher, command=command, args=args, env=CPU[2:] if gpu else (*CPU, ("DS_ACCELERATOR", "cpu")))
+        return program(Workload((task,), files=(("train.py", packed(TRAIN.read_bytes())),)), "job", "H100", 2)
+
+    with machines(tmp_path, ("127.0.0.1",), Path(found).parent) as (machine,):
+        assert machine.run(script(compiled(20, out)), 240) == 0, machine.log
+        assert machine.run(script(compiled(30, out)), 240) == 0, machine.log
+        where = "gpu" if gpu else "cpu"
+        assert f"begins at step 0 of 20 (2 processes, {where}" in machine.log
+        assert f"begins at step 20 of 30 (2 processes, {where}" in machine.log
+        assert machine.log.count("train: done") == 2
