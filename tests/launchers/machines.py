@@ -61,7 +61,8 @@ class Machine:
 
     @property
     def log(self):
-        return (self.folder / "root" / "log").read_text()
+        path = self.folder / "root" / "log"
+        return path.read_text() if path.exists() else ""
 
     def until(self, word, seconds=30):
         end = time.monotonic() + seconds
@@ -69,7 +70,7 @@ class Machine:
             if any(each.startswith(word) for each in self.words):
                 return True
             time.sleep(0.05)
-        raise AssertionError(f"{word!r} was never said: {self.words}\n{self.log if (self.folder / 'root' / 'log').exists() else ''}")
+        raise AssertionError(f"{word!r} was never said: {self.words}\n{self.log}")
 
     def power_off(self):
         """Kills at once whatever runs there, as when the machine is taken away."""
