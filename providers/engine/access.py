@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL, home
+from providers.engine.holding import works
 from providers.engine.ready import REACH, Look
 from providers.engine.remote.ssh import NoOpenSsh, SshProbe, made_key
 from providers.engine.remote.standin import StandInProbe
@@ -205,8 +206,8 @@ def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
     """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
     entries = world.journal.orders(world.name, held.owner, held.cluster)
     order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
-    if held.kind != "machine":
-        return f"it is a {held.kind}"
+    if held.kind != "machine" and not works(held):
+        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in"
     if order is None:
         return ELSEWHERE
     if why := barred(world, held.provider, held, order.setup):

@@ -10,6 +10,7 @@ ended. A second start of the same program does nothing while it runs, and nothin
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ SECRETS = "/run/gpus/env"
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
+_KEPT = re.compile(r"^kept=(.+)\nto=(.+)$", re.MULTILINE)
 PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
@@ -56,6 +58,12 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     ending = _JOB if program.kind == "job" else _SERVICE
     parts.append(ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, release=_release(program, release)))
     return "".join(parts)
+
+
+def checkpoint(text: str) -> tuple[str, str] | None:
+    """(folder, bucket's URL) that a script keeps; None for one that keeps none in a bucket."""
+    found = _KEPT.search(text)
+    return None if found is None else (shlex.split(found[1])[0], shlex.split(found[2])[0])
 
 
 def _release(program: Program, release: str) -> str:
