@@ -1,6 +1,7 @@
 """What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged into with the key that was made for it.
 
-Owns which one a name means, how a job ended, and the log of a machine's start. Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
+Owns which one a name means, how a job ended, and the log of a machine's start.
+Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ _PLACE = "output"
 
 async def keep(world: World, adapter: Adapter, held: Held) -> None:
     """Writes the end of each machine's output here, readable by this user alone. One call for each; never raises what a cloud says."""
+    looker = key_probe(world, held.owner, held.cluster, pinned=True)
     for number, node in enumerate(held.machines):
         reader = getattr(adapter, "log", None)
         try:
