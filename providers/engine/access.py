@@ -209,7 +209,7 @@ def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
     entries = world.journal.orders(world.name, held.owner, held.cluster)
     order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
     if held.kind != "machine" and not works(held):
-        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in"
+        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
     if order is None:
         return ELSEWHERE
     if why := barred(world, held.provider, held, order.setup):

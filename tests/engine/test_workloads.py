@@ -312,3 +312,37 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
     assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run {tmp_path / 'here'}\n"
     assert over.fetch(one, "out/checkpoint.pt", str(tmp_path / "one.pt")) == tmp_path / "one.pt"
     assert (tmp_path / "asked").read_text() == f"storage cp gs://my-bucket/run/checkpoint.pt {tmp_path / 'one.pt'}\n"
+
+
+@pytest.mark.parametrize("spec", [JOB, SERVICE])
+def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
+    """Modal's own log of a job and of a service; nobody logs in to either, which is said with what there is instead."""
+    from providers import cli
+
+    lab = rig("modal")
+    lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
+    held = lab.create(lab.wanted(spec))
+    assert cli.main(["logs", "t"]) == 0
+    assert "rehearsal stand-in: ta-" in capsys.readouterr().out
+    assert cli.main(["ssh", "t", "--", "true"]) != 0
+    kind = spec["kind"]
+    assert f"it is a {kind} of modal's own, in which nobody logs in; `gpus logs t` shows what it writes" in capsys.readouterr().err
+    lab.store.advance(60)
+    if kind == "job":
+        assert lab.read(held).status == "ended"
+        assert cli.main(["wait", "t"]) == 0
+        assert cli.main(["logs", "t"]) == 0
+        assert "ended" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(provider, rig, capsys):
+    """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it runs."""
+    from providers import cli
+
+    lab = rig(provider)
+    lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
+    lab.create(lab.wanted(SERVICE))
+    assert cli.main(["ssh", "t", "--", "true"]) == 0
+    assert cli.main(["logs", "t"]) == 0
+    assert capsys.readouterr().out.strip()
