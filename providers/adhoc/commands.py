@@ -86,7 +86,11 @@ def cp(options: argparse.Namespace) -> int:
 
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
-    return _one(source[0], options).get(source[1], options.target, node=options.node)
+    machine = _one(source[0], options)
+    # A job's machine that has powered itself off is still there, and nobody can log in.
+    if machine.inner.barred and (past := declared.concluded(source[0], options.world, options.stack or "")) is not None:
+        return over.fetch(past, source[1], options.target)
+    return machine.get(source[1], options.target, node=options.node)
 
 
 def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:

@@ -1,6 +1,7 @@
-"""What can be had of a declared job that is over: the end of its output, and what it saved to a bucket. Owns the refusals for all else.
+"""What can be had of a declared job that is over, without its machines: the end of its output, and what it saved to a bucket.
 
-Copies from a bucket with the bucket's own program on this machine, as the start-up script does there; asks no cloud otherwise.
+Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine, as the start-up script does there; asks no cloud
+otherwise.
 """
 
 from __future__ import annotations
@@ -98,4 +99,4 @@ def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
 
 
 def _is_over(one: Declared) -> str:
-    return f"{one.held.cluster}: its job is over ({one.concluded[1] or one.concluded[0]}) and its machines are gone"
+    return f"{one.held.cluster}: its job is over ({one.concluded[1] or one.concluded[0]})"

@@ -276,7 +276,11 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
     held = lab.create(wanted)
     lab.store.advance(60)
-    after = lab.update(lab.read(held), wanted)
+    seen_then = lab.read(held)
+    # Over, and not released yet: it has powered itself off.
+    assert cli.main(["cp", "t:out", "./out"]) != 0
+    assert "this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
+    after = lab.update(seen_then, wanted)
     assert after.machines == () and after.handles
     assert cli.main(["wait"]) == code
     assert f"exit code {code}" in capsys.readouterr().err
