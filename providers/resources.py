@@ -15,6 +15,7 @@ from providers.model.stack import KEYS, RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 REHEARSAL, LIVE = "rehearsal", "live"
 OUTPUTS = (
@@ -479,15 +480,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
+def _root() -> Path:
+    """The project's folder: as the engine says, else the nearest one above that holds a Pulumi.yaml (older language hosts do not say it, and run
+    the program in the folder that `main` names).
+    """
     from pathlib import Path
 
+    if told := pulumi.runtime.settings.get_root_directory():
+        return Path(told)
+    here = Path.cwd()
+    return next((each for each in (here, *here.parents) if (each / "Pulumi.yaml").is_file() or (each / "Pulumi.yml").is_file()), here)
+
+
+def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
     from providers.errors import SpecError
     from providers.model.workload import with_files
 
     try:
-        return cast("dict[str, Any]", with_files(spec, Path(pulumi.runtime.settings.get_root_directory() or "")))
+        return cast("dict[str, Any]", with_files(spec, _root()))
     except SpecError as error:
         raise pulumi.RunError(f"{name}.{error.problems[0]}") from None
 
@@ -499,6 +510,6 @@ def _key(name: str, text: str) -> str:
     from pathlib import Path
 
     try:
-        return (Path(pulumi.runtime.settings.get_root_directory() or "") / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
+        return (_root() / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL
-from providers.adhoc import declared, front, overlay
+from providers.adhoc import declared, ended, front, overlay
 from providers.adhoc.sync import Machine, portal
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
@@ -107,9 +107,17 @@ def cp(options: argparse.Namespace) -> int:
         machine = _one(target[0], options)
         print(f"{target[0]}:{machine.put(options.source, target[1] or None, node=options.node)}")
     elif source is not None:
-        machine = _one(source[0], options)
-        print(machine.get(source[1], options.target, node=options.node))
+        past = _over(source[0], options)
+        print(ended.fetch(past, source[1], options.target) if past is not None else _brought(source, options))
     return OK
+
+
+def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
+    machine = _one(source[0], options)
+    # A job's machine that has powered itself off is still there, and nobody can log in.
+    if machine.inner.barred and (past := declared.concluded(source[0], options.world, options.stack or "")) is not None:
+        return ended.fetch(past, source[1], options.target)
+    return machine.get(source[1], options.target, node=options.node)
 
 
 def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -152,15 +160,17 @@ def wait(options: argparse.Namespace) -> int:
         timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
     except ValueError:
         raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout))]) from None
-    code, why = portal().run(declared.finished_job(options.name, options.world, options.stack or "", timeout_s))
-    print(f"gpus: {options.name}: {why}", file=sys.stderr)
+    name = options.name or declared.only_job(options.world, options.stack or "")
+    code, why = portal().run(declared.finished_job(name, options.world, options.stack or "", timeout_s))
+    print(f"gpus: {name}: {why}", file=sys.stderr)
     return code
 
 
 def logs(options: argparse.Namespace) -> int:
     """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
-    machine = _one(options.name, options)
-    text = portal().run(declared.log(machine.inner, options.node)).strip("\r\n")
+    past = _over(options.name, options)
+    found = ended.log(past, options.node) if past is not None else portal().run(declared.log(_one(options.name, options).inner, options.node))
+    text = found.strip("\r\n")
     if not text:
         print(f"gpus: {options.name}: there is no log of its start yet", file=sys.stderr)
         return NOTHING
@@ -246,9 +256,16 @@ def _interrupted(_number: int, _frame: Any) -> NoReturn:
 
 def _one(name: str, options: argparse.Namespace) -> Machine:
     """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone. Raises GpusError for none, and for several."""
-    if not options.stack and (front.bought(name, options.world) or not declared.known(options.world, cluster=name)):
+    if not options.stack and (front.bought(name, options.world) or not (declared.known(options.world, cluster=name) or _over(name, options))):
         return front.find(name, world=options.world, settings=_settings(options))
+    if (past := _over(name, options)) is not None:
+        ended.refuse(past, "a way to log in")
     return Machine(portal().run(declared.opened(name, options.world, options.stack or "")))
+
+
+def _over(name: str, options: argparse.Namespace) -> declared.Declared | None:
+    """The declared job of that name that is over and has no machines any more; None for all else."""
+    return None if not options.stack and front.bought(name, options.world) else declared.over(name, options.world, options.stack or "")
 
 
 def _line(command: Sequence[str]) -> str:

@@ -73,6 +73,11 @@ class AsyncMachine:
         return self.held.cluster
 
     @property
+    def barred(self) -> str:
+        """Why it cannot be logged into from here; empty where it can."""
+        return self._barred
+
+    @property
     def world(self) -> str:
         """`rehearsal` or `live`."""
         return self.held.world

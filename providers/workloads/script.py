@@ -10,6 +10,7 @@ ended. A second start of the same program does nothing while it runs, and nothin
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
 UNSAVED = 74
 """What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR of sysexits.h)."""
+_KEPT = re.compile(r"^kept=(.+)\nto=(.+)$", re.MULTILINE)
 PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
@@ -36,6 +38,9 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     parts = [_HEAD.format(digest=program.digest, root=ROOT, secrets=SECRETS, console=CONSOLE)]
     if program.image and not inside:
         parts.append(_DOCKER)
+    if program.files or not inside:
+        # Where the files lie, so that a command names them as the declaration does. An image keeps its own folder where there are none.
+        parts.append('cd "$HOME" || exit 1\n')
     parts += [_file(path, content) for path, content in program.files]
     if program.rendezvous:
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
@@ -59,6 +64,12 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     return "".join(parts)
 
 
+def checkpoint(text: str) -> tuple[str, str] | None:
+    """(folder, bucket's URL) that a script keeps; None for one that keeps none in a bucket."""
+    found = _KEPT.search(text)
+    return None if found is None else (shlex.split(found[1])[0], shlex.split(found[2])[0])
+
+
 def _release(program: Program, release: str) -> str:
     return f"sync; {release}" if release and program.on_done == "release" else ":"
 
@@ -68,9 +79,14 @@ def _text(content: str) -> str:
     return base64.b64encode(content.encode()).decode()
 
 
-def _file(path: str, content: str) -> str:
+def _there(path: str) -> str:
+    """A file's path on the machine, as a word of the script: a relative one lies in the home folder."""
     where = path if path.startswith(("/", "~/")) else f"~/{path}"
-    quoted = f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+    return f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+
+
+def _file(path: str, content: str) -> str:
+    quoted = _there(path)
     return f'mkdir -p "$(dirname -- {quoted})" && printf %s {shlex.quote(content)} | base64 -d | gunzip >{quoted}\n'
 
 
@@ -82,10 +98,12 @@ def _process(program: Program, index: int, *, inside: bool) -> str:
     if boxed:
         names = sorted({name for each in program.processes for name, _ in each.env})
         passed = " ".join(f"-e {name}" for name in names)
-        mounts = ""
+        mounts = "".join(f"-v {_there(path)}:{_there(path)} " for path, _ in program.files)
+        if program.files:
+            mounts += '-w "$HOME" '
         if program.checkpoint is not None:
             at = shlex.quote(program.checkpoint.path)
-            mounts = f"-v {at}:{at} "
+            mounts += f"-v {at}:{at} "
         inner = f'docker run --rm --init --name "gpus-{process.name}" --gpus all --network host --ipc host '
         inner += f"-v $root:$root {mounts}{passed} --env-file $root/container.env {shlex.quote(program.image)} sh -c "
         run = f'{inner}"$line"'
@@ -188,7 +206,8 @@ if [ -z "${{GPUS_NODE_RANK:-}}" ]; then
   say setup-failed 1 none of the peers is this machine
   exit 1
 fi
-export GPUS_NODE_RANK
+GPUS_ADDRESS=$(sed -n "$((GPUS_NODE_RANK + 1))p" "$root/peers")
+export GPUS_NODE_RANK GPUS_ADDRESS
 """
 
 _HANDED_OVER = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
