@@ -298,23 +298,23 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
 
 def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
     """With the bucket's own program, into the folder that was named; without it the line to run is told."""
-    from providers.adhoc import over
+    from providers.adhoc import ended
     from providers.adhoc.declared import Declared
 
     lab = rig("gcp")
     held = lab.create(lab.wanted({**JOB, "workload": {**JOB["workload"], "checkpoint": {"path": "/opt/out", "to": "gs://my-bucket/run"}}}))
     one = Declared("gpus", "dev", held._replace(world="live"), ("ended", "exit code 0"))
-    monkeypatch.setattr(over, "saved", lambda _one: ("/opt/out", "gs://my-bucket/run"))
+    monkeypatch.setattr(ended, "saved", lambda _one: ("/opt/out", "gs://my-bucket/run"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(GpusError, match="gcloud storage rsync -r gs://my-bucket/run"):
-        over.fetch(one, "out", str(tmp_path / "here"))
+        ended.fetch(one, "out", str(tmp_path / "here"))
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin" / "gcloud"
     tool.write_text('#!/bin/sh\necho "$@" >' + str(tmp_path / "asked") + "\n")
     tool.chmod(0o755)
-    assert over.fetch(one, "/opt/out", str(tmp_path / "here")) == tmp_path / "here"
+    assert ended.fetch(one, "/opt/out", str(tmp_path / "here")) == tmp_path / "here"
     assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run {tmp_path / 'here'}\n"
-    assert over.fetch(one, "out/checkpoint.pt", str(tmp_path / "one.pt")) == tmp_path / "one.pt"
+    assert ended.fetch(one, "out/checkpoint.pt", str(tmp_path / "one.pt")) == tmp_path / "one.pt"
     assert (tmp_path / "asked").read_text() == f"storage cp gs://my-bucket/run/checkpoint.pt {tmp_path / 'one.pt'}\n"
 
 

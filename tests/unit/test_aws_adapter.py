@@ -418,6 +418,16 @@ def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig):
                 call()
 
 
+@pytest.mark.parametrize("page", [{}, {"Reservations": [{}]}, {"Reservations": [{"Instances": []}]}], ids=["no list", "no machines", "none"])
+def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatch, page):
+    """EC2 names a reservation for the machines in it: an answer without them is not read as a machine that is gone."""
+    handles = rig.got().handles
+    monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([page]))
+    for look in (lambda: rig.ec2.observe(handles), lambda: rig.ec2.find("own1")):
+        with pytest.raises(Transient):
+            look()
+
+
 def test_a_stopped_machine_is_seen_as_stopped(rig):
     """A machine that somebody stopped exists and is told as stopped, with the code."""
     ticket = rig.got()

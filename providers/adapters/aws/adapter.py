@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws import power
-from providers.adapters.aws.errors import PROVIDER, Context, clean, from_fleet, from_state
+from providers.adapters.aws.errors import PROVIDER, Context, clean, from_exception, from_fleet, from_state
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, Unsupported
@@ -418,8 +418,13 @@ class Ec2:
 
     def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
-            for reservation in page.get("Reservations", ()):
-                yield from reservation.get("Instances", ())
+            if "Reservations" not in page:
+                raise from_exception(ValueError("an answer without a list of machines"), context)
+            for reservation in page["Reservations"]:
+                # EC2 names a reservation for the machines in it: one without is not read as none.
+                if not reservation.get("Instances"):
+                    raise from_exception(ValueError("a reservation without machines"), context)
+                yield from reservation["Instances"]
 
     def log(self, handle: Handle) -> str:
         """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as EC2 keeps it."""
