@@ -12,9 +12,10 @@ from google.protobuf import empty_pb2
 from grpclib import GRPCError, Status
 from modal_proto import api_pb2 as api
 
+from providers.adapters import played
 from providers.adapters.modal import gpu
 from providers.adapters.modal.regions import REGIONS
-from providers.adapters.modal.request import ANYWHERE
+from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.adapters.modal.standin.deployed import DEPLOYED, App, Call, Deployed, Function
 from providers.adapters.modal.standin.state import new_id
 
@@ -95,9 +96,11 @@ class FunctionService:
         return api.AppGetLifecycleResponse(lifecycle=lifecycle)
 
     async def AppFetchLogs(self, request: Any) -> Any:
-        """What a container would have written of itself: nothing runs in it here. A sandbox's output is not kept here at all."""
+        """What a container would have written of itself: nothing runs in it here. Of a sandbox, the course of the script that it was given."""
         lines: list[tuple[float, str, str]] = []
-        if not request.sandbox_id:
+        if request.sandbox_id:
+            lines += self._played(request.sandbox_id)
+        else:
             for row in self.deployed.history(self._app(request.app_id).id):
                 lines.append((row.started or 0.0, row.id, f"rehearsal stand-in: {row.id} started, nothing runs in it\n"))
                 if row.ended is not None:
@@ -106,6 +109,21 @@ class FunctionService:
         there = sorted(line for line in lines if since <= line[0] <= until)[-request.limit :]
         batches = [api.TaskLogsBatch(task_id=task, items=[api.TaskLogs(data=text, timestamp=at)]) for at, task, text in there]
         return api.AppFetchLogsResponse(batches=batches)
+
+    def _played(self, sandbox: str) -> list[tuple[float, str, str]]:
+        row, store = self.state.sandbox(sandbox), self.state.store
+        if row is None or row.started is None:
+            return []
+        given = " ".join(api.Sandbox.FromString(row.definition).entrypoint_args)
+        since, script = store.work(sandbox) or (0.0, given)
+        work = played.find(script)
+        if work is None:
+            return []
+        until = store.now() if row.ended is None else row.ended
+        code, job_s = store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)), store.latency(gpu.PROVIDER, "job")
+        return [
+            (at, row.task, f"{text}\n") for at, text in played.words(work, max(row.started, since), until, store.latency(gpu.PROVIDER, "job"), code)
+        ]
 
     async def AppStop(self, request: Any) -> Any:
         self.deployed.stop(self._app(request.app_id).id)
