@@ -482,3 +482,30 @@ def test_gpus_run_ended_by_a_scheduler_releases(capfd):
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "released, confirmed" in err and machines() == []
+
+
+def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
+    """Live without credentials: the message names every provider with what to do, and no frame of the engine stands between it and the script."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_"))}
+    env = {**bare, "HOME": str(tmp_path), "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    code = """
+        import providers as p
+        with p.provision("L4:1", name="box", world="live") as c:
+            pass
+    """
+    _, err = python(code, env=env).communicate(timeout=60)
+    frames, _, message = err.partition("providers.errors.NotConfigured: ")
+    assert "providers/engine" not in frames and frames.count('  File "') <= 5, err
+    head, *lines = message.splitlines()
+    assert head == "box: no allowed provider is configured in the live world"
+    assert [line.partition(":")[0] for line in lines] == ["aws", "clore", "gcp", "modal"]
+    assert all("found n" in line and "; " in line for line in lines)
+    done = subprocess.run(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--name", "box", "--world", "live", "--", "true"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2 and [line.removeprefix("gpus: ") for line in done.stderr.splitlines()] == [head, *lines]

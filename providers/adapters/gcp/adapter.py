@@ -94,9 +94,9 @@ def _live(project: str, endpoint: str | None) -> Gcp:
     try:
         credentials, found = google.auth.default(scopes=list(SCOPES))
     except (GoogleAuthError, OSError, ValueError) as error:
-        raise NotConfigured(
-            f"gcp: wanted application default credentials, found none ({clean(str(error), 120)}); {todo}", provider=PROVIDER
-        ) from None
+        # Google's first sentence says what it found; the further ones say what to do, and so does ours.
+        said = clean(str(error).partition(". ")[0].rstrip("."), 120)
+        raise NotConfigured(f"gcp: wanted application default credentials, found none ({said}); {todo}", provider=PROVIDER) from None
     project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or found or ""
     if not project:
         raise NotConfigured(
