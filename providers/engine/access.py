@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import REHEARSAL, home
 from providers.engine.accounts import account_of
 from providers.engine.ready import REACH, Look
+from providers.engine.remote import standin
 from providers.engine.remote.ssh import NoOpenSsh, SshProbe, made_key
 from providers.engine.remote.standin import StandInProbe
 from providers.errors import GpusError
@@ -92,7 +93,9 @@ def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -
 
 
 def forget(world: str, owner: str, cluster: str = "") -> None:
-    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's."""
+    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends what its stand-ins still run."""
+    if world == REHEARSAL:
+        standin.end(folder(world, owner, cluster))
     shutil.rmtree(folder(world, owner, cluster), ignore_errors=True)
 
 

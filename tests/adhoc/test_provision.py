@@ -509,3 +509,33 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
         check=False,
     )
     assert done.returncode == 2 and [line.removeprefix("gpus: ") for line in done.stderr.splitlines()] == [head, *lines]
+
+
+def left_behind(c):
+    """The id of a program that was left running in the background of a machine, in a session of its own, out of reach of the shell that began it."""
+    c.run("python3 -c 'import subprocess; print(subprocess.Popen([\"sleep\", \"600\"], start_new_session=True).pid)' >left 2>&1 & wait")
+    return int(c.run(["cat", "left"]) == 0 and (c.inner.line(0).folder / "left").read_text())
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("asked", ["proc", "ps"])
+def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
+    """A released machine runs nothing any more: neither does its stand-in, however the program was left behind; others' go on."""
+    from providers.engine.remote import standin
+
+    if asked == "ps":
+        monkeypatch.setattr(standin, "_PROC", tmp_path / "none")
+    with p.provision("L4:1", name="other", providers=["gcp"]) as other:
+        with p.provision("L4:1", name="box", providers=["gcp"]) as box:
+            pids = left_behind(box), left_behind(other)
+            assert not any(map(gone, pids))
+        assert [gone(pid) for pid in pids] == [True, False]
+    assert gone(pids[1])
