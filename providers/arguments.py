@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     Commands below one are read by the same class: argparse makes them of their parent's.
     """
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # argparse has two overloads
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """The arguments, read. Raises SpecError, also for what no argument takes."""
         words = sys.argv[1:] if args is None else list(args)
         options, unread = self.parse_known_args(words, namespace)
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
-            return super()._get_value(action, arg_string)  # type: ignore[misc]  # argparse's own place for it, which its types do not show
+            return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
             kind = _KINDS.get(action.type) if isinstance(action.type, type) else None
             # A type of ours says itself what it wanted.

@@ -135,7 +135,8 @@ def _blind(world: World, survey: Survey) -> list[str]:
     if survey.asked:
         return []
     names = "" if world.manifests else ": no adapter is installed"
-    return [f"{world.name}: no cloud could be looked at, so what runs there is not known{names}", *(f"{name}: {why}" for name, why in sorted(survey.silent.items()))]
+    reasons = [f"{name}: {why}" for name, why in sorted(survey.silent.items())]
+    return [f"{world.name}: no cloud could be looked at, so what runs there is not known{names}", *reasons]
 
 
 def _cost(unclaimed: Sequence[Found]) -> str:

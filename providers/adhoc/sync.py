@@ -80,7 +80,7 @@ def _outcome(done: Future[T], *, interrupted: bool) -> T:
         raise
     except GpusError as error:
         # Its message says everything; the dozen frames of the loop's thread would only push what the user wrote off the screen.
-        raise error.with_traceback(None)  # noqa: TRY201, B904 - what caused it stays with it
+        raise error.with_traceback(None)  # noqa: B904 - what caused it stays with it
     if interrupted:
         raise KeyboardInterrupt
     return result

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from providers.arguments import Parser
-from providers.errors import GpusError, Problem, SpecError
+from providers.errors import Problem, SpecError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], find_project: Callable[[], Path]) -> int:
-    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises GpusError for bad arguments and a stack that is not there."""
+    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
     options = _parser().parse_args(list(argv))
     project = find_project()
     interval_s, most = _interval(options.interval), _most(options.max_buys)

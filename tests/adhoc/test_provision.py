@@ -513,7 +513,7 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
 
 def left_behind(c):
     """The id of a program that was left running in the background of a machine, in a session of its own, out of reach of the shell that began it."""
-    c.run("python3 -c 'import subprocess; print(subprocess.Popen([\"sleep\", \"600\"], start_new_session=True).pid)' >left 2>&1 & wait")
+    c.run('python3 -c \'import subprocess; print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)\' >left 2>&1 & wait')
     return int(c.run(["cat", "left"]) == 0 and (c.inner.line(0).folder / "left").read_text())
 
 

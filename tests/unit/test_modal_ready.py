@@ -73,7 +73,9 @@ class Bench:
     def declared(self, ready="checked", do=cluster.create, **spec):
         made = read_cluster("train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec})
         wanted = Wanted("own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready)
-        self.world = open_world("live", {}, lambda _severity, text: self.lines.append(text), manifests={"modal": modal.MANIFEST}, clock=Moving(self.cloud))
+        self.world = open_world(
+            "live", {}, lambda _severity, text: self.lines.append(text), manifests={"modal": modal.MANIFEST}, clock=Moving(self.cloud)
+        )
         try:
             return asyncio.run(do(self.world, wanted, "g1"))
         finally:
