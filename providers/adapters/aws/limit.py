@@ -1,7 +1,7 @@
 """The end of a machine's run at EC2: a timer inside it, which counts from each start. Owns the script that sets it, and the line that a start writes.
 
 EC2 has no run limit of its own. User data can be written anew while a machine is stopped, and the metadata service then shows the new one (EC2 user
-guide, "Run commands when you launch an EC2 instance with user data input", as remembered on 2026-11-28): so a start by this product is another one
+guide, "Work with instance user data", read 2026-11-28): so a start by this product is another one
 to the machine, and a mere reboot is not. Pure.
 """
 
