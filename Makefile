@@ -24,7 +24,7 @@ lint:
 
 hostile: ## 10,000 generated declarations and 2,000 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED
 	@$(PYTHON) .ci/setup.py --development
-	@$(ACTIVATE) && HOSTILE=full python -m pytest tests/hostile
+	@$(ACTIVATE) && HOSTILE=full python -m pytest --timeout 7200 tests/hostile
 
 bench: ## the speed figures, as ratios measured side by side
 	@$(PYTHON) .ci/setup.py --development

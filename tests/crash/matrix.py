@@ -13,16 +13,21 @@ import random
 import sys
 import tempfile
 import time
+from concurrent.futures import as_completed
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Sequence
 
+from pebble import ProcessPool
+
 from tests.crash.point import CLOUDS, Point, Result
 
 PARTS = {part: module for part, module in {"a": "tests.crash.kills", "b": "tests.crash.replies"}.items() if find_spec(module)}
 SEED = 1
+LONGEST_S = 300.0
+"""What a point may take; it is stuck then."""
 
 
 def points(parts: Iterable[str], seed: int) -> list[Point]:
@@ -66,10 +71,13 @@ def results(found: Sequence[Point], at_once: int = 0) -> Iterator[Result]:
         if not mine:
             continue
         width = at_once or import_module(PARTS[part]).AT_ONCE
-        # Each point changes its process's environment; a fresh interpreter now and then keeps threads from piling up. (Not a ProcessPoolExecutor: with
-        # max_tasks_per_child Python 3.11's can wait for ever for a worker that it did not start, github.com/python/cpython/issues/115634.)
-        with multiprocessing.get_context("spawn").Pool(width, maxtasksperchild=40) as pool:
-            yield from pool.imap_unordered(one, mine)
+        # Each point changes its process's environment; a fresh interpreter now and then keeps threads from piling up. The standard library's pools wait
+        # for ever for a point whose process died.
+        with ProcessPool(width, max_tasks=40, context=multiprocessing.get_context("spawn")) as pool:
+            waited = {pool.schedule(one, [point], timeout=LONGEST_S): point for point in mine}
+            for future in as_completed(waited):
+                error = future.exception()
+                yield future.result() if error is None else Result(waited[future], stuck=1, detail=f"it did not end by itself: {error!r}")
 
 
 def report(found: Sequence[Result], say: Callable[[str], None] = print) -> bool:

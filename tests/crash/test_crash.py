@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tests.crash import matrix
 from tests.crash.matrix import PARTS, SEED, points, report, results, sample
 from tests.crash.point import Point, Result, count, overlaps
 
@@ -28,6 +30,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part):
     """After any crash or broken reply the documented recovery ends at exactly what is declared, and destroy at nothing."""
@@ -69,6 +72,29 @@ def test_a_sample_is_even_and_the_same_for_the_same_seed():
         sum((point.cloud, point.step) == kind for point in chosen) for kind in (("gcp", "up"), ("gcp", "destroy"), ("aws", "up"), ("aws", "destroy"))
     ]
     assert shares == [10, 10, 10, 10]
+
+
+DYING = """
+import os, signal, time
+from tests.crash.point import Result
+
+def one(point):
+    if point.name == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if point.name == "waits":
+        time.sleep(600)
+    return Result(point)
+"""
+
+
+def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(monkeypatch, tmp_path):
+    """A process that is killed and one that never answers cost one point each, never the run."""
+    (tmp_path / "dying.py").write_text(DYING, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(matrix, "one", import_module("dying").one)
+    monkeypatch.setattr(matrix, "LONGEST_S", 5.0)
+    found = {result.point.name: result.stuck for result in results([Point("b", name, "gcp", 1) for name in ("dies", "waits", "good", "too")], 2)}
+    assert found == {"dies": 1, "waits": 1, "good": 0, "too": 0}
 
 
 def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():

@@ -379,9 +379,12 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
 def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch):
     """The cluster and the ownership are read at once: whichever comes first, the next run, of another process, calls no machine of a state a stray."""
     from providers.engine.journal import Journal
+    from providers.engine.world import open_world
 
     stand_in(monkeypatch, "strays", ())
     stand_in(monkeypatch, "read", held())
+    world = open_world("rehearsal")
+    world.journal.launched(held())
     look(servicer)
     found, under_way = Journal.claims, threading.Event()
 
@@ -396,15 +399,12 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
     async def both():
         owner = SimpleNamespace(urn=OWNER_URN, id=OWNER_ID, properties=struct({"owner_id": "0123456789ab"}), inputs=struct({"world": "rehearsal"}))
         reading = asyncio.create_task(servicer.Read(owner, Context()))
-        await asyncio.to_thread(under_way.wait)
+        assert await asyncio.to_thread(under_way.wait, 30)
         await servicer.Read(SimpleNamespace(urn=URN, id=ID, properties=state(), inputs=struct(INPUTS)), Context())
         await reading
 
     asyncio.run(both())
     monkeypatch.setattr(Journal, "claims", found)
-    from providers.engine.world import open_world
-
-    world = open_world("rehearsal")
     assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [held().generation]
     world.close()
 
