@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from re import Pattern
 
     from providers.errors import CloudError, Problem
+    from providers.model.ask import Ask
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
@@ -245,3 +246,7 @@ class Manifest(NamedTuple):
     """The provider's offers in regions that are asked for, where it sells without one and takes one on request (`Capabilities.regions`). Pure."""
     upgrade: Callable[[str], str] | None = None
     """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""
+    derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
+    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
+    it cannot serve the offers are restricted with the reason.
+    """

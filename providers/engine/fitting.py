@@ -64,7 +64,8 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
 
     out: list[Problem] = []
     for provider, manifest in manifests.items():
-        allowed = spec.providers is None or provider in spec.providers
+        # One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
+        allowed = provider in spec.providers if spec.providers is not None else manifest.derived is None
         if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
             try:
                 known = nominal(spec.ask(), spec.setup(), manifest)

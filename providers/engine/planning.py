@@ -16,7 +16,7 @@ from providers.errors import GpusError, NoHome, NotConfigured
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.base import Adapter, Manifest
     from providers.engine.world import World
     from providers.model.ask import Ask, Entry
     from providers.model.capability import Capabilities
@@ -183,7 +183,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
     base_rows = _repriced(world, base, ask, [name for name in allowed if name not in rows]) if ask is not None and changed else {}
-    rows = {**base_rows, **rows}
+    rows = {**base_rows, **(_derived(base, ask, world.manifests, allowed) if ask is not None else {}), **rows}
     for name in allowed if ask is not None and ask.regions else ():
         manifest = world.manifests[name]
         if manifest.in_regions is not None and ask is not None:
@@ -205,6 +205,27 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
         if manifest.priced is not None and changes and ask.kind in manifest.capabilities.kinds and not manifest.options(section):
             column = base.column("provider")
             found[name] = [manifest.priced(base.offer(row), section, ask.kind) for row in range(len(base)) if column[row] == name]
+    return found
+
+
+def whole(base: OfferTable, ask: Ask, manifests: Mapping[str, Manifest]) -> OfferTable:
+    """The bundled offers with those that follow from them for this ask: what is for sale before anybody is asked. Pure."""
+    rows = _derived(base, ask, manifests, [name for name in manifests if not ask.providers or name in ask.providers])
+    return overlay(base, rows) if rows else base
+
+
+def _derived(base: OfferTable, ask: Ask, manifests: Mapping[str, Manifest], names: Iterable[str]) -> dict[str, Sequence[Offer]]:
+    """The offers of each provider whose own follow from another's, where this kind of cluster, or the ask by name, concerns it."""
+    found: dict[str, Sequence[Offer]] = {}
+    for name in names:
+        derived, kinds = manifests[name].derived, manifests[name].capabilities.kinds
+        if derived is not None and (ask.kind in kinds or name in ask.providers):
+            from providers.planner.rules import types
+
+            source, make = derived
+            column = base.column("provider")
+            wanted = dict.fromkeys(gpu for entry in ask.entries for gpu in types(entry))
+            found[name] = make(ask, [base.offer(row) for gpu in wanted for row in base.by_gpu.get(gpu, ()) if column[row] == source])
     return found
 
 

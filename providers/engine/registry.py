@@ -53,7 +53,7 @@ def _found() -> Found:
 def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> Found:
     """Loads `providers.adapters.<folder>` for each package below `folders`, then the outside ones, given as (name, `module:attribute`).
 
-    A folder of this package wins over an outside adapter of the same name.
+    A folder of this package wins over an outside adapter of the same name. A cloud that is several providers lists the others in its folder's `ALSO`.
     """
     from pathlib import Path
 
@@ -62,16 +62,17 @@ def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> Found:
     names = sorted({item.parent.name for folder in folders for item in Path(folder).glob("*/__init__.py")})
     for name, target in [*((name, f"providers.adapters.{name}:MANIFEST") for name in names), *entries]:
         try:
-            manifest = _load(target)
+            first, *others = _load(target)
         except Exception as error:
             lines.append(f"the adapter {name} ({target}) could not be loaded and is left out: {type(error).__name__}: {error}")
             continue
-        if not isinstance(manifest, Manifest):
-            lines.append(f"the adapter {name} is left out: wanted a Manifest at {target}, found {type(manifest).__name__}")
-        elif manifest.name in found:
-            lines.append(f"the adapter {name} ({target}) is left out: there is another one for {manifest.name}")
-        else:
-            found[manifest.name] = manifest
+        for manifest in (first, *others):
+            if not isinstance(manifest, Manifest):
+                lines.append(f"the adapter {name} is left out: wanted a Manifest at {target}, found {type(manifest).__name__}")
+            elif manifest.name in found:
+                lines.append(f"the adapter {name} ({target}) is left out: there is another one for {manifest.name}")
+            else:
+                found[manifest.name] = manifest
     return Found(dict(sorted(found.items())), tuple(lines))
 
 
@@ -104,8 +105,9 @@ def _mentions(folder: str) -> bool:
     return False
 
 
-def _load(target: str) -> object:
+def _load(target: str) -> tuple[object, ...]:
     from importlib import import_module
 
-    module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute or "MANIFEST")
+    name, _, attribute = target.partition(":")
+    module = import_module(name)
+    return (getattr(module, attribute or "MANIFEST"), *getattr(module, "ALSO", ()))

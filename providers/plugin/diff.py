@@ -118,7 +118,15 @@ def cluster(
     later = (
         f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied when it is next replaced" if waits and not why else ""
     )
+    if "workload" in changed and placed and not why and new.get("kind") == "job" and not _rerun(outputs):
+        told = f"{outputs['provider']} runs the job as it was declared: change `run` for one with this workload"
+        later = f"{later}; {told}" if later else told
     return Verdict(tuple(changes), "; ".join(why), later)
+
+
+def _rerun(outputs: Mapping[str, Any]) -> bool:
+    """True where a start-up script of ours runs the work, so that an edit of it is run anew on the held machine; a provider's own job takes none."""
+    return "work" in ((outputs.get("record") or {}).get("applied") or {})
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -215,10 +215,11 @@ def _gpu_text(text: str) -> str:
 def _planned(spec: Cluster) -> list[Problem]:
     from providers.catalog.offers import load
     from providers.engine import registry
+    from providers.engine.planning import whole
     from providers.planner import check as planner_check
 
     ask: Ask = spec.ask()
-    return list(planner_check.problems(ask, load(), registry.capabilities()))
+    return list(planner_check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities()))
 
 
 def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Problem]:

@@ -86,6 +86,8 @@ class Harness(NamedTuple):
     offline: Mapping[str, str] = {}
     knobs: Callable[[Harness, Store], Knobs] | None = None
     """Other knobs than those over the store's common scenario, for a stand-in that keeps another one."""
+    kind: str = "machine"
+    """The kind of cluster that the cases order."""
 
     @property
     def name(self) -> str:
@@ -273,14 +275,16 @@ class Bench:
         declared = self.harness.manifest.capabilities.capacities
         return next((kind for kind in (SPOT, *CAPACITIES) if kind in kinds and kind in declared), "")
 
-    def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "machine", reservation: str = "mine", wait_s: int = 900) -> Ask:
+    def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "", reservation: str = "mine", wait_s: int = 900) -> Ask:
         """One choice of the harness's GPU. What is not on demand gets a price, since catalogs often have none; live offers have their own."""
         gpu, chosen = gpu_text(self.harness.gpu), capacity or self.usual
         way = Capacity(chosen, reservation if chosen == RESERVATION else "")
         entry = Entry(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
         unpriced = () if self.harness.manifest.capabilities.live_offers else CAPACITIES[1:]
         own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in unpriced)
-        return Ask((entry,), kind=kind, providers=(self.name,), regions=self.harness.regions, price_overrides=own)
+        section = {self.name: dict(self.harness.setup.options)} if self.harness.setup.options else {}
+        kind = kind or self.harness.kind
+        return Ask((entry,), kind=kind, providers=(self.name,), regions=self.harness.regions, price_overrides=own, options=section)
 
     def plan(self, ask: Ask) -> Plan:
         """The plan of an ask over what this provider sells, without anything that was refused before."""

@@ -115,12 +115,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _clouds() -> list[str]:
+    return sorted(_consoles())
+
+
+def _consoles() -> dict[str, str]:
+    """The module of each cloud's console, by provider: of a folder, or of one within it for the other provider that its cloud is."""
     from pathlib import Path
 
     import providers.adapters
 
-    found = [path.parent.parent.name for base in providers.adapters.__path__ for path in Path(base).glob("*/standin/console.py")]
-    return sorted(found)
+    found = {}
+    for base in providers.adapters.__path__:
+        for pattern in ("*/standin/console.py", "*/*/standin/console.py"):
+            for path in Path(base).glob(pattern):
+                words = path.relative_to(base).with_suffix("").parts
+                found[words[-3]] = ".".join(("providers.adapters", *words))
+    return found
 
 
 def _console(provider: str) -> ModuleType:
@@ -129,7 +139,7 @@ def _console(provider: str) -> ModuleType:
     clouds = _clouds()
     if provider not in clouds:
         raise _wrong("provider", f"one of {', '.join(clouds)}", provider)
-    return import_module(f"providers.adapters.{provider}.standin.console")
+    return import_module(_consoles()[provider])
 
 
 def _unplaced(provider: str) -> dict[str, frozenset[tuple[str, str]]]:

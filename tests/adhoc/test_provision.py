@@ -498,7 +498,7 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
     assert "providers/engine" not in frames and frames.count('  File "') <= 5, err
     head, *lines = message.splitlines()
     assert head == "box: no allowed provider is configured in the live world"
-    assert [line.partition(":")[0] for line in lines] == ["aws", "clore", "gcp", "modal"]
+    assert {"aws", "clore", "gcp", "modal"} <= {line.partition(":")[0] for line in lines}
     assert all("found n" in line and "; " in line for line in lines)
     done = subprocess.run(
         [sys.executable, "-m", "providers.cli", "run", "L4:1", "--name", "box", "--world", "live", "--", "true"],

@@ -166,7 +166,7 @@ def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy):
     """With proxies that are dead or rubbish every rehearsal cloud answers as ever: its server is in this process."""
     done = gpus("check", home=tmp_path, **dict.fromkeys(PROXIES, proxy))
     assert 0 == done.returncode and "Traceback" not in done.stderr
-    assert {"aws", "clore", "gcp", "modal"} == {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]}
+    assert {"aws", "clore", "gcp", "modal", "vertex"} == {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]}
 
 
 def live_keys(folder):
@@ -189,6 +189,7 @@ def live_keys(folder):
         "CLORE_API_KEY": "clore-key-that-opens-nothing",
         "MODAL_TOKEN_ID": "ak-nothing",
         "MODAL_TOKEN_SECRET": "as-nothing",
+        "GPUS_VERTEX_PROJECT": "p-nobody",
     }
 
 
@@ -200,7 +201,7 @@ def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_prov
     said = done.stdout + done.stderr
     assert 1 == done.returncode and "Traceback" not in said
     told = {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] and line.split()[1] in {"unknown", "missing"}}
-    assert {"aws", "clore", "gcp", "modal"} == told
+    assert {"aws", "clore", "gcp", "modal", "vertex"} == told
     assert not [
         secret for name, secret in keys.items() if name not in {"HOME", "GOOGLE_APPLICATION_CREDENTIALS"} and len(secret) > 9 and secret in said
     ]

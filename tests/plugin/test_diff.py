@@ -224,3 +224,15 @@ def test_a_done_job_is_made_anew_by_run_alone():
         for edit in ({"ttl": "10h"}, {"gpu": "H200:8"}):
             assert not diff.cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
         assert diff.cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
+
+
+def test_a_workload_edit_of_a_providers_own_job_is_told():
+    """A job that the provider itself runs (a function, a custom job) takes no edit of its workload: that is said, with what to do. Where a script of
+    ours runs it, it is run anew, and nothing is said.
+    """
+    old = {**OLD, "kind": "job", "workload": {"command": "a"}}
+    new = {**old, "workload": {"command": "b"}}
+    own = diff.cluster(old, new, {**RUNNING, "provider": "vertex", "record": {"applied": {"ttl": "x"}}}, lambda: True, ())
+    assert not own.replaces and own.later == "vertex runs the job as it was declared: change `run` for one with this workload"
+    assert "" == diff.cluster(old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()).later
+    assert "" == diff.cluster(old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()).later

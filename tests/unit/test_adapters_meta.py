@@ -9,6 +9,7 @@ import pytest
 
 import providers.adapters
 from providers.catalog import offers as catalog
+from providers.catalog.table import table as offer_table
 from providers.engine import cluster, planning, registry
 from providers.engine.world import open_world
 from providers.errors import CloudError
@@ -26,7 +27,11 @@ every = pytest.mark.parametrize("name", NAMES)
 
 
 def module(name, part=""):
-    return importlib.import_module(f"providers.adapters.{name}{part}")
+    return importlib.import_module(f"{registry.manifests()[name].connect.__module__}{part}")
+
+
+def home(name):
+    return Path(module(name).__file__).parent
 
 
 def harness(name):
@@ -63,10 +68,12 @@ def error_table(name):
 
 
 def test_every_folder_can_be_loaded():
-    """Each folder below the adapters gives a manifest of its own name; none is left out."""
+    """Each folder below the adapters gives a manifest of its own name, and those of the other providers that its cloud is; none is left out."""
     found = registry.scan([str(ADAPTERS)], ())
     assert () == found.problems
-    assert sorted(path.parent.name for path in ADAPTERS.glob("*/__init__.py")) == NAMES != []
+    folders = sorted(path.parent.name for path in ADAPTERS.glob("*/__init__.py"))
+    others = [manifest.name for folder in folders for manifest in getattr(importlib.import_module(f"providers.adapters.{folder}"), "ALSO", ())]
+    assert sorted([*folders, *others]) == NAMES != []
 
 
 @every
@@ -133,12 +140,16 @@ def test_an_adapter_declares_what_it_can_do(name):
 def test_an_adapters_data_is_dated(name):
     """Its offers bear the day of their price, unless they are listed live; each data file says of when it is, itself or where it is read."""
     table = catalog.load()
+    derived = registry.manifests()[name].derived
+    if derived is not None:
+        ask = Ask((Entry("L4", 1),), kind="job", options={name: {"image": "some/image"}})
+        table = offer_table(derived[1](ask, [table.offer(row) for row in table.by_gpu["L4"] if table.column("provider")[row] == derived[0]]))
     columns = (table.column("provider"), table.column("node_micro_usd"), table.column("price_as_of"))
     days = {as_of for provider, price, as_of in zip(*columns, strict=True) if provider == name and price}
     assert days or registry.capabilities()[name].live_offers, f"{name}: wanted offers with a price, found neither bundled nor live ones"
     # Some sources tell the year alone.
     assert all(re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?", day) for day in days), days
-    for path in (ADAPTERS / name).rglob("*"):
+    for path in home(name).rglob("*"):
         if path.suffix in {".csv", ".json", ".yaml", ".toml"}:
             readers = [file.read_text() for file in path.parent.glob("*.py") if path.name in file.read_text()]
             assert any(DATE.search(text) for text in (path.read_text(), *readers)), f"{path.relative_to(ROOT)}: wanted a date"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import REHEARSAL, Manifest
+from providers.adapters.gcp.vertex import MANIFEST as VERTEX
 from providers.errors import Problem
 from providers.model.capability import Capabilities
 
@@ -114,3 +115,6 @@ MANIFEST = Manifest(
     ends_itself="shutdown -h now",
     reference=reference,
 )
+
+ALSO = (VERTEX,)
+"""The other provider of this folder: jobs on the same machines, by another API."""

@@ -15,8 +15,8 @@ from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp import refusals
-from providers.adapters.gcp.client import Client, is_loopback
-from providers.adapters.gcp.errors import PROVIDER, Context, clean, from_operation
+from providers.adapters.gcp.client import Client, checked_project, default_credentials, is_loopback
+from providers.adapters.gcp.errors import PROVIDER, Context, from_operation
 from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported
 from providers.model.ask import FLEX_START, RESERVATION
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
@@ -47,22 +47,8 @@ def connect(world: str, config: Mapping[str, str]) -> Gcp:
     """The adapter; see `providers.adapters.gcp.connect`."""
     endpoint = config.get("endpoint") or None
     if world == REHEARSAL:
-        return _rehearsal(_checked(config.get("project") or REHEARSAL_PROJECT), endpoint)
+        return _rehearsal(checked_project(config.get("project") or REHEARSAL_PROJECT, PROVIDER), endpoint)
     return _live(config.get("project") or "", endpoint)
-
-
-def _checked(project: str) -> str:
-    """The project, if it can be one's id or number. Google answers anything else with errors that speak of something else."""
-    from providers.adapters.gcp.options import is_project
-
-    if not is_project(project):
-        raise NotConfigured(
-            f"gcp: wanted a project id (6 to 30 lowercase letters, digits and -, starting with a letter), found {project!r}; "
-            "set `gcp:project` (`gcloud projects list` names yours)",
-            provider=PROVIDER,
-            code="PROJECT_ID",
-        )
-    return project
 
 
 def _rehearsal(project: str, endpoint: str | None) -> Gcp:
@@ -85,25 +71,14 @@ def _rehearsal(project: str, endpoint: str | None) -> Gcp:
 def _live(project: str, endpoint: str | None) -> Gcp:
     import os
 
-    import google.auth
-    from google.auth.exceptions import GoogleAuthError
-
-    from providers.adapters.gcp.client import SCOPES
-
-    todo = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
-    try:
-        credentials, found = google.auth.default(scopes=list(SCOPES))
-    except (GoogleAuthError, OSError, ValueError) as error:
-        # Google's first sentence says what it found; the further ones say what to do, and so does ours.
-        said = clean(str(error).partition(". ")[0].rstrip("."), 120)
-        raise NotConfigured(f"gcp: wanted application default credentials, found none ({said}); {todo}", provider=PROVIDER) from None
-    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or found or ""
+    credentials, found = default_credentials(PROVIDER)
+    project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or found
     if not project:
         raise NotConfigured(
             "gcp: wanted a project, found none; set GOOGLE_CLOUD_PROJECT, or `project` in gcp's settings (`gcloud projects list` names yours)",
             provider=PROVIDER,
         )
-    return Gcp(LIVE, Client(_checked(project), credentials, endpoint))
+    return Gcp(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint))
 
 
 class Gcp:

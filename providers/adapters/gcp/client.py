@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httplib2
@@ -18,12 +18,16 @@ from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
-from providers.adapters.gcp.errors import PROVIDER, Context, from_exception, from_http
+from providers.adapters.gcp import errors as compute
+from providers.adapters.gcp.options import is_project
 from providers.errors import GpusError, NotConfigured
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from providers.adapters.gcp.errors import Context
+    from providers.errors import CloudError
 
 for _name in ("googleapiclient", "google.auth", "google_auth_httplib2"):
     # Refusals are classified and told by us; without a handler Python would also print the client's own lines on the user's screen.
@@ -33,18 +37,64 @@ TIMEOUT_S = 60.0
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
+class Api(NamedTuple):
+    """One of Google's APIs: its name and version in the discovery, the provider that its errors are told of, and how they are read."""
+
+    name: str
+    version: str
+    provider: str
+    from_http: Callable[[int, bytes | str, Context, str], CloudError]
+    from_exception: Callable[[BaseException, Context], CloudError]
+    at: Callable[[str], str] | None = None
+    """Where a request is sent instead of the endpoint of the discovery document, of its address; None: there."""
+
+
+COMPUTE = Api("compute", "v1", compute.PROVIDER, compute.from_http, compute.from_exception)
+
+
 def is_loopback(endpoint: str) -> bool:
     """True for an address on this machine."""
     return urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost")
 
 
-class Client:
-    """Compute Engine v1 at one endpoint (Google's own when None). Safe from several threads: each call has its own connection."""
+def checked_project(project: str, provider: str) -> str:
+    """The project, if it can be one's id or number. Google answers anything else with errors that speak of something else. Raises NotConfigured."""
+    if not is_project(project):
+        raise NotConfigured(
+            f"{provider}: wanted a project id (6 to 30 lowercase letters, digits and -, starting with a letter), found {project!r}; "
+            f"set `{provider}:project` (`gcloud projects list` names yours)",
+            provider=provider,
+            code="PROJECT_ID",
+        )
+    return project
 
-    def __init__(self, project: str, credentials: Any, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+
+def default_credentials(provider: str) -> tuple[Any, str]:
+    """(application default credentials, the project that they name or nothing).
+
+    Reads files and the environment, or asks a metadata server once. Raises NotConfigured where there are none.
+    """
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    todo = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
+    try:
+        credentials, found = google.auth.default(scopes=list(SCOPES))
+    except (GoogleAuthError, OSError, ValueError) as error:
+        # Google's first sentence says what it found; the further ones say what to do, and so does ours.
+        said = compute.clean(str(error).partition(". ")[0].rstrip("."), 120)
+        raise NotConfigured(f"{provider}: wanted application default credentials, found none ({said}); {todo}", provider=provider) from None
+    return credentials, found or ""
+
+
+class Client:
+    """One API at one endpoint (Google's own when None). Safe from several threads: each call has its own connection."""
+
+    def __init__(self, project: str, credentials: Any, endpoint: str | None = None, timeout_s: float = TIMEOUT_S, *, api: Api = COMPUTE) -> None:
         self.project = project
         self._credentials = credentials
         self._timeout_s = timeout_s
+        self._api = api
         self._lock = threading.Lock()
         self._built: Any = None
         self._endpoint = endpoint
@@ -55,8 +105,10 @@ class Client:
         with self._lock:
             if self._built is None:
                 options = {"api_endpoint": self._endpoint} if self._endpoint else None
-                # A connection is given to each call; this one is never used.
-                self._built = build("compute", "v1", http=httplib2.Http(), client_options=options, static_discovery=True, cache_discovery=False)
+                unused = httplib2.Http()  # a connection is given to each call
+                self._built = build(
+                    self._api.name, self._api.version, http=unused, client_options=options, static_discovery=True, cache_discovery=False
+                )
             return self._built
 
     def call(self, make: Callable[[Any], Any], context: Context) -> dict[str, Any]:
@@ -82,6 +134,8 @@ class Client:
     def _send(self, make: Callable[[Any], Any], context: Context, *, absent: bool) -> dict[str, Any] | None:
         try:
             request = make(self.service)
+            if self._api.at is not None and self._endpoint is None:
+                request.uri = self._api.at(request.uri)
             answer = request.execute(http=self._connection(), num_retries=0)
         except GpusError:
             raise
@@ -89,12 +143,12 @@ class Client:
             status = int(error.resp.status)
             if absent and status == 404:
                 return None
-            raise from_http(status, error.content, context, str(error.resp.get("retry-after", ""))) from None
+            raise self._api.from_http(status, error.content, context, str(error.resp.get("retry-after", ""))) from None
         except Exception as error:
             # The cause is not chained: its text may hold what `clean` takes out.
-            raise from_exception(error, context) from None
+            raise self._api.from_exception(error, context) from None
         if not isinstance(answer, dict):
-            raise from_exception(ValueError("an answer that is no JSON object"), context)
+            raise self._api.from_exception(ValueError("an answer that is no JSON object"), context)
         return answer
 
     def _connection(self) -> Any:
@@ -102,7 +156,7 @@ class Client:
         local = bool(self._endpoint and is_loopback(self._endpoint))
         proxy = {"proxy_info": None} if local else {}
         if not local:
-            _proxy_can_be_used()
+            _proxy_can_be_used(self._api)
         http = httplib2.Http(timeout=self._timeout_s, **proxy)
         http.redirect_codes = http.redirect_codes - {308}
         once = _Once(http)
@@ -113,16 +167,16 @@ class Client:
         return AuthorizedHttp(self._credentials, http=once)
 
 
-def _proxy_can_be_used() -> None:
+def _proxy_can_be_used(api: Api = COMPUTE) -> None:
     """Raises NotConfigured for a proxy of the environment that the client would pass over in silence, or could not read. Calls: none."""
     try:
         found = httplib2.proxy_info_from_environment("https")
     except ValueError:
-        text = "gcp: wanted a proxy such as http://host:8080 in https_proxy, found one that cannot be read; correct it"
-        raise NotConfigured(text, provider=PROVIDER, code="PROXY", scopes=[Scope(PROVIDER)]) from None
-    if found is not None and found.applies_to("compute.googleapis.com") and httplib2.socks is None:
-        text = "gcp: wanted PySocks, with which Google's client uses the proxy of https_proxy, found none; pip install PySocks"
-        raise NotConfigured(text, provider=PROVIDER, code="PROXY", scopes=[Scope(PROVIDER)])
+        text = f"{api.provider}: wanted a proxy such as http://host:8080 in https_proxy, found one that cannot be read; correct it"
+        raise NotConfigured(text, provider=api.provider, code="PROXY", scopes=[Scope(api.provider)]) from None
+    if found is not None and found.applies_to(f"{api.name}.googleapis.com") and httplib2.socks is None:
+        text = f"{api.provider}: wanted PySocks, with which Google's client uses the proxy of https_proxy, found none; pip install PySocks"
+        raise NotConfigured(text, provider=api.provider, code="PROXY", scopes=[Scope(api.provider)])
 
 
 class _Once:

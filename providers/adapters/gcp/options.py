@@ -26,8 +26,8 @@ _RESOURCE = re.compile(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
 _PROJECT = re.compile(r"^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
 _NUMBER_MIN = 6
 _IMAGE = re.compile(r"^(projects/[a-z0-9.:-]+/global/images/(family/)?)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
-_ACCOUNT = re.compile(r"^[a-z0-9][a-z0-9._-]*@[a-z0-9.-]+\.[a-z]+$")
-_CONTAINER = re.compile(
+ACCOUNT = re.compile(r"^[a-z0-9][a-z0-9._-]*@[a-z0-9.-]+\.[a-z]+$")
+CONTAINER = re.compile(
     r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"
 )
 
@@ -70,8 +70,8 @@ _TEXTS: dict[str, tuple[re.Pattern[str], str]] = {
     "image": (_IMAGE, "an image's name, or projects/PROJECT/global/images/NAME"),
     "image_family": (_RESOURCE, f'an image family such as "{IMAGE_FAMILY}"'),
     "image_project": (_PROJECT, f'a project id such as "{IMAGE_PROJECT}"'),
-    "container": (_CONTAINER, 'a container image such as "nvcr.io/nvidia/pytorch:25.09-py3"'),
-    "service_account": (_ACCOUNT, "a service account's e-mail address"),
+    "container": (CONTAINER, 'a container image such as "nvcr.io/nvidia/pytorch:25.09-py3"'),
+    "service_account": (ACCOUNT, "a service account's e-mail address"),
     "network": (_RESOURCE, "the name of an existing VPC network"),
     "subnetwork": (_RESOURCE, "the name of an existing subnetwork"),
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def start(store: Store) -> Server:
     """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens on one socket; makes its tables if needed."""
+    from providers.adapters.gcp.standin.compute import CLOUD
     from providers.adapters.gcp.standin.server import Server
 
-    return Server(store)
+    return Server(store, CLOUD)

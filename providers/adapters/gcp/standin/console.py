@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp.standin import calls, discovery, machines, place, things, vms
+from providers.adapters.gcp.standin import calls, machines, place, things, vms
+from providers.adapters.gcp.standin.discovery import COMPUTE
 from providers.adapters.gcp.standin.state import SCHEMA, Rows
 from providers.adapters.rehearsal import Machine
 
@@ -40,7 +41,7 @@ def gpus() -> frozenset[str]:
 
 def methods() -> frozenset[str]:
     """Every call that the stand-in answers."""
-    return frozenset(discovery.document()["methods"])
+    return frozenset(method.name for method in COMPUTE.methods)
 
 
 def preemptible() -> frozenset[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from providers.adapters.gcp.standin.discovery import document
 from providers.adapters.gcp.standin.wire import Json, Refusal
 
 _TOKEN = re.compile(r"[\w*.\-]+|[/(),]")
@@ -51,19 +50,19 @@ def _list(tokens: list[str], text: str) -> tuple[Tree, list[str]]:
         tokens = tokens[1:]
 
 
-def select(schema: str, value: Json, tree: Tree) -> Json:
+def select(schemas: Json, schema: str, value: Json, tree: Tree) -> Json:
     """The part of an answer that the selection keeps. Raises 400 for a field that the schema has not."""
-    out: Json = _select({"$ref": schema}, value, tree)
+    out: Json = _select(schemas, {"$ref": schema}, value, tree)
     return out
 
 
-def _select(schema: Json, value: Any, tree: Tree) -> Any:
+def _select(schemas: Json, schema: Json, value: Any, tree: Tree) -> Any:
     if "$ref" in schema:
-        schema = document()["schemas"][schema["$ref"]]
+        schema = schemas[schema["$ref"]]
     if not tree:
         return value
     if schema.get("type") == "array":
-        return [_select(schema["items"], item, tree) for item in value or []]
+        return [_select(schemas, schema["items"], item, tree) for item in value or []]
     known, rest = schema.get("properties", {}), schema.get("additionalProperties")
     for name in tree:
         if name != "*" and name not in known and rest is None:
@@ -72,5 +71,5 @@ def _select(schema: Json, value: Any, tree: Tree) -> Any:
     for key, item in (value or {}).items():
         branch = tree.get(key, tree.get("*"))
         if branch is not None:
-            out[key] = _select(known.get(key) or rest or {}, item, branch)
+            out[key] = _select(schemas, known.get(key) or rest or {}, item, branch)
     return out

@@ -1,6 +1,7 @@
-"""Writes the two committed data files of the stand-in. Run by hand when a source changes; tests compare both with their sources.
+"""Writes the committed data files of the stand-ins. Run by hand when a source changes; tests compare both with their sources.
 
     python -m providers.adapters.gcp.standin.generate discovery            # from the installed google-api-python-client
+    python -m providers.adapters.gcp.standin.generate vertex
     python -m providers.adapters.gcp.standin.generate machines SOURCE_DIR  # providers/catalog/sources
 
 Owns which methods are served. Imports nothing of the package.
@@ -38,6 +39,9 @@ SERVED = {
     "disks": "get list aggregatedList delete",
 }
 """Resource -> the methods that the stand-in answers."""
+VERTEX_SERVED = {"projects.locations.customJobs": "create get list cancel delete"}
+"""The same of Vertex AI."""
+VERTEX = HERE.parent / "vertex" / "standin" / "discovery.json"
 
 _KEPT = (
     "type",
@@ -56,12 +60,16 @@ _KEPT = (
 )
 
 
-def discovery(document: dict[str, Any]) -> dict[str, Any]:
+def discovery(document: dict[str, Any], served: dict[str, str] = SERVED) -> dict[str, Any]:
     """The served methods and every schema they reach, without prose. Pure."""
     methods, wanted = {}, []
-    for resource, names in SERVED.items():
+    for where, names in served.items():
+        *above, resource = where.split(".")
+        holder = document
+        for each in above:
+            holder = holder["resources"][each]
         for name in names.split():
-            found = document["resources"][resource]["methods"][name]
+            found = holder["resources"][resource]["methods"][name]
             methods[f"{resource}.{name}"] = {
                 "verb": found["httpMethod"],
                 "path": found["flatPath"],
@@ -106,11 +114,11 @@ def _references(schema: Any) -> list[str]:
     return []
 
 
-def installed() -> dict[str, Any]:
+def installed(api: str = "compute.v1") -> dict[str, Any]:
     """The discovery document that ships inside google-api-python-client."""
     import googleapiclient
 
-    path = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents" / "compute.v1.json"
+    path = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents" / f"{api}.json"
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
 
@@ -156,9 +164,11 @@ def _plain(table: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def main(argv: list[str]) -> int:
     """Writes what `argv` names; 0 when done, 2 for a wrong call."""
     if argv[:1] == ["discovery"] and len(argv) == 1:
-        content, name = discovery(installed()), "discovery.json"
+        content, path = discovery(installed()), HERE / "discovery.json"
+    elif argv == ["vertex"]:
+        content, path = discovery(installed("aiplatform.v1"), VERTEX_SERVED), VERTEX
     elif argv[:1] == ["machines"] and len(argv) == 2:
-        content, name = machines(Path(argv[1])), "machines.json"
+        content, path = machines(Path(argv[1])), HERE / "machines.json"
     else:
         print(__doc__, file=sys.stderr)
         return 2
@@ -170,8 +180,8 @@ def main(argv: list[str]) -> int:
             lines.append(f" {json.dumps(key)}: {{\n{rows}\n }}")
         else:
             lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
-    (HERE / name).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    print(f"wrote {name}")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(f"wrote {path.name}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The stand-in's HTTP side: one small server on loopback, its checks, the planned faults, the log. Owns Server.
+"""The stand-ins' HTTP side: one small server on loopback for an API of Google's, its checks, the planned faults, the log. Owns Server and Cloud.
 
 Started inside the process that needs it; everything it knows is in the store, so any number of them answer as one cloud.
 """
@@ -15,24 +15,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from providers.adapters.gcp.standin import calls, discovery, fields, place
-from providers.adapters.gcp.standin.state import PROVIDER, SCHEMA, Rows
+from providers.adapters.gcp.standin import fields
 from providers.adapters.gcp.standin.wire import Json, Refusal
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from providers.adapters.gcp.standin.discovery import Document, Method
     from providers.adapters.rehearsal import Fault, Store
 
 WAIT_S = 20.0
 """How long operations.wait holds an answer back, in real seconds; Google's own limit is two minutes, and it may answer sooner."""
 _POLL_S = 0.05
-
-_BEFORE = {
-    "unavailable": (503, "backendError", "Backend Error", "global"),
-    "rate-limit": (403, "rateLimitExceeded", "Quota exceeded for quota group 'default' and limit 'Queries per 100 seconds'.", "usageLimits"),
-    "too-many": (429, "rateLimitExceeded", "Rate Limit Exceeded", "usageLimits"),
-    "unauthorized": (401, "authError", "Invalid Credentials", "global"),
-    "forbidden": (403, "forbidden", "Required 'compute.instances.create' permission for the project", "global"),
-}
 
 
 class Answer(NamedTuple):
@@ -44,16 +39,44 @@ class Answer(NamedTuple):
     cut: bool = False
 
 
-class Server:
-    """A running stand-in. `url` has no trailing slash; clients use `url + "/compute/v1/"`."""
+class Request(NamedTuple):
+    """One request, checked and in its transaction. `fault` is the failure that the scenario planned for it."""
 
-    def __init__(self, store: Store) -> None:
-        store.tables(SCHEMA)
+    method: str
+    store: Store
+    db: sqlite3.Connection
+    path: dict[str, str]
+    query: Json
+    body: Json
+    fault: Fault | None = None
+
+
+class Cloud(NamedTuple):
+    """What a server is a stand-in of. `settle` decides what is due by now; `about` gives the (places, machine types) that a request concerns; `work`
+    does it; `refused` is the answer of a fault that comes before any work; `told` is a refusal's JSON.
+    """
+
+    provider: str
+    schema: str
+    document: Document
+    settle: Callable[[Store, sqlite3.Connection], None]
+    about: Callable[[Request], tuple[list[str], list[str]]]
+    work: Callable[[Request], Json]
+    refused: Callable[[Fault], Answer | None]
+    told: Callable[[Refusal], Json] = Refusal.body
+
+
+class Server:
+    """A running stand-in. `url` has no trailing slash; clients add the API's own prefix."""
+
+    def __init__(self, store: Store, cloud: Cloud) -> None:
+        store.tables(cloud.schema)
         self.store = store
+        self.cloud = cloud
         self.faulty: list[str] = []
         """Calls that it could not answer, or not by the schema: always empty unless the stand-in itself is wrong."""
         self._http = _Http(self)
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="gcp-standin", daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name=f"{cloud.provider}-standin", daemon=True)
         self._thread.start()
 
     @property
@@ -73,14 +96,14 @@ class Server:
         parts = urlsplit(target)
         name = "unknown"
         try:
-            method, path = discovery.match(verb, parts.path)
+            method, path = self.cloud.document.match(verb, parts.path)
             name = method.name
-            query = discovery.query(method, parse_qs(parts.query, keep_blank_values=True))
-            body = _payload(payload, method)
+            query = self.cloud.document.query(method, parse_qs(parts.query, keep_blank_values=True))
+            body = self._payload(payload, method)
             body = body if method.request else {}
         except Refusal as refusal:
-            self.store.log(PROVIDER, verb, name, parts.path, refusal.status)
-            return Answer(refusal.status, refusal.body())
+            self.store.log(self.cloud.provider, verb, name, parts.path, refusal.status)
+            return Answer(refusal.status, self.cloud.told(refusal))
         out = self._serve(method, verb, parts.path, path, query, body)
         if name.endswith("Operations.wait"):
             until = time.monotonic() + WAIT_S
@@ -89,64 +112,61 @@ class Server:
                 out = self._serve(method, verb, parts.path, path, query, body, quiet=True)
         return out
 
-    def _serve(
-        self, method: discovery.Method, verb: str, where: str, path: dict[str, str], query: Json, body: Json, *, quiet: bool = False
-    ) -> Answer:
+    def _serve(self, method: Method, verb: str, where: str, path: dict[str, str], query: Json, body: Json, *, quiet: bool = False) -> Answer:
+        cloud = self.cloud
         with self.store.transaction() as db:
-            rows = Rows(self.store, db, self.store.now())
-            place.settle(rows)
-            fault = None if quiet else self.store.take_fault(PROVIDER, method.name, _places(path, body), _machine_types(rows, path, body))
+            cloud.settle(self.store, db)
+            request = Request(method.name, self.store, db, path, query, body)
+            fault = None if quiet else self.store.take_fault(cloud.provider, method.name, *cloud.about(request))
             late = fault is not None and fault.kind == "overtaken"
-            call = calls.Call(method.name, rows, path.get("project", ""), path, query, body, fault)
+            request = request._replace(fault=fault)
             if fault and fault.kind == "twice":
-                self._work(call._replace(body=deepcopy(body)), method)
-            out = _refused(fault) or (Answer(0, None) if late else self._work(call, method))
+                self._work(request._replace(body=deepcopy(body)), method)
+            out = (cloud.refused(fault) if fault else None) or (Answer(0, None) if late else self._work(request, method))
             if not quiet:
-                self.store.log(
-                    PROVIDER, verb, method.name, where, 0 if out.body is None and not out.html else out.status, fault.kind if fault else ""
-                )
+                status = 0 if out.body is None and not out.html else out.status
+                self.store.log(cloud.provider, verb, method.name, where, status, fault.kind if fault else "")
         if fault and fault.kind in {"delay", "overtaken"}:
             time.sleep(float(str(fault.settings.get("seconds", 1))))
         return self._serve(method, verb, where, path, query, body, quiet=True) if late else out
 
-    def _work(self, call: calls.Call, method: discovery.Method) -> Answer:
-        db = call.rows.db
+    def _work(self, request: Request, method: Method) -> Answer:
+        cloud, db = self.cloud, request.db
         db.execute("SAVEPOINT work")
         try:
-            wanted = fields.parse(str(call.query["fields"])) if "fields" in call.query else {}
-            body = calls.again(call) or calls.HANDLERS[method.name](call)
-            discovery.answer(method.response, body)
-            body = fields.select(method.response, body, wanted) if wanted else body
+            wanted = fields.parse(str(request.query["fields"])) if "fields" in request.query else {}
+            body = cloud.work(request)
+            cloud.document.answer(method.response, body)
+            body = fields.select(cloud.document.content["schemas"], method.response, body, wanted) if wanted else body
         except Refusal as refusal:
             db.execute("ROLLBACK TO work")
-            return Answer(refusal.status, refusal.body())
+            return Answer(refusal.status, cloud.told(refusal))
         except Exception as wrong:
             db.execute("ROLLBACK TO work")
             self.faulty.append(f"{method.name}: {wrong!r}")
-            return Answer(500, Refusal(500, "internalError", f"stand-in: {wrong!r}").body())
-        fault = call.fault
+            return Answer(500, cloud.told(Refusal(500, "internalError", f"stand-in: {wrong!r}")))
+        fault = request.fault
         if fault and fault.kind == "reply-lost":
             return Answer(200, None)
         if fault and fault.kind == "error-after":
             status = int(str(fault.settings.get("status", 503)))
-            return Answer(status, Refusal(status, str(fault.settings.get("reason", "backendError")), "Backend Error").body())
+            return Answer(status, cloud.told(Refusal(status, str(fault.settings.get("reason", "backendError")), "Backend Error")))
         return Answer(200, body, cut=bool(fault and fault.kind == "malformed"))
 
-
-def _payload(payload: bytes, method: discovery.Method) -> Json:
-    if not payload.strip():
-        return {}
-    try:
-        body = json.loads(payload)
-    except ValueError:
-        raise Refusal(400, "parseError", "Parse Error") from None
-    if not method.request:
-        if body:
-            raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
-        return {}
-    discovery.body(method.request, body)
-    out: Json = _without_null(body)
-    return out
+    def _payload(self, payload: bytes, method: Method) -> Json:
+        if not payload.strip():
+            return {}
+        try:
+            body = json.loads(payload)
+        except ValueError:
+            raise Refusal(400, "parseError", "Parse Error") from None
+        if not method.request:
+            if body:
+                raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
+            return {}
+        self.cloud.document.body(method.request, body)
+        out: Json = _without_null(body)
+        return out
 
 
 def _without_null(value: Any) -> Any:
@@ -156,46 +176,9 @@ def _without_null(value: Any) -> Any:
     return [_without_null(item) for item in value if item is not None] if isinstance(value, list) else value
 
 
-def _refused(fault: Fault | None) -> Answer | None:
-    """The answer of a fault that comes before any work."""
-    if fault is None:
-        return None
-    given = fault.settings
-    if fault.kind == "html":
-        return Answer(502, None, html="<!DOCTYPE html><html><title>Error 502 (Server Error)!!1</title><p>That's an error.</html>")
-    if fault.kind == "quota":
-        metric, region = str(given.get("metric", "GPUS_ALL_REGIONS")), str(given.get("region", ""))
-        where = f"in region {region}" if region else "globally"
-        text = f"Quota '{metric}' exceeded.  Limit: {float(str(given.get('limit', 0))):.1f} {where}."
-        return Answer(403, Refusal(403, "quotaExceeded", text, domain="usageLimits").body())
-    if fault.kind == "http":
-        status, reason = int(str(given.get("status", 500))), str(given.get("reason", "backendError"))
-        return Answer(status, Refusal(status, reason, str(given.get("message", "planned by the scenario"))).body())
-    if fault.kind in _BEFORE:
-        code, reason, text, domain = _BEFORE[fault.kind]
-        return Answer(code, Refusal(code, reason, text, domain=domain).body())
-    return None
-
-
-def _places(path: dict[str, str], body: Json) -> list[str]:
-    """The zones and regions that a call is about."""
-    from providers.adapters.gcp.standin.machines import region_of
-
-    named = list(((body.get("locationPolicy") or {}).get("locations") or {}).keys()) if isinstance(body.get("locationPolicy"), dict) else []
-    zones = [key.rsplit("/", 1)[-1] for key in named]
-    if "zone" in path:
-        zones.append(path["zone"])
-    return [*zones, *{region_of(zone) for zone in zones}, *([path["region"]] if "region" in path else [])]
-
-
-def _machine_types(rows: Rows, path: dict[str, str], body: Json) -> list[str]:
-    """The machine types that a call is about."""
-    if "instance" in path and "zone" in path:
-        return [vm.machine_type for vm in rows.vms("zone = ? AND name = ?", (path["zone"], path["instance"]))]
-    properties = body.get("instanceProperties") or body
-    selections = (body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}
-    named = [str(properties.get("machineType") or ""), *(kind for item in selections.values() for kind in item.get("machineTypes") or [])]
-    return [kind.rsplit("/", 1)[-1] for kind in named if kind]
+def web_page() -> Answer:
+    """What a proxy answers instead of the API."""
+    return Answer(502, None, html="<!DOCTYPE html><html><title>Error 502 (Server Error)!!1</title><p>That's an error.</html>")
 
 
 class _Http(ThreadingHTTPServer):

@@ -1,0 +1,102 @@
+"""Vertex AI: custom jobs, a provider of its own beside Compute Engine in Google's folder. Owns the manifest; imports no SDK.
+
+A provider and no option of Compute Engine's: it can be jobs alone, on other terms (no ssh, no edits, no request id), at another price, and a plan can
+then hold both, the one as the other's fallback.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL, Manifest
+from providers.adapters.gcp.vertex.regions import LOCATIONS
+from providers.model.capability import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.errors import Problem
+    from providers.model.ask import Ask
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Program
+
+NAME = "vertex"
+
+CAPABILITIES = Capabilities(
+    provider=NAME,
+    kinds=frozenset({"job"}),
+    capacities=frozenset({"on-demand", "spot", "flex-start"}),
+    # The spec's own limit: no source names one of a worker pool's.
+    max_nodes=1000,
+    regions=LOCATIONS,
+    ssh=False,
+    opens_ports=False,
+)
+
+
+def connect(world: str, config: Mapping[str, str]) -> Adapter:
+    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/`; in a rehearsal on loopback only).
+
+    In a rehearsal the stand-in is started inside this process, once. Live, the project must be named here or in `GPUS_VERTEX_PROJECT`, and Google's
+    application default credentials are read. Raises NotConfigured when either is missing.
+    """
+    if world == REHEARSAL:
+        from providers.adapters.gcp.lean import postpone
+
+        postpone()
+    from providers.adapters.gcp.vertex.adapter import connect as opened
+
+    return opened(world, config)
+
+
+def options(section: Mapping[str, object]) -> Sequence[Problem]:
+    """Every problem of a spec's `options.vertex`, with paths relative to it. Pure."""
+    from providers.adapters.gcp.vertex.options import problems
+
+    return problems(section)
+
+
+def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
+    """See `providers.adapters.gcp.vertex.options`."""
+    from providers.adapters.gcp.vertex.options import fits as told
+
+    del kind, setup
+    return told(section)
+
+
+def runs(program: Program, script: str, kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+    """The section with the program's image, command and environment. Pure."""
+    from providers.adapters.gcp.vertex.options import running
+
+    del kind
+    return running(program, script, section)
+
+
+def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+    """What the price is, and that nobody logs into a job. Pure."""
+    del setup
+    lines = ["its price is an estimate: Compute Engine's rate + 15%"] if candidate.price_source.startswith("estimate") else []
+    return (*lines, "a custom job: no ssh; Vertex AI chooses the zone, and its log is in Cloud Logging")
+
+
+def derived(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
+    """See `providers.adapters.gcp.vertex.offers`."""
+    from providers.adapters.gcp.vertex.offers import sold
+
+    return sold(ask, offers)
+
+
+MANIFEST = Manifest(
+    name=NAME,
+    capabilities=CAPABILITIES,
+    connect=connect,
+    options=options,
+    environment=("GPUS_VERTEX_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
+    settings=("project",),
+    notes=notes,
+    fits=fits,
+    runs=runs,
+    derived=("gcp", derived),
+)

@@ -1,0 +1,151 @@
+"""A spec's `options.vertex`, typed: its keys, their checks, and what a workload makes of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import too_large
+from providers.adapters.gcp.options import ACCOUNT, CONTAINER
+from providers.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from providers.model.workload import Program
+
+DISK_TYPES = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
+WORD_MAX = 131_072
+"""Bytes of one word of a command line: Linux's own limit (MAX_ARG_STRLEN), which whatever starts the container is bound by."""
+ENV_MAX = 100
+"""Variables of a container (ContainerSpec.env, discovery v1 revision 20261106)."""
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+_NETWORK = re.compile(r"^projects/[a-z0-9.:-]+/global/networks/[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_BUCKET = re.compile(r"^gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?\Z")
+
+NO_IMAGE = "a container image that the job runs in: workload.image, or options.vertex.image; setup and files need one too"
+
+
+class Options(NamedTuple):
+    """What a user may say of a custom job. `command` are its words; none: the image's own entry point. `output` is where Vertex AI tells the
+    container to leave its model (`AIP_MODEL_DIR` and the like), `service_account` who it runs as (Vertex AI's own agent if nobody is named).
+    """
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    service_account: str = ""
+    network: str = ""
+    output: str = ""
+    boot_disk_type: str = ""
+
+
+def problems(section: Mapping[str, object]) -> list[Problem]:
+    """Everything that is wrong, each with its path relative to the section."""
+    return _read(section)[1]
+
+
+def read(section: Mapping[str, object]) -> Options:
+    """The options of a section that was checked; what is wrong in it is left at its default."""
+    return _read(section)[0]
+
+
+def fits(section: Mapping[str, object]) -> list[Problem]:
+    """What is missing, and what is more than a container takes."""
+    chosen = read(section)
+    out = [] if chosen.image else [Problem("image", NO_IMAGE, "none")]
+    size = max((len(word.encode()) for word in chosen.command), default=0)
+    found = too_large("command", "a command", size, WORD_MAX, "shorten workload.files and setup, or put them into the image")
+    return out if found is None else [*out, found]
+
+
+def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
+    """The section with what is to run, unless it names its own.
+
+    One program with an image alone is the container's own command and environment. Setup, files, checkpoints, several programs and several nodes
+    need the start-up script, which then is the command; it ends with the programs' exit code.
+    """
+    made: dict[str, object] = {"image": program.image} if program.image else {}
+    plain = len(program.processes) == 1 and not (program.setup or program.files or program.checkpoint or program.rendezvous)
+    if plain:
+        (process,) = program.processes
+        made |= {"command": ["bash", "-c", process.line], "env": dict(process.env)}
+    else:
+        made["command"] = ["bash", "-c", f"export GPUS_ROOT=/tmp/gpus\n{PEERS if program.rendezvous else ''}{script}"]
+    return {**made, **section}
+
+
+PEERS = """mkdir -p "$GPUS_ROOT"
+found=$(python3 - "$GPUS_ROOT/peers" <<'GPUS_CLUSTER'
+import json, os, sys
+spec = json.loads(os.environ["CLUSTER_SPEC"])
+pools = sorted(name for name in spec["cluster"] if name.startswith("workerpool"))
+peers = [(name, index, host.rpartition(":")[0] or host) for name in pools for index, host in enumerate(spec["cluster"][name])]
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write("".join(host + "\\n" for _, _, host in peers))
+os.replace(sys.argv[1] + ".new", sys.argv[1])
+task = spec["task"]
+print([(name, index) for name, index, _ in peers].index((task["type"], int(task["index"]))))
+GPUS_CLUSTER
+) || { echo "gpus: wanted this node's place in CLUSTER_SPEC, found none" >&2; exit 1; }
+export GPUS_NODE_RANK=$found
+"""
+"""What the start-up script finds on machines of ours by login: the nodes' addresses, the first one leading, and which this one is. Vertex AI tells
+each container in `CLUSTER_SPEC` (Google, "Distributed training", 2026-11).
+"""
+
+
+def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
+    found: list[Problem] = []
+    values: dict[str, object] = {}
+    for key, value in section.items():
+        reader = _READERS.get(key)
+        if reader is None:
+            found.append(Problem(str(key), f"one of {', '.join(_READERS)}", repr(str(key))))
+            continue
+        try:
+            values[key] = reader(value)
+        except ValueError as error:
+            found.append(Problem(key, str(error), repr(value)[:80]))
+    return Options(**values), found  # type: ignore[arg-type]
+
+
+def _text(pattern: re.Pattern[str], wanted: str) -> Callable[[object], object]:
+    def reader(value: object) -> str:
+        if isinstance(value, str) and pattern.match(value):
+            return value
+        raise ValueError(wanted)
+
+    return reader
+
+
+def _command(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    if isinstance(value, str) and value.strip():
+        return ("sh", "-c", value)
+    raise ValueError("a command line, or a list of its words")
+
+
+def _env(value: object) -> tuple[tuple[str, str], ...]:
+    good = isinstance(value, dict) and all(isinstance(name, str) and _NAME.match(name) and isinstance(text, str) for name, text in value.items())
+    if isinstance(value, dict) and good and len(value) <= ENV_MAX:
+        return tuple(sorted(value.items()))
+    raise ValueError(f"at most {ENV_MAX} variables and their texts, none of them secret")
+
+
+def _disk(value: object) -> str:
+    if isinstance(value, str) and value in DISK_TYPES:
+        return value
+    raise ValueError("one of " + ", ".join(DISK_TYPES))
+
+
+_READERS: dict[str, Callable[[object], object]] = {
+    "image": _text(CONTAINER, 'a container image such as "us-docker.pkg.dev/my-project/train/torch:1"'),
+    "command": _command,
+    "env": _env,
+    "service_account": _text(ACCOUNT, "a service account's e-mail address"),
+    "network": _text(_NETWORK, 'a peered network, as in "projects/123456/global/networks/my-vpc"'),
+    "output": _text(_BUCKET, 'a folder in Cloud Storage, as in "gs://my-bucket/out"'),
+    "boot_disk_type": _disk,
+}

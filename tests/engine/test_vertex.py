@@ -1,0 +1,287 @@
+"""Vertex AI's custom jobs through the engine, over the rehearsal's own cloud, with a clock that does not wait."""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.gcp.vertex.standin import console
+from providers.adapters.rehearsal import open_store
+from providers.engine import cluster, journal
+from providers.engine.records import Held, Wanted
+from providers.engine.world import open_world
+from providers.errors import AllFailed, HalfMade
+from providers.model.spec import read_cluster
+from providers.testing.bench import StoreClock
+
+JOB = {
+    "kind": "job",
+    "gpu": "L4",
+    "providers": ["vertex"],
+    "regions": ["us-central1", "europe-west4"],
+    "wait": "2m",
+    "workload": {"image": "some/image:1", "command": "python train.py"},
+}
+RATES = {"overrides": [{"provider": "vertex", "price_usd_per_hour": 0.5}]}
+
+
+class Rig:
+    def __init__(self):
+        self.store = open_store()
+        self.said = []
+        self.world = self.opened()
+
+    def opened(self):
+        return open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+
+    def wanted(self, spec=JOB, **fields):
+        made = read_cluster("train", {**spec, **fields})
+        return Wanted("owner1", "train", made.ask(), made.setup(), made.fingerprint())
+
+    def create(self, wanted=None, generation="g1"):
+        return asyncio.run(cluster.create(self.world, wanted or self.wanted(), generation))
+
+    def read(self, held):
+        return asyncio.run(cluster.read(self.world, held))
+
+    def update(self, held, wanted=None):
+        return asyncio.run(cluster.update(self.world, held, wanted or self.wanted()))
+
+    def delete(self, held):
+        asyncio.run(cluster.delete(self.world, held))
+
+    def sent(self, method="customJobs.create"):
+        return len(self.store.requests(method))
+
+    def live(self):
+        return console.running(self.store)
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    made = Rig()
+    yield made
+    made.world.close()
+
+
+def test_a_finished_job_is_done_and_never_bought_again(rig):
+    """It runs, ends, is read as ended for ever; an update leaves it; the same declaration from another run adopts it; delete removes its record."""
+    held = rig.create()
+    assert ("running", "job", "L4", "us-central1", "") == (held.status, held.kind, held.gpu_type, held.region, held.zone)
+    rig.store.advance(60)
+    held = rig.read(held)
+    assert "ended" == held.status and "exit code 0" == held.machines[0].detail and () == held.reasons
+    assert any("the job is done" in line for line in rig.said)
+    assert held == Held.from_dict(held.to_dict())
+    rig.store.advance(30 * 86_400)
+    held = rig.read(held)
+    assert "ended" == held.status == rig.update(held).status
+    again = rig.create(generation="g2")
+    assert ("ended", held.handles, 1) == (again.status, again.handles, rig.sent())
+    rig.delete(again)
+    assert () == rig.live() and 1 == rig.sent("customJobs.delete") and [] == list(rig.world.adapter("vertex").find("owner1"))
+
+
+def test_a_failed_job_stays_failed(rig):
+    """A job whose code ends badly is told once, with Google's words, and bought no second time; neither is one that ran into its timeout."""
+    rig.store.add_fault("vertex", "node.work", "job-fails", None, code=3)
+    held = rig.create()
+    rig.store.advance(60)
+    held = rig.read(held)
+    assert ("failed", ()) == (held.status, held.reasons) and "non-zero status of 3" in held.detail
+    assert any("the job failed" in line for line in rig.said)
+    assert "failed" == rig.update(held).status and 1 == rig.sent()
+    rig.delete(held)
+    rig.store.clear_faults()
+    rig.store.set_latency("vertex", "job", 9_000)
+    late = rig.create(rig.wanted(ttl="1h", run="2"), "g2")
+    rig.store.advance(3_700)
+    late = rig.read(late)
+    assert "failed" == late.status and "expired" in late.detail and 2 == rig.sent()
+
+
+def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig):
+    """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
+    held = rig.create()
+    adapter = rig.world.adapter("vertex")
+    adapter._client.call(lambda s: s.projects().locations().customJobs().cancel(name=held.handles[0].native_id, body={}), _context())
+    rig.store.advance(10)
+    held = rig.read(held)
+    assert ("failed", "cancelled") == (held.status, held.detail) and "failed" == rig.update(held).status and 1 == rig.sent()
+    rig.delete(held)
+
+
+def _context():
+    from providers.adapters.gcp.errors import Context
+
+    return Context("a test")
+
+
+def test_release_is_a_cancel_seen_to_its_end(rig):
+    """A running job is cancelled once, and delete returns only when it is in its final state; again is fine."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    rig.store.set_latency("vertex", "delete", 90)
+    held = rig.create()
+    begun = rig.store.now()
+    rig.delete(held)
+    assert 90 <= rig.store.now() - begun < 600 and () == rig.live() and 1 == rig.sent("customJobs.cancel")
+    rig.delete(held)
+    assert 1 == rig.sent("customJobs.cancel") and 0 == rig.sent("customJobs.delete")
+
+
+@pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
+def test_a_lost_answer_is_one_job(rig, fault):
+    """Vertex AI made it and the answer was lost: it is found by the order's label, and no second request is sent."""
+    rig.store.add_fault("vertex", "customJobs.create", fault)
+    held = rig.create()
+    assert ("running", 1, 1) == (held.status, rig.sent(), len(rig.live()))
+
+
+def test_a_request_that_arrives_twice_is_one_job(rig):
+    """There is no request id: the second job is cancelled before the order counts as done."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    rig.store.add_fault("vertex", "customJobs.create", "twice")
+    held = rig.create()
+    assert ("running", 1, 1) == (held.status, rig.sent(), rig.sent("customJobs.cancel"))
+    assert 1 == len(rig.live()) and 1 == len(rig.world.adapter("vertex").find("owner1"))
+    assert rig.read(held).reasons == ()
+
+
+def test_a_late_request_is_no_second_job(rig):
+    """The connection broke and the request is carried out later: what it made is found, or ended with the rest; one job is left."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    rig.store.add_fault("vertex", "customJobs.create", "overtaken", seconds=0.4)
+    held = rig.create()
+    assert "running" == held.status and 1 == len(rig.live())
+    rig.delete(held)
+    assert () == rig.live()
+
+
+def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
+    """The answer is lost and the list cannot be had: unsettled, one request; later the same job is found and taken over."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    rig.store.add_fault("vertex", "customJobs.create", "reply-lost")
+    fault = rig.store.add_fault("vertex", "customJobs.list", "unavailable", None)
+    held = rig.create()
+    assert "unsettled" == held.status and "nothing else is bought" in held.reasons[0] and 1 == rig.sent()
+    assert fault and 1 == len(rig.world.journal.orders("rehearsal", "owner1", states=journal.PENDING + (journal.UNSETTLED,)))
+    rig.store.clear_faults()
+    after = rig.update(held)
+    assert ("running", ()) == (after.status, after.reasons) and 1 == rig.sent() and 1 == len(rig.live())
+
+
+def test_no_room_is_the_next_region(rig):
+    """A job that ends with RESOURCE_EXHAUSTED before it ran is no capacity there; its record is removed, and the next region is asked."""
+    rig.store.set_stock("vertex", "us-central1", "", "", 0)
+    held = rig.create()
+    assert ("running", "europe-west4") == (held.status, held.region)
+    assert {"NoCapacity", "acquired"} == {attempt.outcome for attempt in held.attempts} and "8" == held.attempts[0].code
+    assert 1 == len(rig.world.adapter("vertex").find("owner1"))
+    rig.store.set_stock("vertex", "europe-west4", "", "", 0)
+    rig.delete(held)
+    with pytest.raises(AllFailed):
+        rig.create(generation="g2")
+    assert () == rig.live() and [] == list(rig.world.adapter("vertex").find("owner1"))
+
+
+def test_a_job_that_does_not_start_in_time_is_the_next_region(rig):
+    """Stuck in PENDING past the wait: cancelled, seen cancelled, and the next place is asked."""
+    rig.store.add_fault("vertex", "customJobs.create", "slow", seconds=3_000)
+    held = rig.create()
+    assert "running" == held.status and "not ready within 2m" in held.attempts[0].message
+    assert 1 == rig.sent("customJobs.cancel") and 1 == len(rig.live())
+
+
+def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig):
+    """The account's limit ends that GPU in that region; another region has its own."""
+    rig.store.set_quota("vertex", "us-central1", "custom_model_training_nvidia_l4_gpus", 0)
+    held = rig.create()
+    assert "europe-west4" == held.region and "QuotaExceeded" == held.attempts[0].outcome
+    assert 1 == sum(attempt.region == "us-central1" for attempt in held.attempts)
+    assert "custom_model_training_nvidia_l4_gpus" in held.attempts[0].message and any(
+        "iam-admin/quotas" in "".join(line.split()) for line in rig.said
+    )
+
+
+def test_missing_rights_end_the_walk_with_what_to_grant(rig):
+    """Where Vertex AI alone is allowed, a refusal of the account is all there is to say."""
+    from providers.errors import BadCredentials
+
+    rig.store.add_fault("vertex", "customJobs.create", "forbidden", None)
+    with pytest.raises(BadCredentials, match=r"roles/aiplatform\.user"):
+        rig.create()
+    assert 1 == rig.sent()
+
+
+def test_a_spot_job_that_was_taken_back_is_placed_anew(rig):
+    """Preempted is not finished: the next update makes one new job."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    wanted = rig.wanted(spot="only", prices=RATES)
+    held = rig.create(wanted)
+    assert "spot" == held.capacity and 1 == console.preempt(rig.store, held.machines[0].name)
+    rig.store.advance(30)
+    seen = rig.read(held)
+    assert "preempted" == seen.status
+    rig.store.advance(1_200)
+    again = rig.update(seen, wanted)
+    assert ("running", ()) == (again.status, again.reasons) and 2 == rig.sent() and 1 == len(rig.live())
+
+
+def test_flex_start_waits_in_the_queue_and_goes_on(rig):
+    """No stock: the last hope stays queued; with stock the next update has it, by the one request."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    rig.store.set_stock("vertex", "", "", "", 0)
+    wanted = rig.wanted(capacity=["flex-start"], prices=RATES, regions=["us-central1"], gpu="H100:8", wait="1h")
+    held = rig.create(wanted)
+    assert "queued" == held.status and 1 == rig.sent() and "queue" in held.reasons[0]
+    rig.delete(held)
+    assert () == rig.live()
+
+
+def test_several_nodes_are_one_job(rig):
+    """Two nodes: a pool of one and a pool of the rest, two handles, one cancel."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    held = rig.create(rig.wanted(nodes=3))
+    assert (3, "running") == (len(held.handles), held.status) and 1 == rig.sent() and 3 == len(rig.live())
+    assert ["0", "1", "2"] == [handle.native_id.rsplit("/", 1)[-1] for handle in held.handles]
+    rig.delete(held)
+    assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
+
+
+def test_a_stray_job_can_be_taken_over_by_its_native_id(rig):
+    """`pulumi import` of a job: what it is, in which project, whose it is."""
+    held = rig.create()
+    found = asyncio.run(cluster.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
+    assert ("job", "owner1", "train", "g1", "L4") == (found.kind, found.owner, found.cluster, found.generation, found.gpu_type)
+
+
+def test_releasing_the_owner_ends_what_a_killed_run_left(rig):
+    """An order of a killed run is settled and its job cancelled, without a cluster that knows of it."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    held = rig.create()
+    other = rig.opened()
+    try:
+        assert list(held.handles) == [node.handle for node in asyncio.run(cluster.settle(other, "owner1"))]
+        assert () == rig.live()
+    finally:
+        other.close()
+
+
+def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig):
+    """While Vertex AI refuses every call, destroy names the job."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    held = rig.create()
+    rig.store.add_fault("vertex", "*", "unauthorized", None)
+    with pytest.raises(HalfMade, match="customJobs"):
+        rig.delete(held)
+    rig.store.clear_faults()
+    rig.delete(held)
+    assert () == rig.live()
+
+
+def test_vertex_is_the_fallback_of_compute_engine(rig):
+    """One declaration: the machine first; where there is none, the custom job."""
+    rig.store.set_stock("gcp", "", "", "", 0)
+    held = rig.create(rig.wanted(providers=["gcp", "vertex"], regions=["us-central1"]))
+    assert ("vertex", "running") == (held.provider, held.status)
+    assert {"gcp", "vertex"} == {attempt.provider for attempt in held.attempts}
