@@ -199,8 +199,12 @@ def _adhoc_parsers(commands: Any) -> None:
         parser.set_defaults(run=_adhoc, command=name)
         return parser
 
-    run = command("run", "get GPUs, run a command there, give them back", "run GPU [options] -- COMMAND ...")
+    run = command(
+        "run", "get GPUs, run a command there, give them back", "run GPU [options] -- COMMAND ... | gpus run -s STACK [CLUSTER] --on GPU [options]"
+    )
     _spec(run)
+    run.add_argument("-s", "--stack", metavar="STACK", help="run the workload that this stack declares (of CLUSTER, where it has several)")
+    run.add_argument("--on", action="append", default=[], metavar="GPU", help="with -s: on this GPU instead of the declared ones; may be repeated")
     run.add_argument("--name", help="what the other commands call it (default: a made one)")
     run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
     run.add_argument("--wait", help="how long one place may keep you waiting until it is ready (default 15m)")
@@ -219,8 +223,8 @@ def _adhoc_parsers(commands: Any) -> None:
     logs = command("logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]")
     logs.add_argument("name")
     logs.add_argument("--lines", type=int, default=200, metavar="N", help="the last so many (default 200; 0 for all)")
-    wait = command("wait", "wait until a job has ended; its exit code", "wait NAME [-s STACK] [--timeout 2h]")
-    wait.add_argument("name")
+    wait = command("wait", "wait until a job has ended; its exit code", "wait [NAME] [-s STACK] [--timeout 2h]")
+    wait.add_argument("name", nargs="?", help="which (default: the one job there is)")
     wait.add_argument("--timeout", help="give up after this long (default: never)")
     doctor = command("doctor", "what is wrong with a GPU machine, and what to do", "doctor [NAME [-s STACK]]")
     doctor.add_argument("name", nargs="?", help="a machine that is held (default: this one)")
@@ -237,6 +241,8 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     from providers.adhoc import commands
 
     gc.enable()  # these may take hours
+    if options.command == "run" and options.stack:
+        options.declared = read_stack(options.stack)
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
@@ -246,7 +252,7 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _spec(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what is wanted."""
-    parser.add_argument("gpu", nargs="?" if parser.prog.endswith(" plan") else None, help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
+    parser.add_argument("gpu", nargs="?", help='"H100:8"; "H100!:8" for exactly this, no free upgrade')
     parser.add_argument("--fallback", action="append", default=[], metavar="GPU", help="another acceptable choice; may be repeated")
     parser.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
     parser.add_argument("--spot", choices=("never", "prefer", "only"), help="whether spot capacity will do")
@@ -428,7 +434,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     given = [name for name in ("gpu", "fallback", "nodes", "spot", "capacity", "max_price", "rank", "provider", "region") if getattr(options, name)]
     if given:
         raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
-    from providers.model.spec import read_cluster
+    from providers.engine import declaring
 
     stack = read_stack(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
@@ -438,7 +444,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     for name, raw in stack.clusters.items():
         if options.cluster in (None, name):
             try:
-                asks.append((name, read_cluster(name, raw), options.world or stack.world, stack.settings))
+                asks.append((name, declaring.cluster(name, raw), options.world or stack.world, stack.settings))
             except SpecError as error:
                 problems.extend(problem._replace(path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems)
     if problems:
@@ -461,6 +467,8 @@ def _project() -> Path:
 def read_stack(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
+
+    from providers.engine import declaring
 
     def read(path: Path) -> dict[str, Any]:
         try:
@@ -496,9 +504,16 @@ def read_stack(name: str) -> Stack:
         # What a secret is, only Pulumi can read: it stands as a mapping.
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = str(value)
-    from providers.model.workload import with_files
-
-    return Stack(name, world, {each: with_files(raw, project) for each, raw in clusters.items()}, settings)
+    found: dict[str, Any] = {}
+    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
+    for each, raw in clusters.items():
+        try:
+            found[each] = declaring.entry(raw, project)
+        except SpecError as error:
+            problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
+    if problems:
+        raise SpecError(problems)
+    return Stack(name, world, found, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
+from providers.model.stack import KEYS, RESERVED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 REHEARSAL, LIVE = "rehearsal", "live"
 OUTPUTS = (
@@ -39,8 +42,6 @@ OUTPUTS = (
     "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-_RESERVED = frozenset({"max_spend", "world", "owner", "cluster", "settings", "ownership", "managed_network", "network_links", "opts", "name"})
-_CONFIG = ("world", "clusters", "max_spend")
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "0.0.9"
@@ -249,7 +250,7 @@ def declare() -> dict[str, GpuCluster]:
         if not isinstance(spec, dict):
             problems.append(f'{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
             continue
-        ours = sorted(set(spec) & _RESERVED)
+        ours = sorted(set(spec) & RESERVED)
         if ours:
             problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
         specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
@@ -430,7 +431,7 @@ def _stand_in(project: str | None) -> pulumi.ProviderResource:
 def _check_keys() -> None:
     from pulumi.runtime.config import CONFIG, get_config_secret_keys_env
 
-    known = [f"gpus:{name}" for name in _CONFIG]
+    known = [f"gpus:{name}" for name in KEYS]
     for key in sorted(CONFIG.get()):
         if key.startswith("gpus:") and key not in known:
             raise pulumi.RunError(f"wanted {' or '.join(known)} in the configuration, found {key}{_near(key, known)}")
@@ -479,15 +480,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
+def _root() -> Path:
+    """The project's folder: as the engine says, else the nearest one above that holds a Pulumi.yaml (older language hosts do not say it, and run
+    the program in the folder that `main` names).
+    """
     from pathlib import Path
 
+    if told := pulumi.runtime.settings.get_root_directory():
+        return Path(told)
+    here = Path.cwd()
+    return next((each for each in (here, *here.parents) if (each / "Pulumi.yaml").is_file() or (each / "Pulumi.yml").is_file()), here)
+
+
+def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
     from providers.errors import SpecError
     from providers.model.workload import with_files
 
     try:
-        return cast("dict[str, Any]", with_files(spec, Path(pulumi.runtime.settings.get_root_directory() or "")))
+        return cast("dict[str, Any]", with_files(spec, _root()))
     except SpecError as error:
         raise pulumi.RunError(f"{name}.{error.problems[0]}") from None
 
@@ -499,6 +510,6 @@ def _key(name: str, text: str) -> str:
     from pathlib import Path
 
     try:
-        return (Path(pulumi.runtime.settings.get_root_directory() or "") / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
+        return (_root() / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None

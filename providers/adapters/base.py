@@ -246,6 +246,12 @@ class Manifest(NamedTuple):
     """The provider's offers in regions that are asked for, where it sells without one and takes one on request (`Capabilities.regions`). Pure."""
     upgrade: Callable[[str], str] | None = None
     """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""
+    programs: tuple[str, ...] = ()
+    """The options that name what runs: beside a workload they would be a second one."""
+    shut: Callable[[Setup], str] | None = None
+    """Why a service on a machine here is not reached from everywhere though it is declared public, by what was declared; empty where it is.
+    `Setup.options` holds the provider's section alone, `Setup.network` something where the network is a managed one. Pure. None: it always is.
+    """
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
     """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
     it cannot serve the offers are restricted with the reason.

@@ -5,16 +5,17 @@ Owns what they print; arguments are read in `cli`.
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL
-from providers.adhoc import declared, front
+from providers.adhoc import declared, ended, front, overlay
 from providers.adhoc.sync import Machine, portal
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
@@ -23,7 +24,7 @@ from providers.model.money import per_hour
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 OK, NOTHING = 0, 1
@@ -31,7 +32,14 @@ OK, NOTHING = 0, 1
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Provisions, copies there, runs, copies back, releases; the command's exit code."""
-    if not command and not options.keep:
+    chosen = None
+    if options.stack:
+        chosen = overlay.read(options, command, _settings(options) or {})
+    elif options.on:
+        raise SpecError([Problem("--on", "a stack whose workload is run: -s STACK", "none", "without one: gpus run GPU -- COMMAND")])
+    elif not options.gpu:
+        raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK --on GPU', "neither")])
+    if not command and not options.keep and chosen is None:
         raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
     # Before anything is bought for them.
     missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
@@ -56,11 +64,18 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         "ssh_key": options.ssh_key,
         "disk_gib": options.disk_gib,
     }
-    with front.provision(options.gpu, keep=options.keep, world=options.world or REHEARSAL, settings=_settings(options), **fields) as machine:
+    if chosen is not None:
+        for text in chosen.lines:
+            print(f"gpus: {chosen.spec.name}: {text}", file=sys.stderr)
+        had = front.had(chosen.spec, ssh_key=options.ssh_key, keep=options.keep, world=chosen.world, settings=chosen.settings or None, by_login=True)
+    else:
+        had = front.provision(options.gpu, keep=options.keep, world=options.world or REHEARSAL, settings=_settings(options), **fields)
+    with _at_on(chosen is not None), had as machine:
         for path in options.put:
             there = machine.put(*_pair(path))
             print(f"gpus: put {path} to {there}", file=sys.stderr)
-        code = machine.run(_line(command)) if command else OK
+        alone = machine.run(_line(command)) if command and chosen is None else OK
+        code = alone if chosen is None else overlay.work(machine, chosen, command)
         for path in options.get:
             try:
                 print(f"gpus: got {machine.get(*_pair(path))}", file=sys.stderr)
@@ -68,6 +83,18 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
                 print(f"gpus: {error}", file=sys.stderr)
                 code = code or NOTHING
     return code
+
+
+@contextmanager
+def _at_on(overlaid: bool) -> Iterator[None]:
+    """What is wrong with the GPUs of an overlay is told of the argument that named them."""
+    try:
+        yield
+    except SpecError as error:
+        if not overlaid:
+            raise
+        found = [problem._replace(path="--on") if re.match(r"gpu(\[|$)", problem.path) else problem for problem in error.problems]
+        raise SpecError(found) from None
 
 
 def cp(options: argparse.Namespace) -> int:
@@ -80,9 +107,17 @@ def cp(options: argparse.Namespace) -> int:
         machine = _one(target[0], options)
         print(f"{target[0]}:{machine.put(options.source, target[1] or None, node=options.node)}")
     elif source is not None:
-        machine = _one(source[0], options)
-        print(machine.get(source[1], options.target, node=options.node))
+        past = _over(source[0], options)
+        print(ended.fetch(past, source[1], options.target) if past is not None else _brought(source, options))
     return OK
+
+
+def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
+    machine = _one(source[0], options)
+    # A job's machine that has powered itself off is still there, and nobody can log in.
+    if machine.inner.barred and (past := declared.concluded(source[0], options.world, options.stack or "")) is not None:
+        return ended.fetch(past, source[1], options.target)
+    return machine.get(source[1], options.target, node=options.node)
 
 
 def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -125,15 +160,17 @@ def wait(options: argparse.Namespace) -> int:
         timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
     except ValueError:
         raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout))]) from None
-    code, why = portal().run(declared.finished_job(options.name, options.world, options.stack or "", timeout_s))
-    print(f"gpus: {options.name}: {why}", file=sys.stderr)
+    name = options.name or declared.only_job(options.world, options.stack or "")
+    code, why = portal().run(declared.finished_job(name, options.world, options.stack or "", timeout_s))
+    print(f"gpus: {name}: {why}", file=sys.stderr)
     return code
 
 
 def logs(options: argparse.Namespace) -> int:
     """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
-    machine = _one(options.name, options)
-    text = portal().run(declared.log(machine.inner, options.node)).strip("\r\n")
+    past = _over(options.name, options)
+    found = ended.log(past, options.node) if past is not None else portal().run(declared.log(_one(options.name, options).inner, options.node))
+    text = found.strip("\r\n")
     if not text:
         print(f"gpus: {options.name}: there is no log of its start yet", file=sys.stderr)
         return NOTHING
@@ -219,9 +256,16 @@ def _interrupted(_number: int, _frame: Any) -> NoReturn:
 
 def _one(name: str, options: argparse.Namespace) -> Machine:
     """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone. Raises GpusError for none, and for several."""
-    if not options.stack and (front.bought(name, options.world) or not declared.known(options.world, cluster=name)):
+    if not options.stack and (front.bought(name, options.world) or not (declared.known(options.world, cluster=name) or _over(name, options))):
         return front.find(name, world=options.world, settings=_settings(options))
+    if (past := _over(name, options)) is not None:
+        ended.refuse(past, "a way to log in")
     return Machine(portal().run(declared.opened(name, options.world, options.stack or "")))
+
+
+def _over(name: str, options: argparse.Namespace) -> declared.Declared | None:
+    """The declared job of that name that is over and has no machines any more; None for all else."""
+    return None if not options.stack and front.bought(name, options.world) else declared.over(name, options.world, options.stack or "")
 
 
 def _line(command: Sequence[str]) -> str:

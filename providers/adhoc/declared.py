@@ -1,6 +1,7 @@
 """What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged into with the key that was made for it.
 
-Owns which one a name means, and the log of a machine's start. Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
+Owns which one a name means, how a job ended, and the log of a machine's start.
+Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from providers.adhoc.machine import AsyncMachine
 from providers.engine import access
 from providers.engine.accounts import home_of
 from providers.engine.delivery import HEALTHY
-from providers.engine.holding import seen
+from providers.engine.holding import seen, works
+from providers.engine.progress import ITSELF
 from providers.engine.records import DEGRADED, Held
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
@@ -22,23 +24,29 @@ from providers.engine.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import ENDED, FAILED
 from providers.model.money import usd
+from providers.model.workload import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from providers.engine.journal import Journal, Launch
     from providers.engine.world import World
 
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""
+LIMIT = "its machines were ended by their own limit before it said how it ended"
 _START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
 
 
 class Declared(NamedTuple):
-    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of."""
+    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of. `concluded`: of a
+    job that is over, its status and what it ended with.
+    """
 
     project: str
     stack: str
     held: Held
+    concluded: tuple[str, str] = ("", "")
 
     def record(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
@@ -52,6 +60,26 @@ class Declared(NamedTuple):
 
 def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple[Declared, ...]:
     """What stacks have that has not ended, as far as this machine's journal knows; narrowed by world, stack and cluster. Asks no cloud."""
+    return _journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
+
+
+def over(name: str, world: str | None = None, stack: str = "") -> Declared | None:
+    """The job of that name that is over and whose machines are gone; None where there is none, or something of the name still has machines.
+
+    Raises GpusError for several. Asks no cloud.
+    """
+    if known(world, stack, name):
+        return None
+    found = _journaled(world, stack, name, lambda journal, of: journal.conclusions(of, name))
+    return _only(found, name, world, stack) if found else None
+
+
+def concluded(name: str, world: str | None = None, stack: str = "") -> Declared | None:
+    """The job of that name that is over while its machines are still there; None for all else. Asks no cloud."""
+    return next((each for each in known(world, stack, name) if each.concluded[0]), None)
+
+
+def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Journal, str], Sequence[Launch]]) -> tuple[Declared, ...]:
     if not (home() / JOURNAL_FILE).exists():
         return ()
     found: list[Declared] = []
@@ -59,10 +87,12 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
         opened_world = open_world(name)
         try:
             owners = {known.owner: (known.project, known.stack) for known in opened_world.journal.owners(name) if known.stack}
-            for launch in opened_world.journal.standing(name, cluster):
+            for launch in which(opened_world.journal, name):
                 project, of = owners.get(launch.owner, ("", ""))
-                if launch.owner in owners and stack.rpartition("/")[2] in {"", of}:
-                    found.append(Declared(project, of, Held.from_dict(launch.record)))
+                if launch.owner in owners and cluster in {"", launch.cluster} and stack.rpartition("/")[2] in {"", of}:
+                    status, why = launch.record.get("concluded") or ("", "")
+                    held = Held.from_dict(launch.record)
+                    found.append(Declared(project, of, held._replace(status=status) if status else held, (status, why)))
         finally:
             opened_world.close()
     return tuple(found)
@@ -100,7 +130,8 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     held = seen(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
     if held is None or not held.machines:
         raise GpusError(f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s {one.stack} places it anew")
-    way = f"it is {held.status}" if held.status not in {*HEALTHY, DEGRADED} else access.way_in(world, held)
+    told = f"its job is over ({one.concluded[1]}) and its machine is {held.status}" if one.concluded[0] else f"it is {held.status}"
+    way = told if held.status not in {*HEALTHY, DEGRADED} else access.way_in(world, held)
 
     async def ends() -> bool:
         raise GpusError(f"{held.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
@@ -114,6 +145,15 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     return AsyncMachine(world, held, None, way, ends, stack=one.stack)
 
 
+def only_job(world: str | None = None, stack: str = "") -> str:
+    """The name of the one job that is known here, running or over. Raises GpusError for none and for several."""
+    found = (*known(world, stack), *_journaled(world, stack, "", lambda journal, of: journal.conclusions(of)))
+    jobs = list(dict.fromkeys(each.held.cluster for each in found if each.held.kind == "job"))
+    if len(jobs) != 1:
+        raise GpusError(f"wanted one job to wait for, found {', '.join(jobs) or 'none that was placed from this machine'}; say which: gpus wait NAME")
+    return jobs[0]
+
+
 async def finished_job(name: str, world: str | None = None, stack: str = "", timeout_s: float | None = None) -> tuple[int, str]:
     """(exit code, what its cloud or its own script says of its end) of a declared job, once it has ended. Looks every `LOOK_EVERY_S`.
 
@@ -121,9 +161,11 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
     """
     from providers.engine import progress
 
-    one = _only(known(world, stack, name), name, world, stack)
+    one = over(name, world, stack) or _only(known(world, stack, name), name, world, stack)
     if one.held.kind != "job":
         raise GpusError(f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself")
+    if one.concluded[0]:
+        return _code(*one.concluded)
     there = open_world(one.held.world)
     try:
         adapter = await home_of(there, one.held)
@@ -132,17 +174,22 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
             held = seen(one.held, await progress.observed(there, adapter, one.held), there.clock.now())
             if held is None:
                 raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
-            why = next((node.detail for node in held.machines if node.detail), held.status)
-            if held.status == ENDED:
-                return 0, why
-            if held.status == FAILED:
-                code = why.rpartition(" ")[2]
-                return int(code) if code.isdigit() and int(code) else 1, why
+            if held.status in {ENDED, FAILED}:
+                worst = next((node for node in held.machines if node.status == held.status), None)
+                return _code(held.status, worst.detail if worst is not None else LIMIT)
             if timeout_s is not None and there.clock.now() - began >= timeout_s:
                 raise GpusError(f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}")
             await there.clock.sleep(LOOK_EVERY_S)
     finally:
         there.close()
+
+
+def _code(status: str, why: str) -> tuple[int, str]:
+    """(exit code, why) of a job that is over: 0 only where it is known to have ended well."""
+    if status == ENDED:
+        return (1 if why in {ITSELF, LIMIT} else 0), why or status
+    code = why.rpartition(" ")[2]
+    return (int(code) if code.isdigit() and int(code) else 1), why or status
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:
@@ -159,7 +206,7 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
     line = machine.line(number)
     if line.stand_in:
         return f"{LABEL} {node.name}: nothing boots here"
-    code, output, errors = await finished(line.command(_START_UP))
+    code, output, errors = await finished(line.command(f"cat {ROOT}/log" if works(held) else _START_UP))
     if code != 0:
         why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), f"ended with {code}")
         raise GpusError(f"{machine.name}: wanted the log of its start, found none: {held.provider} keeps none, and on the machine: {why[:160]}")

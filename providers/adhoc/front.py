@@ -77,11 +77,26 @@ def provision(
         "labels": labels,
         "options": options,
     }
-    spec = declared(gpu, fields)
+    with had(declared(gpu, fields), ssh_key=ssh_key, keep=keep, world=world, settings=settings, report=report) as machine:
+        yield machine
+
+
+@contextmanager
+def had(
+    spec: Cluster,
+    *,
+    ssh_key: str | os.PathLike[str] | None = None,
+    keep: bool = False,
+    world: str = REHEARSAL,
+    settings: Settings | None = None,
+    report: Report | None = None,
+    by_login: bool = False,
+) -> Iterator[Machine]:
+    """What `provision` does of a whole spec. `by_login`: its workload is not started at boot, but left to the caller."""
     opened = _opened(world, settings, report)
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
     try:
-        machine = Machine(portal().run(_rented(opened, spec, ssh_key), interrupted=interrupted))
+        machine = Machine(portal().run(_rented(opened, spec, ssh_key, by_login=by_login), interrupted=interrupted))
         try:
             yield machine
         finally:
@@ -195,10 +210,10 @@ def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None) -> AsyncMachine:
+async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None, *, by_login: bool = False) -> AsyncMachine:
     if world.name == REHEARSAL:
         world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
-    machine = await holdings.rent(world, spec, ssh_key)
+    machine = await holdings.rent(world, spec, ssh_key, by_login=by_login)
     ends = f"; it ends by itself at {clock(machine.held.ends_at)}" if machine.ends_itself else ""
     world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
     if not machine.ends_itself:

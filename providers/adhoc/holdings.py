@@ -40,13 +40,15 @@ class _Part(NamedTuple):
     nodes: tuple[Node, ...]
 
 
-async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None = None) -> AsyncMachine:
+async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None = None, *, by_login: bool = False) -> AsyncMachine:
     """Gets what the spec declares, ready to be worked on, and marks its name as used by this process.
+
+    `by_login`: its workload is not started at boot.
 
     Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then nothing is left running, or the error names what
     is. When the caller is cancelled, what was made is released first.
     """
-    ask = reachable(world, spec, own_key=ssh_key is not None)
+    ask = reachable(world, spec, own_key=ssh_key is not None)._replace(by_login=by_login)
     owner, holder = access.owner(), uuid.uuid4().hex
     world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
     try:

@@ -73,9 +73,19 @@ class AsyncMachine:
         return self.held.cluster
 
     @property
+    def barred(self) -> str:
+        """Why it cannot be logged into from here; empty where it can."""
+        return self._barred
+
+    @property
     def world(self) -> str:
         """`rehearsal` or `live`."""
         return self.held.world
+
+    @property
+    def opened(self) -> World:
+        """The world that it is in, open."""
+        return self._world
 
     @property
     def status(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL, home
 from providers.engine.accounts import account_of
+from providers.engine.holding import works
 from providers.engine.ready import REACH, Look
 from providers.engine.remote import standin
 from providers.engine.remote.ssh import NoOpenSsh, SshProbe, made_key
@@ -83,13 +84,15 @@ def opened(world: str, owner: str, cluster: str) -> Access | None:
     return Access(place, made_key(place, "") if (place / "id_ed25519").exists() else None)
 
 
-def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | None:
-    """What leads into a cluster's machines by the key that is kept here; None without one. Live only. Reads the cluster's folder."""
+def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | StandInProbe | None:
+    """What leads into a cluster's machines by the key that is kept here; None without one. A rehearsal's need none. Reads the cluster's folder."""
+    if world.name == REHEARSAL:
+        place = Access(folder(world.name, owner, cluster), None)
+        return probe(world, None, place.known_hosts, place.nodes)
     way = opened(world.name, owner, cluster)
     if way is None or way.key is None:
         return None
-    found = probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
-    return found if isinstance(found, SshProbe) else None
+    return probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
 
 
 def forget(world: str, owner: str, cluster: str = "") -> None:
@@ -212,9 +215,11 @@ def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
 
 def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
     """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
-    if held.kind != "machine":
-        return f"it is a {held.kind}"
+    if held.kind != "machine" and not works(held):
+        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
     if world.manifests[held.provider].program is not None:
+        if why := barred(world, held.provider, held, Setup()):
+            return why
         # The account's credentials open it, also what another machine bought.
         place = Access(folder(world.name, held.owner, held.cluster), None)
         return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, held))

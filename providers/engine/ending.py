@@ -5,6 +5,7 @@ Owns what a message must say about what could not be confirmed gone.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
@@ -56,23 +57,29 @@ async def end(world: World, held: Held) -> None:
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
     for adapter, there, pending in groups.values():
         lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
-        own = await _own(world, adapter, held, there)
-        lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own))
+        own, taken = await _own(world, adapter, held, there)
+        lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
     raise_left(held.cluster, lefts, held.micro_usd)
     world.journal.release(*which, world.clock.now())
 
 
-async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> list[Handle]:
-    """Those of the machines that no other generation has taken over."""
+async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
+    """Those of the machines that no other generation has taken over, and those that one has."""
     if not handles:
-        return []
+        return [], []
     try:
         nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
     except CloudError as error:
         raise HalfMade(
             f"{held.cluster}: could not be deleted: {trimmed(error)}; {bill(handles, held.micro_usd)}", provider=adapter.name, handles=handles
         ) from error
-    return [node.handle for node in nodes if node.mark is None or not held.generation or node.mark.generation == held.generation]
+    if world.manifests[adapter.name].capabilities.relabels:
+        others = {node.handle for node in nodes if node.mark is not None and held.generation and node.mark.generation != held.generation}
+    else:
+        launches = await asyncio.to_thread(world.journal.launches, world.name, held.owner, held.cluster)
+        ids = {native for launch in launches if launch.ended_at is None and launch.generation != held.generation for native in launch.native_ids}
+        others = {node.handle for node in nodes if node.handle.native_id in ids}
+    return [node.handle for node in nodes if node.handle not in others], list(others)
 
 
 async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:

@@ -18,28 +18,56 @@ if TYPE_CHECKING:
 
 def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """Everything of it that is wrong with every path; what is missing for the kind is asked for once the rest is right."""
-    found: list[Problem] = list(_runs(spec))
+    found: list[Problem] = list(_runs(spec, manifests))
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
             found.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
             continue
         found.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+        found.extend(
+            Problem(f"options.{provider}.{key}", "nothing beside a workload: both are what runs", repr(section[key])[:80], "drop one of the two")
+            for key in manifest.programs
+            if spec.workload is not None and key in section
+        )
     found.extend(_references(spec, manifests))
     found.extend(_fitting(spec, manifests) if not found else ())
     return found
 
 
-def _runs(spec: Cluster) -> list[Problem]:
-    """What a launcher can't do of what is declared."""
+def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """The providers that it may be at, of those that can be of its kind.
+
+    One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
+    """
+    can = {name: each for name, each in manifests.items() if each.capabilities.can_be(spec.kind, workload=spec.workload is not None)}
+    return {name: each for name, each in can.items() if (name in spec.providers if spec.providers is not None else each.derived is None)}
+
+
+def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What a launcher can't do of what is declared, and what a service can't be reached by."""
     if spec.workload is None:
         return []
-    from providers.workloads.compile import check
+    from providers.workloads.compile import check, untimed
 
     ask = spec.ask()
     if ask.workload is None:
         return []
-    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, spec.expose)]
+    allowed = _allowed(spec, manifests)
+    machines = {
+        name: each for name, each in allowed.items() if each.runs is None or spec.kind not in each.capabilities.kinds or spec.kind == "machine"
+    }
+    # A provider with a door of its own asks for its own token there.
+    expose = spec.expose if machines or not allowed else "private"
+    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)]
+    found.extend(untimed(ask.workload))
+    if spec.kind == "service" and spec.expose == "public":
+        network = (("managed", "true"),) if spec.network == "managed" else ()
+        for name, each in machines.items():
+            section = tuple(sorted(spec.options.get(name, {}).items()))
+            if each.shut is not None and (wanted := each.shut(spec.setup()._replace(options=section, network=network))):
+                todo = f"say so, or leave {name} out of providers"
+                found.append(Problem("expose", f"for a public service at {name}: {wanted}", f"network: {spec.network}", todo))
     return list(dict.fromkeys(found))
 
 
@@ -63,12 +91,14 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     from providers.engine.starting import nominal
 
     out: list[Problem] = []
-    for provider, manifest in manifests.items():
-        # One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
-        allowed = provider in spec.providers if spec.providers is not None else manifest.derived is None
-        if manifest.fits is not None and allowed and manifest.capabilities.can_be(spec.kind, workload=spec.workload is not None):
+    for provider, manifest in _allowed(spec, manifests).items():
+        if manifest.fits is not None:
             try:
-                known = nominal(spec.ask(), spec.setup(), manifest)
+                setup = spec.setup()
+                if spec.network == "managed":
+                    # It has a service account of its own, which nobody knows the name of before it is made.
+                    setup = setup._replace(network=(("service_account", "managed"),))
+                known = nominal(spec.ask(), setup, manifest)
             except SpecError:
                 continue  # told by the workload's own check
             found = manifest.fits(spec.kind, dict(known.options), known)

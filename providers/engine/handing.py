@@ -10,7 +10,6 @@ import secrets
 import shlex
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL
 from providers.engine.access import folder, key_probe
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
@@ -53,8 +52,7 @@ async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequenc
         files["peers"] = "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
         files["token"] = token(world.name, *order.mark[:2])
-    if not files or world.name == REHEARSAL:
-        # A rehearsal's machine runs nothing that could wait.
+    if not files:
         return
     handles = tuple(node.handle for node in nodes)
     looker = key_probe(world, *order.mark[:2])
@@ -65,7 +63,10 @@ async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequenc
     for node in nodes:
         line = looker.line(node)
         for name, content in files.items():
-            code, errors = await written(line, f"{ROOT}/{name}", content) if line is not None else (1, "no address")
+            try:
+                code, errors = await written(line, f"{ROOT}/{name}", content) if line is not None else (1, "no address")
+            except GpusError as error:
+                code, errors = 1, str(error)
             if code:
                 text = f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
                 raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
@@ -78,26 +79,38 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
     """
     from providers.workloads.script import script
 
-    if world.name == REHEARSAL:
-        from providers.adapters.rehearsal import open_store
-
-        for node in nodes:
-            open_store().set_work(node.handle.native_id, begun.script or script(begun.program, inside=True))
-        return
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     if looker is None:
         raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
-    from providers.engine.remote.run import finished
-
     text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
-    start = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(f'setsid nohup bash {path} >/dev/null 2>&1 </dev/null &')}"
     for node in nodes:
         line = looker.line(node)
-        code, errors = await written(line, path, text) if line is not None else (1, "no address")
-        if not code and line is not None:
-            code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(start)}"))
+        if line is not None and line.stand_in:
+            from providers.adapters.rehearsal import open_store
+
+            # Nothing of the user's runs in a rehearsal: its course is played.
+            code, errors = await written(line, path, text)
+            open_store().set_work(node.handle.native_id, text)
+        else:
+            code, errors = await begun_by(line, path, text) if line is not None else (1, "no address")
         if code:
             raise GpusError(f"wanted to start the new workload on {node.name}, found {errors.strip()[:160] or code}")
+
+
+async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
+    """Writes a start-up script there and starts it, in the background, as root where the login may: (exit code, errors)."""
+    from providers.engine.remote.run import finished
+
+    code, errors = await written(line, path, text)
+    if not code:
+        start = f"setsid nohup bash {shlex.quote(path)} >/dev/null 2>&1 </dev/null &"
+        code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(as_root(start))}"))
+    return code, errors
+
+
+def as_root(text: str) -> str:
+    """Shell words that run this text as root where the login may do so without a password. Pure."""
+    return f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(text)}"
 
 
 async def written(line: Line, path: str, content: str) -> tuple[int, str]:
@@ -107,16 +120,16 @@ async def written(line: Line, path: str, content: str) -> tuple[int, str]:
     """
     from providers.engine.remote.run import started
 
-    place, at = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
+    there = line.path(path)
+    place, at = shlex.quote(there.rpartition("/")[0]), shlex.quote(there)
     script = f"mkdir -p {place} && umask 077 && cat >{at}.new && mv {at}.new {at}"
-    as_root = f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(script)}"
     reading, writing = os.pipe()
     try:
         os.write(writing, content.encode())
     finally:
         os.close(writing)
     try:
-        async with started(line.command(f"exec sh -c {shlex.quote(as_root)}"), stdin=reading) as process:
+        async with started(line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}"), stdin=reading) as process:
             _, errors = await process.communicate()
             return await process.wait(), errors.decode(errors="replace")
     finally:

@@ -112,6 +112,9 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
         whole = len(nodes) == held.nodes
         detail = next((node.detail for node in nodes if node.status == RUNNING and _more(node)), "")
         return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(), detail=detail) if whole else _degraded(held, nodes, on_loss)
+    if well and held.kind == "job" and statuses <= {*HEALTHY, *DONE} and len(nodes) == held.nodes:
+        # The machines of one job do not end in the same moment: it runs until the last one has.
+        return held._replace(status=status_of(well), machines=tuple(nodes), reasons=())
     if well:
         return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
@@ -119,7 +122,9 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
         ended = told or held.status == ENDED or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
         return held._replace(status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else former) if ended else None
     there = tuple(node for node in nodes if node.status != GONE)
-    status = next((status for status in (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING) if status in statuses), FAILED)
+    # A job over several machines has failed where it failed on one, whatever the others ended with.
+    worst = (PREEMPTED, FAILED, ENDED, STOPPED, STOPPING) if held.kind == "job" else (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING)
+    status = next((status for status in worst if status in statuses), FAILED)
     why = next((node.detail for node in nodes if node.status == status and _more(node)), "")
     return held._replace(status=status, machines=there, reasons=(), detail=why)
 

@@ -352,6 +352,22 @@ class Journal:
         """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
         self._amend(held, {"ended_why": why})
 
+    def concluded(self, held: Held, status: str, why: str) -> None:
+        """A job's placement is over, and this is how: kept beyond its machines, for whoever asks later."""
+        key = (held.world, held.owner, held.cluster, held.generation)
+        with self._change() as db:
+            rows = db.execute(
+                "SELECT rowid, record FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) ORDER BY launched_at DESC LIMIT 1", key
+            ).fetchall()
+            for rowid, record in rows:
+                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "concluded": [status, why]}), rowid))
+
+    def conclusions(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
+        """The last placement of each cluster where that was a job which is over and whose machines are gone: `concluded` in its record."""
+        last = {(launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)}
+        over = [launch for launch in last.values() if launch.ended_at is not None and launch.record.get("concluded")]
+        return tuple(launch for launch in over if not self.orders(world, launch.owner, launch.cluster))
+
     def _amend(self, held: Held, fields: Mapping[str, object], ended_at: float | None = None) -> None:
         """Writes these fields into the record of the generation's open launch, and its end if it has one."""
         with self._change() as db:
@@ -377,10 +393,13 @@ class Journal:
             return tuple(Launch._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows)
 
     def standing(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
-        """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept."""
+        """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept, or
+        whose job is over.
+        """
         every = self.launches(world, "", cluster)
         runs = {(launch.owner, launch.cluster) for launch in every if launch.ended_at is None}
-        rested = {(launch.owner, launch.cluster): launch for launch in every if launch.record.get("status") in {STOPPED, STOPPING}}
+        over = [launch for launch in every if launch.record.get("status") in {STOPPED, STOPPING} or launch.record.get("concluded")]
+        rested = {(launch.owner, launch.cluster): launch for launch in over}
         kept = [launch for key, launch in rested.items() if key not in runs and self.orders(world, *key)]
         return tuple(launch for launch in every if launch.native_ids and (launch.ended_at is None or launch in kept))
 

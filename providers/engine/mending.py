@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
+from providers.engine import keeping
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
@@ -129,6 +130,8 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         idle = bool(after.machines) and bool(wanted.setup.idle_s) and wanted.setup.on_ttl == "release" and held.kind == "machine"
         if not (idle or to_release(after)):
             return after._replace(reasons=())
+        if not idle and after.machines:
+            await keeping.keep(world, await home_of(world, held), after)
         # It powered itself off, and its cloud may only have stopped it: what remains costs its disks.
         left = await release_all(world, held, held.handles)
         if not left.clean:

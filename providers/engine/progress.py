@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL
+from providers.engine.delivery import DONE
 from providers.engine.holding import WORK, finished, works
 from providers.engine.ready import LOOK_FIRST_S
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
@@ -82,6 +83,14 @@ async def word(world: World, adapter: Adapter, node: Node, order: Order | None) 
 
 async def observed(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
     """What is held, as its cloud reports it and as its work makes it: one look, and one more at each machine that has a job of ours."""
+    nodes = await _looked(world, adapter, held)
+    if held.kind == "job" and nodes and not finished(held) and {node.status for node in nodes} <= {*DONE}:
+        worst = next((node for node in nodes if node.status == FAILED), nodes[0])
+        world.journal.concluded(held, worst.status, worst.detail)
+    return nodes
+
+
+async def _looked(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
     nodes = tuple(await repeated(world, adapter.name, adapter.observe, held.handles))
     if held.kind != "job" or not works(held):
         return nodes

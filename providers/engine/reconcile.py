@@ -215,8 +215,9 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
     """Writes the new generation on the machines; what they cost is taken from when they were bought, as far as the journal knows."""
     first, handles = chosen[0], tuple(node.handle for node in chosen)
     adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
+    can = world.manifests[first.handle.provider].capabilities
     for node in chosen:
-        if node.mark is None or node.mark.generation != generation:
+        if can.relabels and (node.mark is None or node.mark.generation != generation):
             await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
     orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
     made = next((order for order in orders if set(handles) & set(order.handles)), None)

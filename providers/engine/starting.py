@@ -33,8 +33,11 @@ ANYWHERE = "0.0.0.0"  # noqa: S104 - inside a container that only its provider's
 def start(
     ask: Ask, entry: Entry, gpu_type: str, gpu_count: int, expose: str, manifest: Manifest | None, section: Mapping[str, object]
 ) -> Start | None:
-    """What is started on so many of this GPU at this provider; None where nothing is declared to run. Raises SpecError where a recipe can't do it."""
-    if ask.workload is None:
+    """What is started on so many of this GPU at this provider; None where nothing is declared to run, or not at boot.
+
+    Raises SpecError where a recipe can't do it.
+    """
+    if ask.workload is None or ask.by_login:
         return None
     from providers.workloads.compile import program
     from providers.workloads.script import script
@@ -67,4 +70,6 @@ def nominal(ask: Ask, setup: Setup, manifest: Manifest) -> Setup:
     section: dict[str, object] = dict(found) if isinstance(found, dict) else {}
     entry = ask.entries[0]
     begun = start(ask, entry, next(iter(types(entry)), ""), entry.gpu_count, setup.expose, manifest, section)
-    return started(setup._replace(options=tuple(sorted(section.items()))), begun)
+    kept = ask.workload.checkpoint if ask.workload is not None else None
+    known = setup._replace(options=tuple(sorted(section.items())), keeps="" if kept is None else kept.to)
+    return started(known, begun)

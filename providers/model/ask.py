@@ -96,6 +96,8 @@ class Ask(NamedTuple):
     """What runs there: a place that cannot hold it is refused."""
     secrets: tuple[tuple[str, frozenset[str]], ...] = ()
     """Name of each secret -> the providers that a reference says how to fetch it at."""
+    by_login: bool = False
+    """What runs is started by login once the machine is ready, not by the machine itself at its boot."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

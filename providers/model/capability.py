@@ -43,8 +43,17 @@ class Capabilities(NamedTuple):
 
     After a lost answer the same order is then sent once more, and a first request that was only late is no second purchase.
     """
+    relabels: bool = True
+    """A new generation can be written on what runs; else a mark tells the first one for ever, and only this machine's journal who took it over."""
     workload_kinds: frozenset[str] = frozenset()
     """What it can be besides `kinds` where a workload is declared: its machines run that at each boot."""
+
+    buckets: frozenset[str] = frozenset()
+    """Schemes of the stores (`gs`, `s3`) that its machines reach as themselves, where the options give them an identity."""
+    keyed_buckets: frozenset[str] = frozenset()
+    """Schemes of the stores that its machines reach with keys among the secrets alone."""
+    volumes: bool = False
+    """Its jobs and services have volumes of its own: folders that outlive them."""
 
     def can_be(self, kind: str, *, workload: bool) -> bool:
         """True for a kind of cluster that this provider can be, with a workload declared or without."""

@@ -102,6 +102,8 @@ class Setup(NamedTuple):
     """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever."""
     on_loss: str = "replace-all"
     """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
+    keeps: str = ""
+    """Where the workload's checkpoints are kept, for a check of what a machine needs for that; nothing in an Order, whose script says it."""
 
 
 class Order(NamedTuple):

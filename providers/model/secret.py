@@ -117,6 +117,15 @@ def hidden(problem: Problem, found: Sequence[Plain]) -> Problem:
     return Problem(*(without(part, found) for part in problem))
 
 
+def told(problems: Sequence[Problem], found: Sequence[Plain]) -> list[Problem]:
+    """The problems without these values, each once; where one of them is named as a secret, not a second time for being of the wrong type. Pure."""
+    if not found:
+        return list(dict.fromkeys(problems))
+    named = {without(plain.path, found) for plain in found}
+    clean = dict.fromkeys(hidden(problem, found) for problem in problems)
+    return [each for each in clean if each.found.strip("'\"") != "(secret)" or not any(path.startswith(each.path) for path in named)]
+
+
 def problems(secrets: Mapping[str, Mapping[str, str]]) -> list[Problem]:
     """What is wrong with the names, and with their being references at all; what a reference looks like at a provider is its adapter's business."""
     out: list[Problem] = []

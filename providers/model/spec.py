@@ -290,7 +290,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_UNION_TAGS = {"str", "int", "float"}
+_UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
 
 
 def _path(location: tuple[Any, ...]) -> str:
@@ -298,7 +298,7 @@ def _path(location: tuple[Any, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif str(part) not in _UNION_TAGS and re.fullmatch(r"[a-z_][a-z0-9_]*", str(part)):
+        elif str(part) not in _UNION_TAGS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)):
             text += f".{part}" if text else str(part)
     return text
 
@@ -497,7 +497,9 @@ def _kind(cluster: Cluster) -> list[Problem]:
     if cluster.kind == "machine":
         return []
     # With a workload it may be a machine's work: that one has a disk, a network and a door.
-    only = _MACHINE_ONLY if cluster.workload is None else {name: _MACHINE_ONLY[name] for name in ("state", "ports")}
+    only = _MACHINE_ONLY
+    if cluster.workload is not None:
+        only = {"state": _MACHINE_ONLY["state"], "ports": "a job listens on none, and a service's port stands in workload.port"}
     found = [
         Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[:_FOUND_MAX], "leave it out")
         for name, why in only.items()

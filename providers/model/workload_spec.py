@@ -41,10 +41,13 @@ SERVERS = frozenset({"vllm", "sglang", "tgi", "ollama", "llama.cpp", "comfyui", 
 """Launchers whose program listens; all others run a command to its end."""
 DTYPES = Literal["fp32", "bf16", "fp16", "fp8", "int8", "awq", "gptq", "int4", "nf4", "fp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m"]
 
+SSH_PORT = 22
 FILES_MAX_BYTES = 8 * 1024
 """All files together, gzipped and in base64: they travel in the start-up script, and EC2 takes 16 KB of that."""
 
 _ENV = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+_TAKEN = re.compile(r"^(PATH|LD_.*|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|GPUS_.*)\Z")
+"""Variables that the start-up script's own shell and tools would heed, or that it tells its programs by."""
 _TASK = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 _ARG = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
 _PATH = re.compile(r"^(/|~/)?[A-Za-z0-9._][A-Za-z0-9._/-]*$")
@@ -174,6 +177,8 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
             bad("checkpoint.to", "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", kept.to)
         if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
             bad("checkpoint.path", "a path on the machine, without ..", kept.path)
+        elif not kept.path.startswith("/"):
+            bad("checkpoint.path", "a path from the root, as in /ckpt: it is the same inside a container and outside", kept.path)
         try:
             if duration.seconds(kept.every) < 10:
                 bad("checkpoint.every", "at least 10s", kept.every)
@@ -185,6 +190,13 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         bad("on_done", "nothing for a service: it does not end", "keep", "leave it out")
     if workload.train is not None:
         found.extend(_of_training(workload.train))
+        if workload.train.tokens and not any(each.model for each in (workload, *workload.services)):
+            bad(
+                "train.tokens",
+                "a model, whose size says how long so many tokens take",
+                "none",
+                "set model, as in model: 7b; or measured hours instead",
+            )
     return found
 
 
@@ -222,6 +234,8 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
         bad("launcher", "one that ends, for a job", task.launcher, "set kind: service")
     if kind == "service" and not server and not task.port:
         bad("port", "the port that the service listens at", "nothing")
+    if task.port == SSH_PORT:
+        bad("port", "another one than 22, where ssh listens", task.port)
     if server and not task.model and task.launcher not in {"comfyui", "sd-webui"}:
         bad("model", f"the model that {task.launcher} serves", "nothing")
     if task.model and not _MODEL.match(task.model):
@@ -233,6 +247,9 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
     for name in task.env:
         if not _ENV.match(name):
             bad("env", "names of letters, digits and _", name)
+        elif _TAKEN.match(name):
+            todo = "GPUS_* are ours" if name.startswith("GPUS_") else f"for one program set it in the command: env {name}=... PROGRAM"
+            bad(f"env.{name}", "a variable that does not decide which programs run, or how", name, todo)
     for name, value in task.env.items():
         if "\x00" in value:
             bad(f"env.{name}", "a text without NUL", value)

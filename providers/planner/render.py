@@ -283,6 +283,10 @@ def _change(plan: Plan, running: Running) -> str:
     return running.change or change_line(running.micro_usd, new, running.what)
 
 
+_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET], rules.NAMES[rules.KEPT]})
+"""Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
+
+
 def hints(plan: Plan) -> list[str]:
     """What would make something acceptable, where nothing is, one line each: missing credentials first, then the cap, then spot."""
     from providers.model.ask import SPOT, Capacity
@@ -293,10 +297,13 @@ def hints(plan: Plan) -> list[str]:
     ask, terms = plan.ask, plan.terms
 
     def cheapest(changed: Ask) -> Candidate | None:
-        return make(changed._replace(rank="price"), terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now).best
+        # What cannot hold the work, or cannot be told of it, is no help at any price.
+        priced = changed._replace(rank="price")
+        return make(priced, terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now, fits=terms.fits, closed=terms.closed).best
 
     allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
     out = [f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name]]
+    out.extend(f"refused by the rule {each.rule}: {each.found}" for each in examples(plan) if each.rule in _SAID)
     cap = ask.max_price_micro_usd
     for what, freed in (("providers", ask._replace(providers=())), ("regions", ask._replace(regions=()))):
         if getattr(ask, what) and (least := cheapest(freed)) is not None:

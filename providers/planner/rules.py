@@ -36,6 +36,7 @@ RULES = (
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
     ("secret", "each secret has a reference that says how to fetch it there"),
+    ("checkpoint", "what it saves can be kept from there where that is asked for"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -45,9 +46,28 @@ RULES = (
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
 
 NAMES = tuple(name for name, _ in RULES)
-GPU, COUNT, MEMORY, FIT, CAPACITY, SOLD, REGION, PROVIDER, ADAPTER, KIND, REACH, NODES, TTL, SECRET, CONFIGURED, ORDERABLE, PRICE, CAP, BLOCKED = (
-    range(len(RULES))
-)
+(
+    GPU,
+    COUNT,
+    MEMORY,
+    FIT,
+    CAPACITY,
+    SOLD,
+    REGION,
+    PROVIDER,
+    ADAPTER,
+    KIND,
+    REACH,
+    NODES,
+    TTL,
+    SECRET,
+    KEPT,
+    CONFIGURED,
+    ORDERABLE,
+    PRICE,
+    CAP,
+    BLOCKED,
+) = range(len(RULES))
 _PASSED = len(RULES)
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -154,6 +174,30 @@ def reached(ask: Ask, skills: Capabilities) -> bool:
     return entered and (skills.opens_ports or not ask.ports)
 
 
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""The secrets by which the aws command reaches S3 from anywhere (AWS CLI reference, "Environment variables", 2026-11)."""
+
+
+def unkept(ask: Ask, skills: Capabilities) -> str:
+    """Why checkpoints can't be kept from this provider where the workload keeps them; empty where they can, or none are kept. Pure."""
+    kept = ask.workload.checkpoint if ask.workload is not None else None
+    if kept is None:
+        return ""
+    scheme = kept.to.partition(":")[0]
+    if scheme == "volume":
+        if not skills.volumes:
+            return f"{kept.to} is a volume of Modal's: {skills.provider} has none"
+        return "" if ask.kind in skills.kinds - {"machine"} else f"{kept.to} is for a job or a service: {skills.provider}'s machines have no volumes"
+    if scheme in skills.buckets:
+        return ""
+    if scheme not in skills.keyed_buckets:
+        others = " or ".join(f"{name}://" for name in sorted(skills.buckets | skills.keyed_buckets)) or "no bucket"
+        return f"{skills.provider}'s machines have no identity for {scheme}://; from there: {others}{', volume:NAME' if skills.volumes else ''}"
+    held = dict(ask.secrets)
+    missing = [name for name in KEYS if skills.provider not in held.get(name, ())]
+    return f"{scheme}:// is reached from {skills.provider} with keys alone: {' and '.join(missing)} under secrets" if missing else ""
+
+
 def able(
     entry: Entry,
     ask: Ask,
@@ -180,6 +224,8 @@ def able(
         return TTL
     if any(provider not in able for _, able in ask.secrets):
         return SECRET
+    if unkept(ask, skills):
+        return KEPT
     if provider in unavailable:
         return CONFIGURED
     if capacity not in skills.capacities or not skills.orders(machine_type):
@@ -307,6 +353,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == SECRET:
         missing = ", ".join(name for name, able in ask.secrets if offer.provider not in able)
         return f"a reference for {missing} at {offer.provider}", f"none under secrets.{missing.partition(',')[0]}.{offer.provider}"
+    if rule == KEPT:
+        return "a place that its checkpoints can be kept from", unkept(ask, skills) if skills is not None else ""
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:

@@ -78,8 +78,7 @@ def check(properties: Properties) -> Checked:
         problem._replace(found="a secret value") if problem.path.partition(".")[0].partition("[")[0] in properties.secret else problem
         for problem in problems
     ]
-    hidden = [secret.hidden(problem, plain) for problem in hidden] if plain else hidden
-    return Checked(values, tuple(dict.fromkeys(hidden)), spec if gpu_known and not problems else None)
+    return Checked(values, tuple(secret.told(hidden, plain)), spec if gpu_known and not problems else None)
 
 
 def _nested(properties: Properties) -> list[Problem]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import LIVE, WORLDS
 from providers.engine import cluster
 from providers.engine.delivery import delivered
-from providers.errors import CloudError, NotConfigured, OutcomeUnknown
+from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsupported
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import GONE, RUNNING, STOPPED
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER, PATIENCE_S, SSH_KEY, environment
@@ -52,9 +52,9 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         more_nodes_than_declared_are_refused_in_the_plan,
         kinds_that_are_not_declared_are_refused_in_the_plan,
         an_order_is_settled_by_its_token,
-        a_new_generation_is_written_on_an_adopted_machine,
         edits_in_place_keep_the_machine_and_its_mark,
         *([a_stopped_machine_is_kept_and_starts_again] if STATE in can.in_place else []),
+        a_new_generation_is_written_on_an_adopted_machine if can.relabels else a_generation_that_cannot_be_written_is_refused,
         edits_that_are_not_declared_are_not_sent,
         groups_never_change_the_order,
         live_offers_are_whole if can.live_offers else offers_are_the_catalogs,
@@ -293,6 +293,20 @@ def a_new_generation_is_written_on_an_adopted_machine(bench: Bench) -> None:
         assert [node.handle for node in adapter.find(OWNER, CLUSTER, LATER)] == list(ticket.handles)
         assert not adapter.find(OWNER, CLUSTER, GENERATION)
     bench.exist(1, "relabelled")
+    bench.removed(ticket.handles)
+
+
+def a_generation_that_cannot_be_written_is_refused(bench: Bench) -> None:
+    """A mark that is written once stays: relabel is an error, and changes nothing."""
+    ticket, _ = bench.made()
+    try:
+        bench.adapter.relabel(ticket.handles[0], LATER)
+    except Unsupported:
+        pass
+    else:
+        raise AssertionError("wanted relabel refused, since the capabilities say that it cannot be; found it done")
+    (node,) = bench.adapter.observe(ticket.handles)
+    assert node.mark == ticket.order.mark, f"wanted {ticket.order.mark}, found {node.mark}"
     bench.removed(ticket.handles)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.catalog import names
 from providers.errors import Problem, SpecError
 from providers.model.workload import Process, Program
 from providers.workloads import fit as fits
@@ -62,15 +63,31 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
         at = "workload." if len(workload.tasks) == 1 else f"workload.services[{index}]."
         made = recipe(task, f"{at}launcher")
         if made is None:
+            if expose == "token" and TOKEN not in task.command:
+                todo = f"as in --api-key ${TOKEN}; launchers that check one by themselves: {_checking()}"
+                found.append(Problem("expose", f"a command that checks the token: it finds it in ${TOKEN}", repr(task.command)[:80], todo))
             continue
         found.extend(mistakes(task, at))
         if nodes > 1 and not made.nodes:
             able = ", ".join(name for name, each in RECIPES.items() if each.nodes)
             found.append(Problem("nodes", f"1 for {task.launcher}, which runs on one machine", str(nodes), f"over several machines run {able}"))
         if expose == "token" and made.port and not made.token:
-            able = ", ".join(name for name, each in RECIPES.items() if each.token)
-            found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {able}"))
+            found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {_checking()}"))
     return found
+
+
+def _checking() -> str:
+    return ", ".join(name for name, each in RECIPES.items() if each.token)
+
+
+def untimed(workload: Workload) -> list[Problem]:
+    """Why nobody could say how long its training takes, of what is declared for that."""
+    training = workload.training
+    if training is None or not training.hours_on or names.canonical(training.hours_on) is not None:
+        return []
+    near = names.near(training.hours_on)
+    path = f"workload.train.hours.{training.hours_on}"
+    return [Problem(path, "a known GPU", repr(training.hours_on), f"near: {', '.join(near)}" if near else "see `gpus hardware`")]
 
 
 def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int, host: str, expose: str) -> Process:

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.catalog import names
 from providers.catalog.hardware import hardware
 from providers.errors import GpusError
 from providers.workloads import memory, size, speed
@@ -94,7 +95,8 @@ def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_coun
     task = overridden(workload.tasks[0], override)
     dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
     if training.hours:
-        scaled = speed.scaled_hours(training.hours, training.hours_on, gpu_type, dtype)
+        known = names.canonical(training.hours_on)
+        scaled = speed.scaled_hours(training.hours, training.hours_on if known is None else names.accepts(known)[0], gpu_type, dtype)
         return None if scaled is None else scaled[1] / (gpu_count * nodes)
     model = architecture(task.model)
     if model is None or not training.tokens:

@@ -105,17 +105,23 @@ def _lightning(task: Task, where: Where) -> str:
 
 def _ray(task: Task, where: Where) -> str:
     gpus = f"--num-gpus={where.gpu_count}"
-    head = f"ray start --head --port={RAY_PORT} {gpus} --dashboard-host=127.0.0.1 --disable-usage-stats"
-    work = f"export RAY_ADDRESS=127.0.0.1:{RAY_PORT}; {_wait_for_nodes(where.nodes)}{task.command}"
-    run = f"{head} && {{ {work}; }}; code=$?; ray stop >/dev/null 2>&1; exit $code"
-    if where.nodes == 1:
-        return run
+    several = where.nodes > 1
+    # Of several addresses that a machine has, the one by which the others know it; Ray itself takes the one that leads to the internet.
+    leader, own = ("$GPUS_LEADER", ' --node-ip-address="$GPUS_ADDRESS"') if several else ("127.0.0.1", "")
+    # Its daemons leave the process group, so they are ended by name when the program is to give way.
+    stop = "ray stop >/dev/null 2>&1"
+    ends = f"trap '{stop}; exit 143' TERM INT; "
+    head = f"ray start --head --port={RAY_PORT}{own} {gpus} --dashboard-host=127.0.0.1 --disable-usage-stats"
+    work = f'export RAY_ADDRESS="{leader}:{RAY_PORT}"; {_wait_for_nodes(where.nodes)}{task.command}'
+    run = f"{head} && {{ {work}; }}; code=$?; {stop}; exit $code"
+    if not several:
+        return f"{ends}{run}"
     # A worker ends when its head does; that is no failure of its own.
     worker = (
-        f'for _ in $(seq 120); do ray start --address="$GPUS_LEADER:{RAY_PORT}" {gpus} --disable-usage-stats && break; sleep 5; done; '
-        f'while ray health-check --address "$GPUS_LEADER:{RAY_PORT}" >/dev/null 2>&1; do sleep 5; done; ray stop >/dev/null 2>&1; exit 0'
+        f'for _ in $(seq 120); do ray start --address="{leader}:{RAY_PORT}"{own} {gpus} --disable-usage-stats && break; sleep 5; done; '
+        f'while ray health-check --address "{leader}:{RAY_PORT}" >/dev/null 2>&1; do sleep 5; done; {stop}; exit 0'
     )
-    return f'if [ "$GPUS_NODE_RANK" = 0 ]; then {run}; else {worker}; fi'
+    return f'{ends}if [ "$GPUS_NODE_RANK" = 0 ]; then {run}; else {worker}; fi'
 
 
 def _wait_for_nodes(nodes: int) -> str:

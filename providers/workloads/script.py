@@ -10,6 +10,7 @@ ended. A second start of the same program does nothing while it runs, and nothin
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ SECRETS = "/run/gpus/env"
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
+UNSAVED = 74
+"""What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR of sysexits.h)."""
+_KEPT = re.compile(r"^kept=(.+)\nto=(.+)$", re.MULTILINE)
 PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
 
@@ -34,6 +38,9 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     parts = [_HEAD.format(digest=program.digest, root=ROOT, secrets=SECRETS, console=CONSOLE)]
     if program.image and not inside:
         parts.append(_DOCKER)
+    if program.files or not inside:
+        # Where the files lie, so that a command names them as the declaration does. An image keeps its own folder where there are none.
+        parts.append('cd "$HOME" || exit 1\n')
     parts += [_file(path, content) for path, content in program.files]
     if program.rendezvous:
         parts.append(_PEERS.format(count=program.nodes, wait=PEERS_WAIT_S))
@@ -47,12 +54,20 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     elif checkpoint is not None:
         parts.append(_MOUNTED.format(path=shlex.quote(checkpoint.path)))
     else:
-        parts.append("has_checkpoint() { false; }\nsave() { :; }\nkeep_saving() { :; }\n")
+        parts.append("has_checkpoint() { false; }\nsave() { :; }\nsave_at_last() { :; }\nkeep_saving() { :; }\n")
     parts.append("restore\n" if checkpoint is not None else "")
     parts += [_process(program, index, inside=inside) for index in range(len(program.processes))]
     ending = _JOB if program.kind == "job" else _SERVICE
-    parts.append(ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, release=_release(program, release)))
+    parts.append(
+        ending.format(count=len(program.processes), every=HEALTH_EVERY_S, most=RESTART_MOST_S, unsaved=UNSAVED, release=_release(program, release))
+    )
     return "".join(parts)
+
+
+def checkpoint(text: str) -> tuple[str, str] | None:
+    """(folder, bucket's URL) that a script keeps; None for one that keeps none in a bucket."""
+    found = _KEPT.search(text)
+    return None if found is None else (shlex.split(found[1])[0], shlex.split(found[2])[0])
 
 
 def _release(program: Program, release: str) -> str:
@@ -64,9 +79,14 @@ def _text(content: str) -> str:
     return base64.b64encode(content.encode()).decode()
 
 
-def _file(path: str, content: str) -> str:
+def _there(path: str) -> str:
+    """A file's path on the machine, as a word of the script: a relative one lies in the home folder."""
     where = path if path.startswith(("/", "~/")) else f"~/{path}"
-    quoted = f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+    return f'"$HOME"/{shlex.quote(where[2:])}' if where.startswith("~/") else shlex.quote(where)
+
+
+def _file(path: str, content: str) -> str:
+    quoted = _there(path)
     return f'mkdir -p "$(dirname -- {quoted})" && printf %s {shlex.quote(content)} | base64 -d | gunzip >{quoted}\n'
 
 
@@ -78,10 +98,12 @@ def _process(program: Program, index: int, *, inside: bool) -> str:
     if boxed:
         names = sorted({name for each in program.processes for name, _ in each.env})
         passed = " ".join(f"-e {name}" for name in names)
-        mounts = ""
+        mounts = "".join(f"-v {_there(path)}:{_there(path)} " for path, _ in program.files)
+        if program.files:
+            mounts += '-w "$HOME" '
         if program.checkpoint is not None:
             at = shlex.quote(program.checkpoint.path)
-            mounts = f"-v {at}:{at} "
+            mounts += f"-v {at}:{at} "
         inner = f'docker run --rm --init --name "gpus-{process.name}" --gpus all --network host --ipc host '
         inner += f"-v $root:$root {mounts}{passed} --env-file $root/container.env {shlex.quote(program.image)} sh -c "
         run = f'{inner}"$line"'
@@ -184,7 +206,8 @@ if [ -z "${{GPUS_NODE_RANK:-}}" ]; then
   say setup-failed 1 none of the peers is this machine
   exit 1
 fi
-export GPUS_NODE_RANK
+GPUS_ADDRESS=$(sed -n "$((GPUS_NODE_RANK + 1))p" "$root/peers")
+export GPUS_NODE_RANK GPUS_ADDRESS
 """
 
 _HANDED_OVER = """for _ in $(seq {wait}); do [ -s "$root/token" ] && break; sleep 1; done
@@ -211,18 +234,42 @@ fi
 _CHECKPOINT = """kept={path}
 to={to}
 mkdir -p "$kept"
+tool() {{
+  case "$to" in
+    gs://*) command -v gcloud ;;
+    *) command -v aws || python3 -m pip install -q awscli || python3 -m pip install -q --break-system-packages awscli ||
+      {{ apt-get update -q && apt-get install -qy awscli; }} ;;
+  esac
+}}
+if ! tool >>"$root/log" 2>&1 9>&-; then
+  say setup-failed 1 what syncs with "$to" is not there and could not be installed, see the log
+  exit 1
+fi
 copy() {{ # from to
   case "$1$2" in
-    *gs://*) if command -v gcloud >/dev/null; then gcloud -q storage rsync -r "$1" "$2"; else gsutil -mq rsync -r "$1" "$2"; fi ;;
+    *gs://*) gcloud -q storage rsync -r "$1" "$2" ;;
     *) aws s3 sync --only-show-errors ${{GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"}} "$1" "$2" ;;
   esac
 }}
-has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
-restore() {{
-  has_checkpoint && return
-  copy "$to" "$kept" >>"$root/log" 2>&1 || echo "gpus: nothing was restored from $to" >>"$root/log"
+nothing_yet() {{ # gcloud refuses a folder that is not there: nothing yet, where its bucket answers
+  case "$to" in gs://*) ;; *) return 1 ;; esac
+  bucket=${{to#gs://}}
+  ! gcloud -q storage ls "$to" >/dev/null 2>&1 && gcloud -q storage ls "gs://${{bucket%%/*}}" >/dev/null
 }}
-save() {{ [ "${{GPUS_NODE_RANK:-0}}" != 0 ] || copy "$kept" "$to" >>"$root/log" 2>&1 || echo "gpus: could not save to $to" >>"$root/log"; }}
+tries() {{ for pause in 1 5 20 0; do "$@" >>"$root/log" 2>&1 9>&- && return; sleep "$pause"; done; return 1; }}
+has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
+fetched() {{ nothing_yet || copy "$to" "$kept"; }}
+restore() {{ # once on a machine: what is here afterwards is newer than what is there
+  [ "$(cat "$root/restored" 2>/dev/null)" != "$to" ] || return 0
+  if ! tries fetched; then
+    say setup-failed 1 the checkpoints at "$to" could not be read, see the log
+    exit 1
+  fi
+  echo "$to" >"$root/restored"
+}}
+first_node() {{ [ "${{GPUS_NODE_RANK:-0}}" = 0 ]; }}
+save() {{ ! first_node || copy "$kept" "$to" >>"$root/log" 2>&1 9>&- || echo "gpus: could not save to $to" >>"$root/log"; }}
+save_at_last() {{ ! first_node || tries copy "$kept" "$to"; }}
 keep_saving() {{ while sleep {every}; do save; done; }}
 """
 
@@ -231,6 +278,7 @@ mkdir -p "$kept"
 has_checkpoint() {{ [ -n "$(ls -A "$kept" 2>/dev/null)" ]; }}
 restore() {{ :; }}
 save() {{ :; }}
+save_at_last() {{ :; }}
 keep_saving() {{ :; }}
 """
 
@@ -245,10 +293,16 @@ set +m
 code=0
 for pid in $pids; do wait "$pid" || code=$?; done
 kill "$saver" 2>/dev/null
-save
+unsaved=""
+if ! save_at_last; then
+  unsaved=1
+  echo "gpus: it ended with $code, and its checkpoints could not be saved: its machine stays" >>"$root/log"
+  [ "$code" != 0 ] || code={unsaved}
+fi
 echo "$code" >"$root/$digest.done"
 if [ "$code" = 0 ]; then say succeeded 0; else say failed "$code"; fi
 rm -f "$root/main.pid"
+[ -z "$unsaved" ] || exit "$code"
 {release}
 exit "$code"
 """

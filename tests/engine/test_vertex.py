@@ -8,6 +8,7 @@ from providers.adapters.gcp.vertex.standin import console
 from providers.adapters.rehearsal import open_store
 from providers.engine import cluster, journal
 from providers.engine.records import Held, Wanted
+from providers.adapters.base import home
 from providers.engine.world import open_world
 from providers.errors import AllFailed, HalfMade
 from providers.model.spec import read_cluster
@@ -80,6 +81,22 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     assert ("ended", held.handles, 1) == (again.status, again.handles, rig.sent())
     rig.delete(again)
     assert () == rig.live() and 1 == rig.sent("customJobs.delete") and [] == list(rig.world.adapter("vertex").find("owner1"))
+
+
+def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
+    """A job's label keeps its first generation. Another machine, which has the state alone, ends it; here the generation that lost it does not."""
+    rig.store.set_latency("vertex", "job", 90_000)
+    first = rig.create()
+    second = rig.create(generation="g2")
+    assert first.handles == second.handles and 1 == rig.sent()
+    rig.delete(first)
+    assert 1 == len(rig.live())
+    for file in home().glob("journal.db*"):
+        file.unlink()
+    elsewhere = open_world("rehearsal")
+    asyncio.run(cluster.delete(elsewhere, second))
+    elsewhere.close()
+    assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
 
 
 def test_a_failed_job_stays_failed(rig):

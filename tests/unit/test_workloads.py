@@ -7,9 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +21,7 @@ from providers.workloads import script as scripts
 from providers.workloads.compile import program
 from providers.workloads.launchers import RECIPES
 from providers.workloads.script import script
+from tests.launchers.machines import Machine, job
 
 VLLM = Workload((Task(launcher="vllm", model="meta-llama/Llama-3.1-70B", dtype="bf16", context=32768, concurrency=8),))
 
@@ -245,65 +244,11 @@ def test_measured_hours_become_a_jobs_cost():
 # The start-up script, run for real
 
 
-class Machine:
-    """A folder that stands for a machine: its home, its scripts, its console."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if key in {"PATH", "LANG"}},
-            "PATH": f"{self.bin}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(folder),
-            "GPUS_ROOT": str(folder / "root"),
-            "GPUS_CONSOLE": str(folder / "console"),
-        }
-
-    def begin(self, text, **more):
-        path = self.folder / "start.sh"
-        path.write_text(text)
-        (self.folder / "console").touch()
-        return subprocess.Popen(
-            ["bash", str(path)], env={**self.environment, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-
-    def run(self, text, **more):
-        process = self.begin(text, **more)
-        return process.wait(60)
-
-    @property
-    def words(self):
-        path = self.folder / "console"
-        return [entry.split(" ", 2)[2] for entry in path.read_text().splitlines()] if path.exists() else []
-
-    @property
-    def log(self):
-        return (self.folder / "root" / "log").read_text()
-
-    def until(self, word, seconds=30):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if any(each.startswith(word) for each in self.words):
-                return True
-            time.sleep(0.05)
-        raise AssertionError(f"{word!r} was never said: {self.words}\n{self.log if (self.folder / 'root' / 'log').exists() else ''}")
-
-
 @pytest.fixture
 def machine(tmp_path):
     made = Machine(tmp_path)
     yield made
-    pid = tmp_path / "root" / "main.pid"
-    if pid.exists():
-        try:
-            os.kill(int(pid.read_text()), signal.SIGTERM)
-        except (ProcessLookupError, ValueError):
-            return
-
-
-def job(command, **more):
-    return Program("job", (Process("main", command, more.pop("env", ())),), **more)
+    made.end()
 
 
 def test_a_job_runs_once_and_says_how_it_ended(machine):
@@ -338,13 +283,7 @@ def test_nothing_of_the_users_is_expanded_by_the_script(machine):
 def test_a_killed_job_resumes_from_its_checkpoint(machine):
     """What was saved to the bucket is restored on a new machine, and the resume arguments are added."""
     bucket = machine.folder / "bucket"
-    bucket.mkdir()
-    sync = machine.bin / "aws"
-    sync.write_text(
-        '#!/bin/bash\nfrom="${@: -2:1}"; to="${@: -1}"\n'
-        f'from="${{from/s3:\\/\\/b\\/run/{bucket}}}"; to="${{to/s3:\\/\\/b\\/run/{bucket}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"\n'
-    )
-    sync.chmod(0o755)
+    machine.bucket(bucket)
     work = machine.folder / "ckpt"
     train = (
         "import os, sys, time\n"
@@ -357,14 +296,12 @@ def test_a_killed_job_resumes_from_its_checkpoint(machine):
         "    time.sleep(0.1)\n"
     )
     made = job("python3 -u ~/train.py", files=(("~/train.py", packed(train)),), checkpoint=Checkpoint(str(work), "s3://b/run", 1), resume="--resume")
-    process = machine.begin(script(made))
+    machine.begin(script(made))
     end = time.monotonic() + 30
     while not ((bucket / "step").exists() and int((bucket / "step").read_text() or 0) >= 3):
         assert time.monotonic() < end, machine.log
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    subprocess.run(["pkill", "-9", "-f", str(machine.folder / "train.py")], check=False)
-    process.wait(10)
+    machine.power_off()
     shutil.rmtree(machine.folder / "root")
     shutil.rmtree(work)
     assert machine.run(script(made)) == 0
@@ -404,11 +341,11 @@ def test_another_program_takes_the_place_of_the_one_that_runs(machine):
 def test_nodes_wait_for_each_other_and_know_their_rank(machine):
     """The leader is the first peer; a machine finds its own rank by its name or address."""
     own = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip()
-    made = job('echo "$GPUS_LEADER $GPUS_NODE_RANK $GPUS_NODES" >$HOME/said', rendezvous=True, nodes=2)
+    made = job('echo "$GPUS_LEADER $GPUS_NODE_RANK $GPUS_NODES $GPUS_ADDRESS" >$HOME/said', rendezvous=True, nodes=2)
     (machine.folder / "root").mkdir()
     (machine.folder / "root" / "peers").write_text(f"10.0.0.1\n{own}\n")
     assert machine.run(script(made)) == 0
-    assert (machine.folder / "said").read_text() == "10.0.0.1 1 2\n"
+    assert (machine.folder / "said").read_text() == f"10.0.0.1 1 2 {own}\n"
 
 
 def test_a_service_token_comes_from_its_file(machine):

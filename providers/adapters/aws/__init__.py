@@ -19,6 +19,7 @@ NAME = "aws"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
+    buckets=frozenset({"s3"}),
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
@@ -74,6 +75,9 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     if NAME in providers_of(setup.secrets) and not section.get("instance_profile"):
         rights = "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and decrypt them"
         found.append(Problem("instance_profile", f"the instance profile that the {kind} fetches its secrets as", "none", rights))
+    if setup.keeps.startswith("s3://") and not section.get("instance_profile"):
+        rights = f"one that may list, get and put in {setup.keeps}"
+        found.append(Problem("instance_profile", f"the instance profile that the {kind} keeps its checkpoints as", "none", rights))
     return found
 
 
@@ -91,6 +95,11 @@ def reference(text: str) -> str:
     return wanted(text)
 
 
+def shut(setup: Setup) -> str:
+    """The group that is made here lets in ssh alone; a group of the user's own lets in what it says. Pure."""
+    return "" if dict(setup.options).get("security_group") else "options.aws.security_group, one that lets the port in"
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -103,4 +112,5 @@ MANIFEST = Manifest(
     unreachable=unreachable,
     ends_itself="shutdown -h now",
     reference=reference,
+    shut=shut,
 )

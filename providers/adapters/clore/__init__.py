@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     live_offers=True,
     sold_types=frozenset({"server-"}),
     maps_ports=True,
+    keyed_buckets=frozenset({"s3"}),
     ends_at_ttl=False,
 )
 
@@ -97,4 +98,5 @@ MANIFEST = Manifest(
     runs=runs,
     fits=fits,
     reference=reference,
+    programs=("command",),
 )

@@ -29,6 +29,8 @@ CAPABILITIES = Capabilities(
     in_place=frozenset({"labels", "ssh_key", "state", "script"}),
     live_offers=False,
     ends_idle=True,
+    buckets=frozenset({"gs"}),
+    keyed_buckets=frozenset({"s3"}),
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
@@ -80,9 +82,13 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     from providers.model.secret import providers_of
 
     found = list(told(section, setup))
-    if NAME in providers_of(setup.secrets) and not section.get("service_account"):
+    account = section.get("service_account") or dict(setup.network).get("service_account")
+    if NAME in providers_of(setup.secrets) and not account:
         role = "one with the role roles/secretmanager.secretAccessor on the secrets"
         found.append(Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role))
+    if setup.keeps.startswith("gs://") and not account:
+        role = f"one with the role roles/storage.objectAdmin on {setup.keeps}"
+        found.append(Problem("service_account", f"the service account that the {kind} keeps its checkpoints as", "none", role))
     return found
 
 
@@ -102,6 +108,11 @@ def reference(text: str) -> str:
     return wanted(text)
 
 
+def shut(setup: Setup) -> str:
+    """Google's networks let nothing in that no firewall rule names, and the rule for a port is declared with a managed network alone. Pure."""
+    return "" if setup.network else "network: managed, which declares the firewall"
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -114,6 +125,8 @@ MANIFEST = Manifest(
     unreachable=unreachable,
     ends_itself="shutdown -h now",
     reference=reference,
+    programs=("container",),
+    shut=shut,
 )
 
 ALSO = (VERTEX,)

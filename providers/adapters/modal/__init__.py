@@ -23,6 +23,8 @@ CAPABILITIES = Capabilities(
     kinds=frozenset({"machine", "job", "service"}),
     capacities=frozenset({"on-demand"}),
     max_nodes=1,
+    keyed_buckets=frozenset({"s3"}),
+    volumes=True,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
     regions=frozenset(REGIONS),
@@ -162,4 +164,5 @@ MANIFEST = Manifest(
     port=port,
     upgrade=upgrade,
     in_regions=in_regions,
+    programs=("command",),
 )

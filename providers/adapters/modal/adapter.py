@@ -195,6 +195,11 @@ class Modal:
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
         return [self.functions.observe(handle) if is_app(handle) else self._node(handle) for handle in handles]
 
+    def log(self, handle: Handle) -> str:
+        """The last thousand lines that its containers wrote, as Modal keeps them."""
+        app = handle.native_id if is_app(handle) else self.client.app_id()
+        return self.functions.apps.log(app, self.now(), sandbox="" if is_app(handle) else handle.native_id) if app else ""
+
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         if self._untouched():
             return []

@@ -36,6 +36,10 @@ class App(NamedTuple):
     created_at: float
 
 
+LOG_LINES, LOG_S = 1_000, 30 * 86_400.0
+"""How much of a log is asked for, and how far back: what the client itself looks back at most. Source: modal 1.6.4, `_logs.py`, 2026-11."""
+
+
 class Apps:
     """The calls. As those of Client: errors of the tree, and NOT_FOUND reads as None or nothing."""
 
@@ -192,6 +196,16 @@ class Apps:
         if reply is None or (not reply.outputs and not reply.num_unfinished_inputs):
             raise Transient(f"Modal keeps no result of {call_id} any more", provider=PROVIDER, code="expired")
         return reply.outputs[0] if reply.outputs else None
+
+    def log(self, app: str, now: float, *, sandbox: str = "") -> str:
+        """The last lines that an app's containers wrote, or one sandbox's; `now` in seconds since the epoch. Modal keeps them for 30 days at most."""
+        api = self.client.proto()
+        request = api.AppFetchLogsRequest(app_id=app, limit=LOG_LINES, sandbox_id=sandbox)
+        request.since.FromNanoseconds(int((now - LOG_S) * 1e9))
+        request.until.FromNanoseconds(int(now * 1e9))
+        reply = self.client.look("AppFetchLogs", request)
+        batches = () if reply is None else reply.batches
+        return "".join(item.data for batch in batches for item in batch.items)
 
     def cancel(self, call_id: str) -> None:
         """Asks for the end of a call and of its containers. One that is over is success."""

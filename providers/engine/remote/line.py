@@ -34,6 +34,9 @@ class Line(Protocol):
     @property
     def stand_in(self) -> bool: ...
 
+    def path(self, path: str) -> str:
+        """Where an absolute path of the machine is, for a command there: the path itself, but that a stand-in's lie in its folder."""
+
     def command(self, text: str) -> Launch:
         """Runs `text` in the login shell there, in the home folder, without a terminal."""
 

@@ -33,6 +33,9 @@ class Own(NamedTuple):
     def stand_in(self) -> bool:
         return False
 
+    def path(self, path: str) -> str:
+        return path
+
     def command(self, text: str) -> Launch:
         return Launch((*self.program, text), _environment())
 

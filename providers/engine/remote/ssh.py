@@ -67,6 +67,9 @@ class Ssh(NamedTuple):
     def stand_in(self) -> bool:
         return False
 
+    def path(self, path: str) -> str:
+        return path
+
     def command(self, text: str) -> Launch:
         return Launch((*self._client("-T", "-o", "BatchMode=yes"), text))
 

@@ -20,6 +20,7 @@ from providers.engine.ready import CLOSED, Look
 from providers.engine.remote import driver
 from providers.engine.remote.line import Launch
 from providers.engine.remote.run import finished
+from providers.model.workload import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,6 +58,9 @@ class StandIn(NamedTuple):
     def stand_in(self) -> bool:
         return True
 
+    def path(self, path: str) -> str:
+        return f"{self.folder}{path}"
+
     def command(self, text: str) -> Launch:
         return Launch(("/bin/sh", "-c", text), self._environment(), str(self.folder))
 
@@ -76,10 +80,14 @@ class StandIn(NamedTuple):
             "USER": "gpus",
             "GPUS_STAND_IN": self.name,
             "GPUS_START_UP": str(self.folder / "start-up"),
+            "GPUS_ROOT": self.path(ROOT),
+            "GPUS_CONSOLE": str(self.folder / "console"),
         }
 
-    def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True) -> None:
-        """Writes the folder and its nvidia-smi: `count` GPUs of that name, with `mib` MiB each."""
+    def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True, addresses: tuple[str, ...] = ()) -> None:
+        """Writes the folder and what is in it: an nvidia-smi with `count` GPUs of that name and `mib` MiB each, a hostname that tells the addresses,
+        and a sudo that stays who it is.
+        """
         tools = self.folder / "bin"
         tools.mkdir(mode=0o700, parents=True, exist_ok=True)
         script = tools / "nvidia-smi"
@@ -95,10 +103,16 @@ GPUS
 esac"""
         else:
             body = f'echo "{LABEL}: the driver does not answer" >&2\nexit {_NO_DRIVER}'
-        partial = script.with_name("nvidia-smi.new")
+        self._tool(script, body)
+        # Nobody becomes root of this machine by a rehearsal.
+        self._tool(tools / "sudo", 'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"')
+        self._tool(tools / "hostname", f"echo {shlex.quote(' '.join((self.name, *addresses)))}")
+
+    def _tool(self, path: Path, body: str) -> None:
+        partial = path.with_name(f"{path.name}.new")
         partial.write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
         partial.chmod(0o700)
-        partial.replace(script)
+        partial.replace(path)
 
     def remembered(self, wrong: Mapping[str, object] | None) -> Mapping[str, object] | None:
         """What this node shows instead of what was ordered, `wrong` from now on if there is something: a card does not change by being looked at."""
@@ -140,7 +154,8 @@ class StandInProbe(NamedTuple):
             status.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             status.write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
         wrong = line.remembered(fault.settings if fault is not None and fault.kind == "wrong-gpus" else None)
-        line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver")
+        known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
+        line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver", addresses=known)
         return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
 
 

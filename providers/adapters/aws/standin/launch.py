@@ -215,13 +215,15 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             "tokens_required": (spec.get("MetadataOptions") or {}).get("HttpTokens") == "required",
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
             "idle_s": idle_s(spec),
+            # Of what it runs from its boot on, or of what is started there later.
+            "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type),
         }
         if ttl_s := limit.limit_s(user_data(spec)):
             body |= {"ends": up + ttl_s, "user_data": user_data(spec), "limit_of": limit.start(user_data(spec))}
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [body["ends"]] if "ends" in body else []
         if (work := played.find(user_data(spec))) is not None:
-            body |= {"script": user_data(spec), "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type)}
+            body["script"] = user_data(spec)
             done = played.over(work, up, rows.latency("job"))
             ends += [] if done is None else [done]
         if ends:

@@ -26,6 +26,8 @@ NAME = "vertex"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
+    # As the service account of the job, or as Vertex AI's own agent (Google, "Vertex AI Custom Code Service Agent", 2026-11).
+    buckets=frozenset({"gs"}),
     kinds=frozenset({"job"}),
     capacities=frozenset({"on-demand", "spot", "flex-start"}),
     # The spec's own limit: no source names one of a worker pool's.
@@ -33,6 +35,8 @@ CAPABILITIES = Capabilities(
     regions=LOCATIONS,
     ssh=False,
     opens_ports=False,
+    # A custom job has no call that edits it.
+    relabels=False,
 )
 
 

@@ -259,11 +259,8 @@ class Vertex:
         name, region, _ = native.parse(handle)
         if job is None:
             return Node(handle, name.rsplit("/", 1)[-1], GONE, region=region, detail="deleted", kind="job")
-        known = self._memory.of(name)
         node = native.node(handle, job)
-        if known.generation and node.mark is not None:
-            node = node._replace(mark=node.mark._replace(generation=known.generation))
-        if native.state(job) == native.CANCELLED and known.released:
+        if native.state(job) == native.CANCELLED and self._memory.released(name):
             # Its record stays, which runs and costs nothing.
             return node._replace(status=GONE, detail="cancelled")
         return node
@@ -279,7 +276,7 @@ class Vertex:
             return
         if native.state(job) not in native.FINAL:
             self._cancel(name, context)
-        elif native.state(job) != native.CANCELLED or not self._memory.of(name).released:
+        elif native.state(job) != native.CANCELLED or not self._memory.released(name):
             self._client.get(lambda s: _jobs(s).delete(name=name), context)
 
     def _cancel(self, name: str, context: Context) -> None:
@@ -293,8 +290,11 @@ class Vertex:
                 raise
 
     def relabel(self, handle: Handle, generation: str) -> None:
-        """Keeps the generation on this machine: a custom job takes no edits. No calls."""
-        self._memory.relabel(native.parse(handle)[0], generation)
+        """Raises Unsupported: a custom job takes no edits."""
+        raise Unsupported(
+            f"vertex: {handle.native_id} keeps the generation that it was made with; wanted {generation}: a custom job takes no edits",
+            provider=PROVIDER,
+        )
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """Raises Unsupported for anything: a custom job takes no edits."""

@@ -260,6 +260,11 @@ class Deployed:
         rows = self._containers(self.store.connection(), "? IN ('', app) AND started IS NOT NULL", (app,))
         return [row for row in rows if row.ended is None or self.store.now() < row.ended + lag]
 
+    def history(self, app: str) -> list[Container]:
+        """Every container of an app that was ever there."""
+        self.settle()
+        return self._containers(self.store.connection(), "app = ? AND started IS NOT NULL", (app,))
+
     def waiting(self, app: str) -> list[Container]:
         """The containers of an app that are wanted and not there yet."""
         self.settle()

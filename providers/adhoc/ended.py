@@ -1,0 +1,102 @@
+"""What can be had of a declared job that is over, without its machines: the end of its output, and what it saved to a bucket.
+
+Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine, as the start-up script does there; asks no cloud
+otherwise.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NoReturn
+
+from providers.adapters.base import REHEARSAL
+from providers.engine.journal import EVERY
+from providers.engine.keeping import kept
+from providers.engine.world import open_world
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adhoc.declared import Declared
+
+PROGRAMS = {"gs": ("gcloud", "storage"), "s3": ("aws", "s3")}
+
+
+def log(one: Declared, number: int) -> str:
+    """The end of what its machine of that number wrote. Raises GpusError where none was kept."""
+    text = kept(one.held, number)
+    if text is not None:
+        return text
+    if not 0 <= number < one.held.nodes:
+        raise GpusError(f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from 0, found {number}")
+    raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
+
+
+def refuse(one: Declared, wanted: str) -> NoReturn:
+    """Says why nobody logs in there any more, and what there is instead."""
+    found = saved(one)
+    instead = f"`gpus logs {one.held.cluster}` shows the end of what it wrote"
+    if found is not None:
+        instead += f"; `gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in {found[1]}"
+    raise GpusError(f"{_is_over(one)}: wanted {wanted}, found no machine; {instead}; `on_done: keep` keeps the machine of the next one")
+
+
+def fetch(one: Declared, there: str, local: str) -> Path:
+    """Copies what the job saved, or a file or folder of it, to this machine; its path here. Runs the bucket's program.
+
+    `there` names the checkpoint's folder by its path or its last part, or something within. Raises GpusError for all else.
+    """
+    found = saved(one)
+    if found is None:
+        raise GpusError(f"{_is_over(one)}: wanted {there}, found nothing of it: it was declared without `checkpoint`, which would have kept a folder")
+    path, bucket = found
+    rest = _within(PurePosixPath(path), PurePosixPath(there))
+    if rest is None:
+        name = one.held.cluster
+        raise GpusError(f"{_is_over(one)}: wanted {there}, found that {path} alone was kept, in {bucket}: gpus cp {name}:{path} {local}")
+    source = "/".join((bucket.rstrip("/"), *rest.parts))
+    if one.held.world == REHEARSAL:
+        raise GpusError(f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies {source} to {local}")
+    target = Path(local).expanduser()
+    command = _copying(source, target, folder=not rest.suffix)
+    if shutil.which(command[0]) is None:
+        raise GpusError(f"wanted {command[0]} on this machine to copy {source}, found none; with it: {' '.join(command)}")
+    (target if not rest.suffix else target.parent).mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = next((text.strip() for text in reversed(done.stderr.splitlines()) if text.strip()), f"it ended with {done.returncode}")
+        raise GpusError(f"wanted {source} here, found that `{' '.join(command)}` failed: {why[:200]}")
+    return target
+
+
+def saved(one: Declared) -> tuple[str, str] | None:
+    """(folder on the machine, bucket's URL) of what the job kept, as the journal has its start-up script; None for nothing. Reads the journal."""
+    from providers.workloads.script import checkpoint
+
+    held = one.held
+    world = open_world(held.world)
+    try:
+        entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
+    finally:
+        world.close()
+    return next((found for entry in reversed(entries) if (found := checkpoint(entry.order.setup.script)) is not None), None)
+
+
+def _within(path: PurePosixPath, there: PurePosixPath) -> PurePosixPath | None:
+    """What of the folder is meant: `out`, `out/x` and `/opt/out/x` are within `/opt/out`; None for what is not."""
+    whole = there if there.is_absolute() else path.parent / there
+    return whole.relative_to(path) if whole.is_relative_to(path) and ".." not in whole.parts else None
+
+
+def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
+    program = PROGRAMS[source.partition(":")[0]]
+    if not folder:
+        return (*program, "cp", source, str(target))
+    return (*program, "rsync", "-r", source, str(target)) if program[0] == "gcloud" else (*program, "sync", source, str(target))
+
+
+def _is_over(one: Declared) -> str:
+    return f"{one.held.cluster}: its job is over ({one.concluded[1] or one.concluded[0]})"

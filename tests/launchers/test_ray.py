@@ -1,0 +1,64 @@
+"""Ray itself, started by the start-up scripts of a cluster of two: each machine a folder and an address of its own on loopback."""
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from providers.model.workload import Task, Workload, packed
+from providers.workloads.compile import program
+from providers.workloads.script import script
+from tests.launchers.machines import machines
+
+RAY = shutil.which("ray")
+pytestmark = pytest.mark.skipif(RAY is None, reason="needs ray: pip install ray")
+
+WORK = """
+import os, time
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+ray.init(logging_level="error")
+
+
+@ray.remote(num_gpus=1, num_cpus=0)
+def where():
+    return ray.util.get_node_ip_address(), os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+asked = [where.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote() for node in alive for _ in "ab"]
+for address, gpus in sorted(ray.get(asked)):
+    print("ran at", address, "on", len(gpus.split(",")), "GPU", flush=True)
+print("GPUs in all", int(ray.cluster_resources()["GPU"]), flush=True)
+raise SystemExit(int(os.environ.get("ENDS_WITH", "0")))
+"""
+LEADER, OTHER = "127.0.0.2", "127.0.0.3"
+
+
+def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path):
+    """The leader's script runs the program over the GPUs of both; its exit code is the job's; the worker ends by itself, and well."""
+    made = program(
+        Workload((Task(launcher="ray", command="python3 ~/work.py", env=(("ENDS_WITH", "3"),)),), files=(("~/work.py", packed(WORK.encode())),)),
+        "job",
+        "H100",
+        2,
+        2,
+    )
+    # A path of Ray's sockets may not be long.
+    short = Path(tempfile.mkdtemp(prefix="gpus-ray-", dir="/tmp"))
+    with machines(tmp_path, (LEADER, OTHER), Path(RAY).parent) as (leader, worker):
+        for each in (leader, worker):
+            each.hand("peers", f"{LEADER}\n{OTHER}\n")
+        try:
+            started = [each.begin(script(made), RAY_TMPDIR=str(short)) for each in (worker, leader)]
+            codes = [process.wait(240) for process in started]
+        finally:
+            shutil.rmtree(short, ignore_errors=True)
+        assert codes == [0, 3], f"{leader.log}\n{worker.log}"
+        assert leader.words[-1] == "failed 3"
+        assert worker.words[-1] == "succeeded 0"
+        assert re.findall(r"ran at (\S+) on (\d) GPU", leader.log) == [(LEADER, "1"), (LEADER, "1"), (OTHER, "1"), (OTHER, "1")]
+        assert "GPUs in all 4" in leader.log

@@ -1,0 +1,153 @@
+"""What is refused of a declaration before anything is planned: by `gpus plan -s` as by a preview, at the same paths."""
+
+import pytest
+import yaml
+
+from providers import cli
+from providers.engine import declaring, fitting, registry
+from providers.errors import SpecError
+from providers.model.spec import read_cluster
+from providers.plugin import inputs
+
+TOKEN = "hf_" + "a1B2" * 8
+JOB = {"kind": "job", "gpu": "L4:1"}
+SERVICE = {"kind": "service", "gpu": "L4:1"}
+RUN = {"command": "python3 t.py"}
+VLLM = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16"}
+
+BAD = {
+    "a-token-in-env": ({**JOB, "workload": {**RUN, "env": {"HF_TOKEN": TOKEN}}}, ["workload.env.HF_TOKEN"]),
+    "a-token-in-a-command": ({**JOB, "workload": {"command": f"x --token {TOKEN}"}}, ["workload.command"]),
+    "a-secrets-value": ({**JOB, "workload": RUN, "secrets": {"HF_TOKEN": TOKEN}}, ["secrets.HF_TOKEN"]),
+    "a-secrets-value-of-no-shape": ({**JOB, "workload": RUN, "secrets": {"PASSWORD": "correct horse"}}, ["secrets.PASSWORD"]),
+    "one-machine-launchers": (
+        {**SERVICE, "nodes": 2, "workload": {"launcher": "ollama", "model": "llama3"}},
+        ["nodes"],
+    ),
+    "two-nodes-of-kohya": ({**JOB, "nodes": 2, "workload": {"launcher": "kohya", "command": "train.py"}}, ["nodes"]),
+    "a-container-and-a-workload": (
+        {**JOB, "providers": ["gcp"], "workload": RUN, "options": {"gcp": {"container": "nginx"}}},
+        ["options.gcp.container"],
+    ),
+    "two-commands-at-modal": ({**JOB, "providers": ["modal"], "workload": RUN, "options": {"modal": {"command": "x"}}}, ["options.modal.command"]),
+    "two-commands-at-clore": (
+        {**JOB, "gpu": "RTX-4090:1", "providers": ["clore"], "workload": RUN, "options": {"clore": {"command": "x"}}},
+        ["options.clore.command"],
+    ),
+    "the-port-of-ssh": ({**SERVICE, "workload": {**RUN, "port": 22}}, ["workload.port"]),
+    "the-port-of-ssh-of-one-of-several": (
+        {**SERVICE, "workload": {"services": [{"name": "a", "command": "x", "port": 22}, {"name": "b", "command": "x", "port": 80}]}},
+        ["workload.services[0].port"],
+    ),
+    **{
+        f"env-{name}": ({**JOB, "workload": {**RUN, "env": {name: "/x"}}}, [f"workload.env.{name}"])
+        for name in ("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "GPUS_TOKEN", "GPUS_ROOT")
+    },
+    "hours-on-an-unknown-gpu": ({**JOB, "workload": {**RUN, "train": {"hours": {"T5": 5}}}}, ["workload.train.hours.T5"]),
+    "tokens-of-no-model": ({**JOB, "workload": {**RUN, "train": {"tokens": "1B"}}}, ["workload.train.tokens"]),
+    "public-at-google": ({**SERVICE, "providers": ["gcp"], "expose": "public", "workload": VLLM}, ["expose"]),
+    "public-at-ec2": ({**SERVICE, "providers": ["aws"], "expose": "public", "workload": VLLM}, ["expose"]),
+    "a-token-that-nothing-checks": ({**SERVICE, "providers": ["gcp"], "expose": "token", "workload": {**RUN, "port": 80}}, ["expose"]),
+    "a-list-for-a-flag": ({**SERVICE, "workload": {**VLLM, "args": {"max-num-seqs": [1]}}}, ["workload.args.max-num-seqs"]),
+    "ports-of-a-service": ({**SERVICE, "ports": [80], "workload": VLLM}, ["ports"]),
+    "an-unknown-gpu": ({"gpu": "H1000:8"}, ["gpu"]),
+    "a-count-that-nobody-sells": ({"gpu": "L4:3", "providers": ["gcp"]}, ["gpu"]),
+    "an-unknown-region": ({"gpu": "L4:1", "providers": ["gcp"], "regions": ["mars"]}, ["regions[0]"]),
+    "an-unknown-option": ({"gpu": "L4:1", "options": {"gcp": {"contaner": "x"}}}, ["options.gcp.contaner"]),
+    "a-reserved-field": ({"gpu": "L4:1", "owner": "me"}, ["owner"]),
+    "an-argument-of-a-class": ({"gpu": "L4:1", "self": 1}, ["self"]),
+    "checkpoints-without-an-identity": (
+        {**JOB, "providers": ["gcp"], "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b-b/x"}}},
+        ["options.gcp.service_account"],
+    ),
+}
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch, capfd):
+    """`gpus plan -s` of these clusters and this configuration: (exit code, what it said)."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+
+    def plan(clusters, **config):
+        content = {"gpus:world": "rehearsal", **{f"gpus:{key}": value for key, value in config.items()}, "gpus:clusters": clusters}
+        (tmp_path / "Pulumi.s.yaml").write_text(yaml.safe_dump({"config": content}))
+        code = cli.main(["plan", "-s", "s"])
+        return code, capfd.readouterr().err
+
+    return plan
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_plan_refuses_what_a_preview_refuses(planned, name):
+    """The same declaration is refused by both, at the same path, and no secret's value is repeated."""
+    raw, paths = BAD[name]
+    code, said = planned({"c": raw})
+    lines = [line.removeprefix("gpus: ") for line in said.splitlines()]
+    assert code == 2 and all(any(path in line.partition(": wanted")[0] for line in lines) for path in paths), said
+    fields = {key: value for key, value in raw.items() if key not in inputs.OWN}
+    theirs = inputs.check_all({"world": "rehearsal", "clusters": {"c": fields}})["c"]
+    if fields == raw:  # what a cluster may not say of itself is refused by the program, before its plugin is asked
+        assert all(any(line.startswith(f"c.{path}: wanted") for line in theirs) for path in paths), theirs
+    assert TOKEN not in said and TOKEN not in "".join(theirs) and "horse" not in said
+
+
+@pytest.mark.parametrize("name", [each for each in BAD if each.startswith("a-secrets-value")])
+def test_a_secrets_value_is_refused_once(planned, name):
+    """It is named for what it is, and not a second time for being no mapping."""
+    raw, (path,) = BAD[name]
+    assert len([line for line in planned({"c": raw})[1].splitlines() if f"{path}: wanted" in line or "(secret)" in line]) == 1
+    theirs = inputs.check_all({"world": "rehearsal", "clusters": {"c": raw}})["c"]
+    assert len(theirs) == 1 and "no secret's value in a declaration" in theirs[0]
+
+
+@pytest.mark.parametrize("value", [0, -5, "lots", True, [1], float("inf")])
+def test_a_budget_that_is_none_is_refused(planned, value):
+    """`gpus:max_spend` is dollars above nothing, for a plan as for a preview."""
+    code, said = planned({"c": "L4:1"}, max_spend=value)
+    assert code == 2 and "gpus:max_spend: wanted US dollars a calendar month" in said
+
+
+def test_a_key_of_the_stack_that_nobody_reads_is_refused(planned):
+    """A word that is written wrong would otherwise do nothing, silently."""
+    code, said = planned({"c": "L4:1"}, max_spent=5)
+    assert code == 2 and "gpus:max_spent" in said and "near: gpus:max_spend" in said
+
+
+def test_good_declarations_pass_both(planned, tmp_path):
+    """What a preview accepts, a plan does: the files of keys and workloads included."""
+    (tmp_path / "id.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHh1 me\n")
+    (tmp_path / "t.py").write_text("print(1)")
+    clusters = {
+        "a": {"gpu": "L4:1", "ssh_key": "id.pub"},
+        "b": {**JOB, "workload": {**RUN, "files": {"t.py": "~/t.py"}, "env": {"PYTHONPATH": "/x", "HF_HOME": "/x"}}},
+        "c": {**SERVICE, "providers": ["modal"], "expose": "public", "workload": VLLM},
+        "d": {**SERVICE, "providers": ["gcp"], "expose": "public", "network": "managed", "regions": ["us-central1"], "workload": VLLM},
+        "e": {**SERVICE, "providers": ["aws"], "expose": "public", "options": {"aws": {"security_group": "sg-0123456789abcdef0"}}, "workload": VLLM},
+        "f": {**SERVICE, "providers": ["gcp"], "expose": "token", "workload": {"command": "serve --key $GPUS_TOKEN", "port": 80}},
+        "g": {**SERVICE, "providers": ["modal"], "expose": "token", "workload": {**RUN, "port": 80}},
+        "h": {**JOB, "workload": {"launcher": "torchrun", "command": "t.py", "model": "7b", "train": {"tokens": "1B"}}},
+        "i": {**JOB, "workload": {**RUN, "train": {"hours": {"t4": 5}}}},
+    }
+    code, said = planned(clusters, max_spend=500)
+    assert code in (0, 1) and "wanted" not in said, said
+    manifests = registry.manifests()
+    for name, raw in clusters.items():
+        assert fitting.problems(declaring.cluster(name, declaring.entry(raw, tmp_path)), manifests) == []
+
+
+def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
+    """`t4` is the T4: the hours of the run are known."""
+    from providers.workloads import fit
+
+    made = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"t4": 5}}}}).ask()
+    known = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"T4": 5}}}}).ask()
+    hours = [fit.hours(each.workload, None, "A100", 1, 1) for each in (made, known)]
+    assert hours[0] is not None and hours[0] == hours[1]
+
+
+def test_the_words_about_ports_are_those_of_a_workload():
+    """A service with a workload has its port there, not in a provider's options."""
+    with pytest.raises(SpecError, match=r"ports: .*stands in workload\.port"):
+        read_cluster("t", {**SERVICE, "ports": [80], "workload": VLLM})
