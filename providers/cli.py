@@ -6,7 +6,6 @@ ends in a traceback. Must not import pydantic, asyncio or a cloud's SDK on the w
 
 from __future__ import annotations
 
-import argparse
 import gc
 import io
 import os
@@ -14,9 +13,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL, WORLDS
+from providers.arguments import Parser
 from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -115,7 +116,7 @@ def _complain(text: str, code: int) -> int:
 
 def _parser(word: str = "") -> argparse.ArgumentParser:
     """The parser of every command, or of the one that `word` names: the others would cost a plan some milliseconds."""
-    parser = argparse.ArgumentParser(prog="gpus", description="Who sells the GPUs you want, where, for how much, and which would be taken.")
+    parser = Parser(prog="gpus", description="Who sells the GPUs you want, where, for how much, and which would be taken.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for fill in [_COMMANDS[word]] if word in _COMMANDS else dict.fromkeys(_COMMANDS.values()):
         fill(commands)

@@ -45,6 +45,15 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode("ascii") for each in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """At most so many characters. What is cut off is cut between words: half a link or half a path would lead somewhere else. Pure."""
+    if len(text) <= most:
+        return text
+    whole, space, _ = text[: most - 2].rpartition(" ")
+    # One word that long is no text: there, its beginning is all there is.
+    return f"{whole}..." if space and len(whole) >= most // 2 else f"{text[: most - 3]}..."
+
+
 class Problem(NamedTuple):
     """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it is one line of printable characters, whatever was
     found.

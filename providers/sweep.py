@@ -50,9 +50,10 @@ def run(options: argparse.Namespace, world_name: str, settings: Mapping[str, Map
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
     survey = await sweeping.survey(world, claims, _adhoc_owner())
     now = world.clock.now()
-    trouble = [*(f"{name}: its state could not be read" for name in claims.unread), *survey.trouble]
+    trouble = [*(f"{name}: its state could not be read" for name in claims.unread), *survey.trouble, *_blind(world, survey)]
     if not wants_json:
-        print("\n".join(_lines(world, survey, now)))
+        for line in _lines(world, survey, now):
+            print(line)
     for line in trouble:
         _aside(line)
     unclaimed = [found for found in survey.found if found.verdict == sweeping.UNCLAIMED]
@@ -121,11 +122,21 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
         whose = f"owner {found.mark.owner or 'not told'}, cluster {found.mark.cluster or 'not told'}"
         lines += [f"{found.verdict:<10} {found.handle.provider} {found.handle.native_id}", f"           {what}", f"           {whose}: {found.why}"]
     unclaimed = [found for found in shown if found.verdict == sweeping.UNCLAIMED]
-    asked = ", ".join(survey.asked) or "no cloud"
-    lines.append(f"{world.name}: {len(unclaimed)} unclaimed{_cost(unclaimed)}; {claimed} claimed by stacks; asked: {asked}")
-    if survey.silent:
+    if survey.asked or survey.found:
+        asked = ", ".join(survey.asked) or "no cloud"
+        lines.append(f"{world.name}: {len(unclaimed)} unclaimed{_cost(unclaimed)}; {claimed} claimed by stacks; asked: {asked}")
+    if survey.silent and survey.asked:
         lines.append(f"not configured, so not asked: {', '.join(survey.silent)}")
     return lines
+
+
+def _blind(world: World, survey: Survey) -> list[str]:
+    """Where no cloud could be asked: that nothing is known, and of each cloud why it was not asked. What finds nothing there says nothing."""
+    if survey.asked:
+        return []
+    names = "" if world.manifests else ": no adapter is installed"
+    reasons = [f"{name}: {why}" for name, why in sorted(survey.silent.items())]
+    return [f"{world.name}: no cloud could be looked at, so what runs there is not known{names}", *reasons]
 
 
 def _cost(unclaimed: Sequence[Found]) -> str:

@@ -175,10 +175,11 @@ class Row(NamedTuple):
 
 def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
     """One line of at most so many characters, without what these patterns find."""
+    from providers.errors import shortened
+
     for pattern in secrets:
         text = pattern.sub("(secret)", text)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return shortened(" ".join(text.split()), most)
 
 
 class Placement(Protocol):

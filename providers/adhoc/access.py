@@ -12,7 +12,8 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home
+from providers.adapters.base import REHEARSAL, home
+from providers.engine.remote import standin
 from providers.engine.remote.ssh import Key, given_key, made_key
 from providers.errors import GpusError, Problem, SpecError
 
@@ -111,5 +112,9 @@ def settings(world: str, name: str) -> Mapping[str, Mapping[str, str]] | None:
 
 
 def forget(world: str, name: str) -> None:
-    """Removes the folder of a cluster that is gone, its made key and its stand-in nodes' files with it. A given key stays where it is."""
+    """Removes the folder of a cluster that is gone, its made key and its stand-in nodes with it: their files, and what they still run. A given key
+    stays where it is.
+    """
+    if world == REHEARSAL:
+        standin.end(folder(world, name))
     shutil.rmtree(folder(world, name), ignore_errors=True)

@@ -12,7 +12,7 @@ from providers.adapters.base import REHEARSAL, WORLDS, home
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import access
 from providers.engine.accounts import home_of
-from providers.engine.acquire import HEALTHY
+from providers.engine.delivery import HEALTHY
 from providers.engine.holding import seen, works
 from providers.engine.progress import ITSELF
 from providers.engine.records import DEGRADED, Held

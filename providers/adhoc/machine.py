@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.adapters.base import REHEARSAL
 from providers.engine.accounts import home_of
-from providers.engine.acquire import HEALTHY
+from providers.engine.delivery import HEALTHY
 from providers.engine.remote import files
 from providers.engine.remote.run import started, streamed
 from providers.engine.remote.ssh import CONNECT_S, FAILED, SshProbe

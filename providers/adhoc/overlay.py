@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from providers.adapters.base import REHEARSAL
-from providers.engine.acquire import HEALTHY
+from providers.engine.delivery import HEALTHY
 from providers.engine.handing import as_root, begun_by
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError

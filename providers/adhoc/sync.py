@@ -11,6 +11,8 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from providers.errors import GpusError
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Coroutine, Iterator, Sequence
@@ -76,6 +78,9 @@ def _outcome(done: Future[T], *, interrupted: bool) -> T:
         if interrupted:
             raise KeyboardInterrupt from None
         raise
+    except GpusError as error:
+        # Its message says everything; the dozen frames of the loop's thread would only push what the user wrote off the screen.
+        raise error.with_traceback(None)  # noqa: B904 - what caused it stays with it
     if interrupted:
         raise KeyboardInterrupt
     return result

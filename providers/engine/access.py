@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL, home
+from providers.engine.accounts import account_of
 from providers.engine.holding import works
 from providers.engine.ready import REACH, Look
+from providers.engine.remote import standin
 from providers.engine.remote.ssh import NoOpenSsh, SshProbe, made_key
 from providers.engine.remote.standin import StandInProbe
 from providers.errors import GpusError
@@ -34,6 +36,7 @@ CHECKED = "checked"
 DEFAULT_USER = Setup().ssh_user
 ELSEWHERE = "it was not made from this machine, so the key to it is not here"
 HINT = "`ready: running` is for networks where this machine cannot reach it by ssh"
+OWN_HINT = "`ready: running` is for images in which no shell can be run"
 
 
 class Access(NamedTuple):
@@ -93,7 +96,9 @@ def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -
 
 
 def forget(world: str, owner: str, cluster: str = "") -> None:
-    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's."""
+    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends what its stand-ins still run."""
+    if world == REHEARSAL:
+        standin.end(folder(world, owner, cluster))
     shutil.rmtree(folder(world, owner, cluster), ignore_errors=True)
 
 
@@ -109,7 +114,8 @@ def tidied(world: World, owner: str, cluster: str) -> None:
 def probe(
     world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinned: bool = False, account: Account | None = None
 ) -> SshProbe | StandInProbe:
-    """How a cluster's machines are looked at: over ssh, or through their stand-ins in a rehearsal. Live there is a key.
+    """How a cluster's machines are looked at: over ssh or by their provider's own program, or through their stand-ins in a rehearsal. Without a key
+    only the program leads there.
 
     `account` is that of machines that are there already; without it they will be in that of the settings.
     """
@@ -117,7 +123,6 @@ def probe(
         from providers.adapters.rehearsal import open_store
 
         return StandInProbe(nodes, open_store())
-    assert key is not None
     mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
     own = {
         name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
@@ -172,19 +177,21 @@ class CheckedProbe:
         why = self._closed(node, placed)
         if not why:
             look = await self._inner(node, placed)
-            return look._replace(note=HINT) if look.stage in REACH else look
+            hint = HINT if self._world.manifests[node.handle.provider].program is None else OWN_HINT
+            return look._replace(note=hint) if look.stage in REACH else look
         if why not in self._told:
             self._told.add(why)
             self._world.report("info", f"{self._wanted.cluster}: ready as {placed.provider} reports it, its GPUs not looked at: {why}")
         return Look()
 
     def _closed(self, node: Node, placed: Ordered) -> str:
-        """Why the key opens no login on this machine; empty where it does."""
+        """Why nothing here leads into this machine; empty where the key does, or its provider's own program with the credentials."""
         section = dict(self._wanted.setup.options).get(node.handle.provider)
         setup = self._wanted.setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
         if why := barred(self._world, node.handle.provider, placed, setup):
             return why
-        return "" if self._bears(node.handle) else ELSEWHERE
+        own = self._world.manifests[node.handle.provider].program is not None
+        return "" if own or self._bears(node.handle) else ELSEWHERE
 
     def _bears(self, handle: Handle) -> bool:
         """True when this machine's journal says that it was ordered with the key that is kept here."""
@@ -197,8 +204,10 @@ class CheckedProbe:
 
 
 def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
-    """Why this provider's machines of that setup take no login with an own key from here; empty where they do. Pure."""
+    """Why this provider's machines of that setup take no login from here, neither with an own key nor by its program; empty where they do. Pure."""
     manifest = world.manifests[provider]
+    if manifest.program is not None:
+        return "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
     if not manifest.capabilities.ssh:
         return f"{provider} takes no ssh"
     return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
@@ -206,10 +215,16 @@ def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
 
 def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
     """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
-    entries = world.journal.orders(world.name, held.owner, held.cluster)
-    order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
     if held.kind != "machine" and not works(held):
         return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
+    if world.manifests[held.provider].program is not None:
+        if why := barred(world, held.provider, held, Setup()):
+            return why
+        # The account's credentials open it, also what another machine bought.
+        place = Access(folder(world.name, held.owner, held.cluster), None)
+        return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, held))
+    entries = world.journal.orders(world.name, held.owner, held.cluster)
+    order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
     if order is None:
         return ELSEWHERE
     if why := barred(world, held.provider, held, order.setup):

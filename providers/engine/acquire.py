@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
+from providers.engine.delivery import delivered
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
 from providers.engine.planning import listed, overlay
 from providers.engine.ready import REACH, until_ready
+from providers.engine.refusal import PROVIDER_WIDE, ahead, refused
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
 from providers.engine.starting import start, started
@@ -23,7 +25,6 @@ from providers.errors import (
     CloudError,
     GpusError,
     HalfMade,
-    InsufficientFunds,
     NoCapacity,
     NotConfigured,
     OfferGone,
@@ -35,7 +36,7 @@ from providers.errors import (
 )
 from providers.model import duration
 from providers.model.ask import RESERVATION
-from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING, Attempt, Handle, Mark, Node, Order, Ticket
+from providers.model.machine import QUEUED, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
 from providers.model.secret import narrowed
 from providers.planner.render import hints
@@ -51,13 +52,8 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
-HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
-DONE = (ENDED, FAILED)
-"""How a job ends. It is done then, well or not: nothing is bought for it again."""
 OUT_OF_REACH = 2
 """Machines in a row that could not be reached, after which a cloud is left alone."""
-PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
-"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
 
 class Outcome(NamedTuple):
@@ -458,7 +454,7 @@ class _Walk:
         self._given_up(adapter.name, order, error)
         if isinstance(error, (OfferGone, PriceRose)):
             await self._refresh(adapter)
-        self._hint({candidate.region for candidate in order.candidates}, error.hints)
+        self.pending = ahead(self.pending, {candidate.region for candidate in order.candidates}, error.hints)
 
     def _last(self, order: Order, error: CloudError) -> bool:
         """True, once for each place, when an answer was lost, nothing was made for certain, and there is no other place to try: a passing fault
@@ -513,19 +509,8 @@ class _Walk:
 
     def _block(self, candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False) -> None:
         """Leaves the refused scopes alone for the rest of this run, and in the journal for as long as the error says."""
-        provider = candidates[0].provider
-        scopes = error.scopes
-        if not scopes and (wide or isinstance(error, (*PROVIDER_WIDE, RateLimited))):
-            scopes = (Scope(provider),)
-        if not scopes and isinstance(error, Transient):
-            scopes = tuple(dict.fromkeys(Scope(provider, candidate.region) for candidate in candidates))
-        if not scopes and not isinstance(error, PriceRose):
-            # A reservation is one pool among several at its place: the place itself is not refused.
-            scopes = tuple(
-                dict.fromkeys(Scope(provider, c.region, c.zone, c.machine_type, c.gpu_type, c.capacity) for c in candidates if not c.reservation)
-            )
         reason = f"{said(error)}{f' ({error.code})' if error.code and error.code != WAITED else ''}"
-        for scope in scopes:
+        for scope in refused(candidates, error, wide=wide):
             # A refusal of one reservation says nothing about another at the same place.
             name = candidates[0].reservation if scope.capacity == RESERVATION else ""
             self.blocked.append((scope, name, f"{scope}: {reason}"))
@@ -563,20 +548,6 @@ class _Walk:
         self.plan = self.market.plan(self.wanted.ask, self.world.journal.blocks(self.world.name), self.now, self.wanted.setup)
         self.pending = [candidate for candidate in self.plan.candidates if _key(candidate) not in self.tried and self.accept(candidate)]
 
-    def _hint(self, regions: Collection[str], zones: Collection[str]) -> None:
-        """The cloud named zones that have some: they go first among equals of that region. The plan's order is never changed otherwise."""
-        if not zones:
-            return
-        places: dict[tuple[object, ...], list[int]] = {}
-        for index, candidate in enumerate(self.pending):
-            if candidate.region in regions:
-                key = (candidate.provider, candidate.region, candidate.entry, candidate.capacity, candidate.reservation, candidate.micro_usd)
-                places.setdefault(key, []).append(index)
-        for indexes in places.values():
-            ordered = sorted((self.pending[index] for index in indexes), key=lambda candidate: candidate.zone not in zones)
-            for index, candidate in zip(indexes, ordered, strict=True):
-                self.pending[index] = candidate
-
     # What is told
 
     def _stopped(self) -> str:
@@ -613,47 +584,6 @@ class _Walk:
                 seconds=round(self.now - started, 3),
             )
         )
-
-
-def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
-    """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
-    candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
-    found = ""
-    for placed in candidates:
-        found = _differs(placed, nodes)
-        if not found:
-            return placed
-    first = candidates[0]
-    wanted = f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in {first.zone or first.region}"
-    raise HalfMade(f"wanted {wanted}, found {found}", provider=first.provider, handles=[*ticket.handles])
-
-
-def healthy(kind: str) -> tuple[str, ...]:
-    """The statuses in which nothing is wrong with one of this kind."""
-    return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
-
-
-def _differs(placed: Candidate, nodes: Sequence[Node]) -> str:
-    """What is not as ordered, or nothing. What a cloud does not tell about a machine is not held against it."""
-    if len(nodes) != placed.nodes:
-        return f"{len(nodes)} machines"
-    zones = {node.zone for node in nodes if node.zone}
-    if len(zones) > 1:
-        return f"machines in {', '.join(sorted(zones))}"
-    for node in nodes:
-        if node.status not in healthy(placed.kind):
-            return f"{node.name} {node.status}"
-        pairs = (
-            (placed.machine_type, node.machine_type),
-            (placed.gpu_type, node.gpu_type),
-            (placed.gpu_count, node.gpu_count),
-            (placed.region, node.region),
-            (placed.zone, node.zone),
-        )
-        for wanted, found in pairs:
-            if wanted and found and wanted != found:
-                return f"{node.name} with {found} instead of {wanted}"
-    return ""
 
 
 def _key(candidate: Candidate) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, home_of
-from providers.engine.acquire import delivered, healthy
+from providers.engine.delivery import delivered, healthy
 from providers.engine.holding import applied
 from providers.engine.reconcile import Place, price_of
 from providers.engine.settle import bill, repeated

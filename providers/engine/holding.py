@@ -9,7 +9,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from providers.engine.acquire import ACQUIRED, DONE, HEALTHY, WAITING_ON, Outcome
+from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome
+from providers.engine.delivery import DONE, HEALTHY
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
 from providers.model.workload import RELEASE

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
 from providers.engine.accounts import home_of
-from providers.engine.acquire import ACQUIRED, HEALTHY, WAITING_ON, Outcome, acquire
+from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, acquire
+from providers.engine.delivery import HEALTHY
 from providers.engine.ending import release_all, stuck
 from providers.engine.holding import status_of, ttl
 from providers.engine.planning import market

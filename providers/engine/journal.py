@@ -271,13 +271,12 @@ class Journal:
             return tuple(Known(*row) for row in db.execute(query, (world,)).fetchall())
 
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
-        """Open placements of other owners of the same project and stack: nothing but this journal may know of them any more."""
+        """Placements of other owners of the same project and stack that still have machines: nothing but this journal may know of them any more."""
         with self._read() as db:
             query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
-            owners = [row[0] for row in db.execute(query, (world, project, stack, owner))]
-        found = [launch for name in owners for launch in self.launches(world, name) if launch.ended_at is None and launch.native_ids]
+            owners = {row[0] for row in db.execute(query, (world, project, stack, owner))}
         # What another machine bought, that one's journal knows better.
-        return tuple(launch for launch in found if not launch.record.get("remembered"))
+        return tuple(launch for launch in self.standing(world) if launch.owner in owners and not launch.record.get("remembered"))
 
     def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
         """A state names this generation and these machines, as of the owner's present look."""

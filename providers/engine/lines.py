@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.errors import AllFailed, CloudError, QuotaExceeded
+from providers.errors import AllFailed, CloudError, QuotaExceeded, shortened
 from providers.model.money import per_hour
 from providers.planner.rules import GPU, NAMES
 
@@ -80,8 +80,7 @@ def folded(text: str, indent: str = "   ") -> str:
 
 def trimmed(error: Exception) -> str:
     """The message on one line, at most `MESSAGE_MAX` characters."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 3]}..."
+    return shortened(" ".join(str(error).split()), MESSAGE_MAX)
 
 
 def named(provider: str, text: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL
-from providers.engine.acquire import DONE
+from providers.engine.delivery import DONE
 from providers.engine.holding import WORK, finished, works
 from providers.engine.ready import LOOK_FIRST_S
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated

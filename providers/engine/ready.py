@@ -66,6 +66,8 @@ class Ordered(Placed, Protocol):
 
     @property
     def nodes(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
 
 
 class Probe(Protocol):

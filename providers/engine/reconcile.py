@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, said
-from providers.engine.acquire import DONE, UNCONFIRMED, WAITING_ON, Outcome, healthy, resumed
+from providers.engine.acquire import UNCONFIRMED, WAITING_ON, Outcome, resumed
+from providers.engine.delivery import DONE, healthy
 from providers.engine.holding import applied, status_of, ttl
 from providers.engine.lines import trimmed
 from providers.engine.records import Held

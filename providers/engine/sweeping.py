@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.leasing import leased
-from providers.engine.lines import trimmed
+from providers.engine.lines import bare, trimmed
 from providers.engine.settle import abandon, bill, release, repeated
 from providers.errors import Busy, CloudError, GpusError, NotConfigured, Transient
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Handle, Mark, Node
@@ -77,12 +77,12 @@ class Found(NamedTuple):
 
 class Survey(NamedTuple):
     """Everything found, the unclaimed first. `asked` are the clouds that answered, `silent` those without credentials of which nothing is known to be
-    left, `trouble` one line for each that had to be asked and could not be.
+    left, each with what is missing, `trouble` one line for each that had to be asked and could not be.
     """
 
     found: tuple[Found, ...]
     asked: tuple[str, ...]
-    silent: tuple[str, ...]
+    silent: Mapping[str, str]
     trouble: tuple[str, ...]
 
 
@@ -115,7 +115,7 @@ async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: floa
 
 async def _asked(
     world: World, claims: Claims, known: Mapping[str, journals.Known], entries: Sequence[journals.Entry], deadline_s: float
-) -> tuple[dict[Handle, _Seen], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+) -> tuple[dict[Handle, _Seen], tuple[str, ...], dict[str, str], tuple[str, ...]]:
     """Every account of every cloud, at once: (machines, who answered, who is not configured, who did not answer)."""
     owed: dict[tuple[str, Account | None], list[Handle]] = {}
     for entry in entries:
@@ -126,7 +126,7 @@ async def _asked(
     places = dict.fromkeys((*owed, *present, *journaled, *of_settings(world, claims.settings)))
     seen: dict[Handle, _Seen] = {}
     asked: dict[int, str] = {}
-    silent: list[str] = []
+    silent: dict[str, str] = {}
     trouble: dict[tuple[str, str], tuple[str, list[Handle]]] = {}
     once: dict[int, asyncio.Task[list[Node]]] = {}
 
@@ -153,7 +153,7 @@ async def _asked(
             if handles or name in claimed or any(entry.provider == name for entry in entries):
                 failed(name, account, trimmed(error), handles)
             elif account is None:
-                silent.append(name)
+                silent[name] = bare(name, " ".join(str(error).split()))
             return
         except TimeoutError:
             failed(name, account, f"no answer within {deadline_s:.0f}s", handles)
@@ -169,7 +169,7 @@ async def _asked(
         f"{place}: {why.removeprefix(f'{name}: ')}; {bill(owed, None) if owed else 'what is there is not known'}"
         for (name, why), (place, owed) in trouble.items()
     ]
-    return seen, tuple(sorted(asked.values())), tuple(silent), tuple(lines)
+    return seen, tuple(sorted(asked.values())), silent, tuple(lines)
 
 
 async def _everything(world: World, adapter: Adapter, owners: Sequence[str]) -> list[Node]:

@@ -28,11 +28,6 @@ async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
     """
     adapter = await home_of(world, held)
     state = wanted.setup.state
-    from_launch = world.manifests[held.provider].capabilities.limit_from_launch
-    if from_launch and state == RUNNING and held.ends_at and world.clock.now() >= held.ends_at:
-        if wanted.setup.on_ttl != "keep":
-            raise GpusError(_over(held))
-        world.report("warning", f"{held.cluster}: its ttl is over, so nothing ends it any more: set state: stopped, or destroy it, when it is done")
     done: list[Handle] = []
     for handle in held.handles:
         try:
@@ -44,8 +39,8 @@ async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
     now, limit_s = world.clock.now(), ttl(wanted, held.entry)
     held = held._replace(
         applied=tuple(sorted({**dict(held.applied), "state": digest}.items())),
-        # Most clouds count a machine's limit from each start.
-        ends_at=held.ends_at if from_launch else now + limit_s if limit_s and state == RUNNING else 0.0,
+        # A machine's limit counts from each start.
+        ends_at=now + limit_s if limit_s and state == RUNNING else 0.0,
     )
     after = seen(held, await repeated(world, adapter.name, adapter.observe, held.handles), now)
     if after is None:
@@ -64,12 +59,6 @@ async def _brought(world: World, adapter: Adapter, handle: Handle, state: str) -
     except CloudError:
         return False
     return True
-
-
-def _over(held: Held) -> str:
-    """A machine that ends itself by a timer of its own would do so as soon as it is up."""
-    todo = "copy its disk at the provider, or change `run` for a new machine, which loses the disk"
-    return f"{held.cluster}: its ttl ran out while it was stopped: started, it would end at once, and its disk with it; it stays stopped; {todo}"
 
 
 def _refused(held: Held, state: str, error: CloudError, *, undone: bool) -> str:

@@ -33,8 +33,6 @@ class Capabilities(NamedTuple):
     """A single machine whose GPUs are idle for long ends by a timer of its own; elsewhere a watch must look, and can where it answers ssh."""
     stoppable: frozenset[str] = frozenset()
     """With `state` in `in_place`: the kinds of capacity whose machines can be stopped and kept; empty means all."""
-    limit_from_launch: bool = False
-    """A machine's ttl counts from its first boot, the time that it is stopped included; else from each start."""
     opens_ports: bool = True
     """A machine's ports other than ssh can be reached: from its network, or from everywhere."""
 

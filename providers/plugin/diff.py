@@ -29,6 +29,10 @@ IDENTITY = {
 }
 """Edits that always mean another machine, and why."""
 
+OF_OWNERSHIP = frozenset({"max_spend"})
+"""What a cluster has from its stack's Ownership, where another value of it shows: once, not once for each cluster. Pulumi keeps the new one all the
+same. The first value is an edit of the cluster too: what it runs is counted from then on."""
+
 STRAY = "stray"
 """The owner of an imported machine that bears no mark. Declaring it in a stack makes it that stack's; it is still the same machine."""
 
@@ -79,7 +83,7 @@ def cluster(
     whether what runs still satisfies the new declaration; it is asked at most once, and only if that decides. `in_place` names what the
     provider it runs at can edit.
     """
-    changed = _changed(old, new)
+    changed = [key for key in _changed(old, new) if key not in OF_OWNERSHIP or old.get(key) is None]
     reasons: dict[str, str] = {}
     for key in changed:
         if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):

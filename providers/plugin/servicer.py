@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from providers.errors import GpusError, Problem, SpecError, printable
-from providers.plugin import budgets, diff, failures, outputs, ownership, refusals, wire
+from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
                 await self._preview_create(request.urn, values)
-                return provider_pb2.CreateResponse(properties=wire.encode(_unplaced(values)))
+                return provider_pb2.CreateResponse(properties=wire.encode(answers.unplaced(values)))
             from providers.plugin import inputs
 
             wanted = inputs.wanted(values)
@@ -518,27 +518,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     ) -> Any:
         """The response, or the protocol's way to say that it exists, and what is still to be done."""
         await self._claim(held, values)
-        token = await asyncio.to_thread(_token_of, held, values, before or {})
-        written = outputs.write(held, setup, public=values.get("expose") in ("public", "token"), token=token)
-        if before is not None:
-            # What only the purchase knew: neither a look nor an edit knows the attempts, nor an address that it did not ask for.
-            for name in ("attempts", "ssh", "endpoints"):
-                same = before.get("generation") == held.generation and (
-                    name == "attempts" or (not held.machines and held.status == before.get("status") == "running")
-                )
-                if same and not written[name] and before.get(name):
-                    written[name] = before[name]
-        struct = wire.encode(written, ("token",) if token else ())
+        struct = await asyncio.to_thread(answers.written, held, setup, values, before)
         if not held.reasons:
             return response(struct)
-        status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
-        detail = provider_pb2.ErrorResourceInitFailed(
-            id=outputs.resource_id(held), properties=struct, reasons=list(held.reasons), inputs=wire.encode(values)
-        )
-        status.details.add().Pack(detail)
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION, held.reasons[0], trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),)
-        )
+        metadata = (("grpc-status-details-bin", answers.half_made(held, struct, values)),)
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, held.reasons[0], trailing_metadata=metadata)
         raise AssertionError
 
     async def _claim(self, held: Held, values: Mapping[str, Any]) -> None:
@@ -610,25 +594,6 @@ def _token() -> str:
     import secrets
 
     return secrets.token_hex(6)
-
-
-def _unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs before the purchase: what depends on the place is not known."""
-    return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, wire.UNKNOWN)}
-
-
-def _token_of(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
-    from providers.engine import handing, holding
-
-    if values.get("expose") != "token" or not holding.works(held):
-        return ""
-    if before.get("generation") == held.generation and before.get("token"):
-        return str(before["token"])
-    try:
-        return handing.token(held.world, held.owner, held.cluster)
-    except GpusError:
-        return ""
 
 
 def _reason(problem: Problem) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.base import LIVE, WORLDS
 from providers.engine import cluster
-from providers.engine.acquire import delivered
+from providers.engine.delivery import delivered
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsupported
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import GONE, RUNNING, STOPPED

@@ -6,10 +6,11 @@ What a cloud has and runs comes from its stand-in's `console` module, found by f
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import REHEARSAL, home, remedy
 from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
+from providers.arguments import Parser
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
@@ -35,11 +36,6 @@ _GRPC = (
 """What a failing call answers at a cloud that speaks gRPC: the names of its status codes."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise GpusError(f"{self.prog}: {message}; see `gpus rehearse --help`")
-
-
 def run(argv: Sequence[str]) -> int:
     """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth one line, for everything a user can get wrong."""
     options = _parser().parse_args(list(argv))
@@ -62,12 +58,12 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    shared = _Parser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the whole state as JSON afterwards")
-    parser = _Parser(prog="gpus rehearse", description="Show the rehearsal clouds, or change what they will do next.")
+    parser = Parser(prog="gpus rehearse", description="Show the rehearsal clouds, or change what they will do next.")
     parser.add_argument("--json", action="store_true", help="print the whole state as JSON")
     parser.set_defaults(do=None)
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, do: Any, text: str, /, **names: str) -> argparse.ArgumentParser:
         found: argparse.ArgumentParser = commands.add_parser(name, help=text.partition(";")[0], description=text, parents=[shared])

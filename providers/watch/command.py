@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from providers.errors import GpusError, Problem, SpecError
+from providers.arguments import Parser
+from providers.errors import Problem, SpecError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
 
     from providers.watch.rounds import Round
@@ -24,13 +25,8 @@ _DESCRIPTION = "Refresh-and-up of one stack, again and again: what was taken bac
 _LEAST_S = 30
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise GpusError(f"{self.prog}: {message}; see `{self.prog} --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="gpus watch", description=_DESCRIPTION)
+    parser = Parser(prog="gpus watch", description=_DESCRIPTION)
     parser.add_argument("-s", "--stack", required=True, help="the stack")
     parser.add_argument("--interval", default="5m", metavar="DURATION", help="from the beginning of one round to that of the next (default 5m)")
     parser.add_argument("--max-buys", default="3/h", metavar="N/h", help="at most so many purchases within any hour (default 3/h)")
@@ -40,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], find_project: Callable[[], Path]) -> int:
-    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises GpusError for bad arguments and a stack that is not there."""
+    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
     options = _parser().parse_args(list(argv))
     project = find_project()
     interval_s, most = _interval(options.interval), _most(options.max_buys)

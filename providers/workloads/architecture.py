@@ -74,6 +74,8 @@ def find(text: str, *, hub: bool = True) -> Architecture:
         return known
     if (size := count(wanted)) is not None:
         return of_size(size, wanted)
+    if _is_path(wanted):
+        raise SpecError([Problem("model", f"a readable config.json at {wanted}", "no such file", f"from {os.getcwd()}: check the path")])  # noqa: PTH109 - as above
     if not _REPOSITORY.match(wanted):
         near = sorted(model.name for model in set(bundled().values()) if _key(wanted) and _key(wanted) in _key(model.name))
         todo = f"near: {', '.join(near[:5])}" if near else "`gpus size --models` lists the bundled names"
@@ -83,6 +85,11 @@ def find(text: str, *, hub: bool = True) -> Architecture:
     if not hub:
         raise GpusError(f"{wanted} is not bundled: give the path of its config.json, or a size such as 7b")
     return from_hub(wanted)
+
+
+def _is_path(text: str) -> bool:
+    """Whether only a file can be meant: a published name has one slash, between two names."""
+    return text.startswith((".", "/", "~")) or text.endswith(".json") or text.count("/") > 1
 
 
 def count(text: str) -> int | None:

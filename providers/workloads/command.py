@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from providers.arguments import Parser
 from providers.catalog import names
 from providers.errors import Problem, SpecError
 from providers.model.ask import ON_DEMAND, SPOT, gpu_text
@@ -67,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gpus size", description="Which GPUs hold a model, how many, split how, at which price, and why not the others. Buys nothing."
     )
     parser.add_argument("model", nargs="?", help="a published name, a size such as 7b, or the path of a config.json")

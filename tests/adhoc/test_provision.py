@@ -482,3 +482,60 @@ def test_gpus_run_ended_by_a_scheduler_releases(capfd):
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "released, confirmed" in err and machines() == []
+
+
+def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
+    """Live without credentials: the message names every provider with what to do, and no frame of the engine stands between it and the script."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_"))}
+    env = {**bare, "HOME": str(tmp_path), "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    code = """
+        import providers as p
+        with p.provision("L4:1", name="box", world="live") as c:
+            pass
+    """
+    _, err = python(code, env=env).communicate(timeout=60)
+    frames, _, message = err.partition("providers.errors.NotConfigured: ")
+    assert "providers/engine" not in frames and frames.count('  File "') <= 5, err
+    head, *lines = message.splitlines()
+    assert head == "box: no allowed provider is configured in the live world"
+    assert {"aws", "clore", "gcp", "modal"} <= {line.partition(":")[0] for line in lines}
+    assert all("found n" in line and "; " in line for line in lines)
+    done = subprocess.run(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--name", "box", "--world", "live", "--", "true"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2 and [line.removeprefix("gpus: ") for line in done.stderr.splitlines()] == [head, *lines]
+
+
+def left_behind(c):
+    """The id of a program that was left running in the background of a machine, in a session of its own, out of reach of the shell that began it."""
+    c.run('python3 -c \'import subprocess; print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)\' >left 2>&1 & wait')
+    return int(c.run(["cat", "left"]) == 0 and (c.inner.line(0).folder / "left").read_text())
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("asked", ["proc", "ps"])
+def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
+    """A released machine runs nothing any more: neither does its stand-in, however the program was left behind; others' go on."""
+    from providers.engine.remote import standin
+
+    if asked == "ps":
+        monkeypatch.setattr(standin, "_PROC", tmp_path / "none")
+    with p.provision("L4:1", name="other", providers=["gcp"]) as other:
+        with p.provision("L4:1", name="box", providers=["gcp"]) as box:
+            pids = left_behind(box), left_behind(other)
+            assert not any(map(gone, pids))
+        assert [gone(pid) for pid in pids] == [True, False]
+    assert gone(pids[1])

@@ -194,3 +194,20 @@ def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch):
             touch()
         assert "\n" not in str(told.value)
     world.close()
+
+
+def test_what_another_owner_stopped_and_kept_is_still_named(lab):
+    """A stack whose state was lost is told of what its earlier owner has, stopped machines too, until they are gone."""
+    world = lab.world()
+    world.journal.owned("rehearsal", "own", "gpus", "dev")
+    held = run(cluster.create(world, wanted(), "1111aaaa2222"))
+    assert [launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")] == [
+        tuple(each.native_id for each in held.handles)
+    ]
+    world.journal.rests(held._replace(status="stopped"), world.clock.now())
+    assert [launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")] == [
+        tuple(each.native_id for each in held.handles)
+    ]
+    assert world.journal.former("rehearsal", "own", "gpus", "dev") == world.journal.former("rehearsal", "new", "gpus", "other") == ()
+    run(cluster.delete(world, held))
+    assert world.journal.former("rehearsal", "new", "gpus", "dev") == ()

@@ -168,14 +168,14 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
     """A cloud that was never used and has no credentials is named as not asked; one where something was bought is trouble."""
     lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
-    assert survey.silent == ("beta",) and survey.trouble == ()
+    assert list(survey.silent) == ["beta"] and survey.trouble == ()
     lab.beta.not_configured = None
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0, ("south-a", "spot"): 0}
     held = bought(lab)
     assert held.provider == "beta"
     lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
-    assert survey.silent == () and len(survey.trouble) == 1 and held.handles[0].native_id in survey.trouble[0]
+    assert survey.silent == {} and len(survey.trouble) == 1 and held.handles[0].native_id in survey.trouble[0]
 
 
 def test_only_the_journal_knows_of_it(lab):

@@ -185,6 +185,14 @@ def test_what_is_done_about_a_loss_is_policy():
     assert made.changes and not made.replaces and not made.later
 
 
+def test_another_budget_shows_at_the_ownership_alone():
+    """Another `max_spend` is no edit of a cluster; the first one is, since it is counted from then on."""
+    assert diff.cluster({**OLD, "max_spend": 500}, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ()) == diff.Verdict()
+    first = diff.cluster(OLD, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ())
+    assert [change.path for change in first.changes] == ["max_spend"] and not first.replaces
+    assert diff.ownership({"max_spend": 500}, {"max_spend": 800}).changes
+
+
 def test_an_ownership_is_replaced_for_another_world_only():
     """An account's settings are an update."""
     old = {"world": "rehearsal", "settings": {}}

@@ -48,6 +48,10 @@ def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(projec
     ownership = made.resources()["gpu:index:Ownership"]
     assert len(json.dumps(ownership["outputs"])) < 2048
     made.edit("gpus:max_spend: 5000", "gpus:max_spend: 1")
+    shown = flat(made.preview())
+    assert "~ 1 to update 2 unchanged" in shown, shown
+    made.up()
+    assert made.resources()["gpu:index:Cluster"]["inputs"]["max_spend"] == 1 and len(made.machines()) == 1
     made.rehearse("preempt", "all")
     made.rehearse("advance", "2m")
     assert "nothing is bought: max_spend $1.00" in flat(made.up(fails=True))

@@ -110,19 +110,22 @@ def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
     assert "options.clore.trust_marketplace" in paths(check(gpu="RTX-4090:1", secrets=market))
     checked = check(gpu="RTX-4090:1", secrets=market, options={"clore": {"trust_marketplace": True}})
     assert checked.problems == ()
-    from providers.adapters.clore.adapter import CloreAdapter
+    from providers.adapters.clore import request
     from providers.adapters.clore.options import Options
 
     values = {"MY_HF": CANARY}
-    adapter = CloreAdapter("live", None, None, Options(), lambda: 0.0, "", variable=lambda name: values.get(name, ""))
+
+    def read(chosen):
+        return request.secrets(made, chosen, lambda name: values.get(name, ""))
+
     setup = checked.spec.setup()._replace(secrets=secret.narrowed(checked.spec.setup().secrets, "clore"))
     made = Order(Mark("own", "train", "gen", "f"), "token", (), ("train-0",), setup, 900)
-    assert adapter._secrets(made, Options(trust_marketplace=True)) == {"HF_TOKEN": CANARY}
+    assert read(Options(trust_marketplace=True)) == {"HF_TOKEN": CANARY}
     with pytest.raises(Unsupported):
-        adapter._secrets(made, Options())
+        read(Options())
     values.clear()
     with pytest.raises(NotConfigured, match="MY_HF"):
-        adapter._secrets(made, Options(trust_marketplace=True))
+        read(Options(trust_marketplace=True))
 
 
 class Place:

@@ -1,10 +1,11 @@
 """Stopping an EC2 machine and keeping it, and starting it again where it is: real boto3 against the stand-in, its clock the test's."""
 
 import asyncio
+import subprocess
 
 import pytest
 
-from providers.adapters.aws import MANIFEST, compile as native
+from providers.adapters.aws import MANIFEST, compile as native, limit
 from providers.engine import cluster
 from providers.engine.world import open_world
 from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Unsupported
@@ -186,21 +187,82 @@ def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
     assert 0 == rig.count("StopInstances") and "running" == run(cluster.read(lab.world, held)).status
 
 
-def test_a_machine_whose_timer_ran_out_while_it_was_stopped_is_not_started(lab, rig):
-    """Its timer counts from its first boot and would end it, with its disk, as soon as it is up: refused before any call."""
-    held = run(cluster.create(lab.world, wanted(ttl_s=3600), "g1"))
-    stopped = run(cluster.update(lab.world, held, wanted("stopped", ttl_s=3600)))
-    assert held.ends_at == stopped.ends_at
+@pytest.mark.parametrize("on_ttl", ["release", "keep"])
+def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
+    """However long it was stopped, a started machine has its whole ttl again, and then ends as its declaration says: the user data names the start."""
+    more = {"ttl_s": 3_600, "on_ttl": on_ttl}
+    held = run(cluster.create(lab.world, wanted(**more), "g1"))
+    lab.clock.advance(1_800)
+    stopped = run(cluster.update(lab.world, held, wanted("stopped", **more)))
+    assert stopped.ends_at == 0
     lab.clock.advance(7_200)
-    with pytest.raises(GpusError, match="its ttl ran out while it was stopped"):
-        run(cluster.update(lab.world, stopped, wanted(ttl_s=3600)))
-    assert 0 == rig.count("StartInstances") and "stopped" == run(cluster.read(lab.world, stopped)).status
+    again = run(cluster.update(lab.world, stopped, wanted(**more)))
+    assert ("running", held.handles, 1) == (again.status, again.handles, rig.count("ModifyInstanceAttribute"))
+    assert 3_500 < again.ends_at - lab.clock.now() <= 3_600
+    lab.clock.advance(3_000)
+    assert "running" == run(cluster.read(lab.world, again)).status
+    lab.clock.advance(900)
+    after = run(cluster.read(lab.world, again))
+    assert "ended" == after.status and (on_ttl == "keep") == bool(rig.left()[0])
 
 
-def test_a_kept_machine_past_its_ttl_starts_and_that_is_said(lab, rig):
-    """Nothing ends it any more, so a warning says so."""
-    held = run(cluster.create(lab.world, wanted(ttl_s=3600, on_ttl="keep"), "g1"))
-    stopped = run(cluster.update(lab.world, held, wanted("stopped", ttl_s=3600, on_ttl="keep")))
+def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
+    """A start that is not ours names nothing anew: past its end the machine ends at once, as after a reboot."""
+    held = run(cluster.create(lab.world, wanted(ttl_s=3_600), "g1"))
+    run(cluster.update(lab.world, held, wanted("stopped", ttl_s=3_600)))
     lab.clock.advance(7_200)
-    assert "running" == run(cluster.update(lab.world, stopped, wanted(ttl_s=3600, on_ttl="keep"))).status
-    assert any("nothing ends it any more" in line for line in lab.lines)
+    rig.boto("start_instances", InstanceIds=[held.handles[0].native_id.split("/")[1]])
+    lab.clock.advance(300)
+    assert rig.ec2.observe(held.handles)[0].status in {"gone", "ended"}
+
+
+def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig):
+    """Nothing is to be set anew, so nothing is written."""
+    held = run(cluster.create(lab.world, wanted(), "g1"))
+    stopped = run(cluster.update(lab.world, held, wanted("stopped")))
+    assert "running" == run(cluster.update(lab.world, stopped, wanted())).status
+    assert 0 == rig.count("ModifyInstanceAttribute")
+
+
+class Boots:
+    """The script that sets the end of the run, boot after boot, with the programs of the machine played."""
+
+    def __init__(self, folder, ttl_s=3_600, on_ttl="release"):
+        self.folder, self.ttl_s, self.now, self.shown = folder, ttl_s, 1_000_000, "gpus_start=0"
+        (folder / "bin").mkdir()
+        (folder / "state").mkdir()
+        text = limit.script(ttl_s, on_ttl)
+        body = text.partition("limit.sh <<'GPUS'\n")[2].partition("\nGPUS\n")[0]
+        self.script = body.replace(limit.FOLDER, str(folder / "state"))
+        (folder / "state" / "limit").touch()
+
+    def __call__(self, later_s=0, *, answers=True):
+        """Seconds from this boot to the end; None where nothing ends it."""
+        self.now += later_s
+        log = self.folder / "log"
+        log.unlink(missing_ok=True)
+        curl = f'case "$*" in *api/token*) echo token ;; *) printf "%s\\n" "#!/bin/bash" "{self.shown}" ;; esac' if answers else "exit 7"
+        for name, does in {"curl": curl, "date": f"echo {self.now}", "systemd-run": f'echo "$*" >{log}'}.items():
+            (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+            (self.folder / "bin" / name).chmod(0o700)
+        path = f"{self.folder / 'bin'}:/usr/bin:/bin"
+        subprocess.run(["bash", "-c", self.script], env={"PATH": path}, check=True, capture_output=True)
+        return int(log.read_text().partition("--on-active=")[2].split()[0]) if log.exists() else None
+
+
+@pytest.mark.parametrize(("on_ttl", "over"), [("release", 1), ("keep", None)])
+def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(tmp_path, on_ttl, over):
+    """First boot: the whole ttl. A reboot: what is left of it. Another start: the whole ttl. Past the end: at once, or never where it is kept."""
+    boot = Boots(tmp_path, on_ttl=on_ttl)
+    assert [3_600, 3_000, 2_400] == [boot(), boot(600), boot(600)]
+    boot.shown = "gpus_start=1700000000000"
+    assert [3_600, 3_500] == [boot(90_000), boot(100)]
+    assert over == boot(90_000)
+
+
+def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path):
+    """An end to come stays; one that has passed begins anew, since it may have been a start."""
+    boot = Boots(tmp_path)
+    assert [3_600, 3_000] == [boot(answers=False), boot(600, answers=False)]
+    assert 3_600 == boot(90_000, answers=False)
+    assert 3_600 == boot(10)

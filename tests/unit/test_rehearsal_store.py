@@ -219,8 +219,8 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (["nope"], "invalid choice"),
-        (["stock", "gcp"], "required"),
+        (["nope"], "COMMAND: wanted stock, "),
+        (["stock", "gcp"], "place, what, capacity, count: wanted a value"),
         (["stock", "nowhere", "x", "y", "z", "1"], "provider: wanted one of "),
         (["stock", "gcp", "us-centrel1-a", "a3-highgpu-8g", "spot", "1"], "near: us-central1-a"),
         (["stock", "gcp", "us-central1-a", "a3-highgpu-9g", "spot", "1"], "a3-highgpu-8g"),

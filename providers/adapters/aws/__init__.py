@@ -29,7 +29,6 @@ CAPABILITIES = Capabilities(
     in_place=frozenset({"labels", "state"}),
     # A one-time Spot machine can only end.
     stoppable=frozenset({"on-demand", "reservation"}),
-    limit_from_launch=True,
     live_offers=False,
     ends_idle=True,
     # A timer in the machine shuts it down, which terminates it: EC2 has no run limit of its own.

@@ -9,7 +9,7 @@ import base64
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.aws import machines
+from providers.adapters.aws import limit, machines
 from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
@@ -44,8 +44,6 @@ user's own tags, so that an edit takes away what it no longer lists and leaves a
 _TAG_MAX = 256
 USER_DATA_MAX = 16_384
 """Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28)."""
-TTL_LINE = "gpus_ttl_s="
-"""The line of the user data that says after how many seconds of its first boot the machine shuts itself down."""
 
 
 class Image(NamedTuple):
@@ -219,8 +217,8 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
 def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
     """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
 
-    EC2 has no run limit of its own: the limit is a timer inside the machine, and the machine's own shutdown then terminates it (or stops it, where
-    the spec says to keep it). A machine that hangs does not end itself. The timer is absolute, so a reboot does not prolong the run.
+    EC2 has no run limit of its own: the limit is a timer inside the machine (see `limit`), and the machine's own shutdown then terminates it (or
+    stops it, where the spec says to keep it). A machine that hangs does not end itself.
     """
     parts = ["#!/bin/bash", "set -u", f"gpus_failed=\n{KEEP_STATUS}\ntrap 'gpus_failed=$?' ERR"]
     keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
@@ -238,18 +236,7 @@ printf '%s ALL=(ALL) NOPASSWD:ALL\\n' "$user" > /etc/sudoers.d/90-gpus
 chmod 440 /etc/sudoers.d/90-gpus"""
         )
     if setup.ttl_s:
-        # A machine that is kept may be started again after its time: then a moment that has passed must not shut it down once more.
-        persistent = "false" if setup.on_ttl == "keep" else "true"
-        parts.append(
-            f"""{TTL_LINE}{setup.ttl_s}
-end=$(date -u -d "+$gpus_ttl_s seconds" '+%Y-%m-%d %H:%M:%S UTC')
-printf '[Unit]\\nDescription=End of the run\\n[Service]\\nType=oneshot\\nExecStart=/bin/systemctl poweroff\\n' > /etc/systemd/system/gpus-ttl.service
-timer='[Unit]\\nDescription=End of the run\\n[Timer]\\nOnCalendar=%s\\nAccuracySec=1s\\nPersistent={persistent}\\n'
-timer="$timer"'[Install]\\nWantedBy=timers.target\\n'
-printf "$timer" "$end" > /etc/systemd/system/gpus-ttl.timer
-systemctl daemon-reload
-systemctl enable --now gpus-ttl.timer"""
-        )
+        parts.append(limit.script(setup.ttl_s, setup.on_ttl))
     if setup.idle_s and alone:
         parts.append(idle.script(setup.idle_s or 0))
     if secrets := referred(setup.secrets):
@@ -481,9 +468,7 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
     notes: list[str] = []
     if setup.ttl_s:
         what = "stopped" if setup.on_ttl == "keep" else "terminated"
-        notes.append(
-            f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its first boot, and it is then {what}"
-        )
+        notes.append(f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its start, and it is then {what}")
         if setup.on_ttl == "keep" and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE:
             notes.append("warning: what is on its instance store is lost when it is stopped; the EBS disk stays")
     if nodes > 1 and options.efa is not False and len(machines.efa_cards(candidate.machine_type)) > 1:

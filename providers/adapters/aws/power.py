@@ -6,8 +6,11 @@ asked twice it starts once, and it never makes another machine.
 
 from __future__ import annotations
 
+import base64
+import time
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.aws import limit
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws.errors import PROVIDER, Context, from_state
 from providers.errors import Transient, Unsupported
@@ -24,8 +27,9 @@ PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 PERSISTENT = "persistent"
 
 
-def switch(client: Client, region: str, instance_id: str, state: str, sleep: Callable[[float], None]) -> None:
-    """Brings a machine to `stopped` or `running` and waits until it is there; nothing to do where it is. Calls: reads, and at most one other.
+def switch(client: Client, region: str, instance_id: str, state: str, sleep: Callable[[float], None], now: Callable[[], float] = time.time) -> None:
+    """Brings a machine to `stopped` or `running` and waits until it is there; nothing to do where it is. Calls: reads, and at most one other, before
+    a start one more, which gives its time limit a new beginning.
 
     Raises the refusal, the zone named: NoCapacity or QuotaExceeded on a start, which leaves the machine stopped; Unsupported for a one-time Spot
     machine, which can only end, and for one that is gone; Transient where it takes longer than `WAIT_S`.
@@ -49,12 +53,22 @@ def switch(client: Client, region: str, instance_id: str, state: str, sleep: Cal
         if found != under_way and not asked and not (found == "stopping" or (stops and found == "pending")):
             if stops:
                 _stoppable(client, instance, context)
+            else:
+                _armed(client, instance_id, context, now())
             client.call("stop_instances" if stops else "start_instances", context, InstanceIds=[instance_id])
             asked, why = True, _reason(instance)
         if waited >= WAIT_S:
             raise Transient(f"{context.what}: it is {found} after {WAIT_S:.0f} s; it is asked again", provider=PROVIDER, code="TIMEOUT")
         sleep(pause)
         waited, pause = waited + pause, min(pause * 1.6, LONGEST_PAUSE_S)
+
+
+def _armed(client: Client, instance_id: str, context: Context, now: float) -> None:
+    """Names the start that is about to be asked for in the user data: the machine's own timer counts from it. Asked twice, the later one stands."""
+    answer = client.call("describe_instance_attribute", context, InstanceId=instance_id, Attribute="userData")
+    text = base64.b64decode(str((answer.get("UserData") or {}).get("Value") or "")).decode(errors="replace")
+    if later := limit.started(text, str(int(now * 1000))):
+        client.call("modify_instance_attribute", context, InstanceId=instance_id, UserData={"Value": later.encode()})
 
 
 def request_of(client: Client, instance: Mapping[str, Any], context: Context) -> Mapping[str, Any]:

@@ -11,22 +11,20 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore import bids, mark, market, orders
+from providers.adapters.clore import bids, mark, market, orders, request
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
-from providers.adapters.clore.options import IMAGE, OWN_IMAGES
 from providers.adapters.clore.options import read as read_options
+from providers.adapters.clore.refusals import Refuse
 from providers.errors import (
     BadCredentials,
     CloudError,
     HalfMade,
     InsufficientFunds,
     NotConfigured,
-    OfferGone,
     OutcomeUnknown,
-    PriceRose,
     RateLimited,
     SpecError,
     Transient,
@@ -36,7 +34,6 @@ from providers.model.ask import SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import ENDED, GONE, PREEMPTED, RUNNING, STARTING, STOPPING, CheckLine, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
-from providers.model.secret import referred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,9 +67,6 @@ MARKET_AGE_S = 30.0
 
 ROSE = Decimal("1.01")
 """Coins move against the dollar within a run; more than this is another price."""
-
-HTTP_PORT = 8888
-JUPYTER_IMAGE = "cloreai/jupyter:ubuntu24.04-v2"
 
 
 class Purchase(NamedTuple):
@@ -257,7 +251,7 @@ class CloreAdapter:
     def _purchase(self, order: Order, candidate: Candidate, server: int, chosen: Options) -> Purchase:
         """What to send for a server as it is listed now. Raises when it is gone, unfit, dearer than planned, or cannot be paid."""
         listed = next((row for row in self._servers(MARKET_AGE_S) if market.server_id(row) == server), None)
-        gone = _Refuse(self.name, server)
+        gone = Refuse(self.name, server)
         if not isinstance(listed, dict) or listed.get("rented") is not False:
             raise gone.offer("no longer listed as free", "not-listed")
         held = market.gpus(listed)
@@ -293,55 +287,13 @@ class CloreAdapter:
                 code="wallet",
                 scopes=(Scope(self.name),),
             )
-        return Purchase(self._body(order, candidate, server, chosen, terms, per_day), terms, per_day, usd_per_day, cap)
+        return Purchase(request.body(order, candidate, chosen, terms, per_day, self._jupyter_token, self._variable), terms, per_day, usd_per_day, cap)
 
-    def _fits(self, order: Order, listed: Mapping[str, object], chosen: Options, gone: _Refuse) -> None:
+    def _fits(self, order: Order, listed: Mapping[str, object], chosen: Options, gone: Refuse) -> None:
         """The filters of this order, and what it needs of the host."""
         why = market.unfit(listed, chosen) or market.short(listed, order.setup.ttl_s, order.setup.disk_gib)
         if why:
             raise gone.unfit(why)
-
-    def _body(self, order: Order, candidate: Candidate, server: int, chosen: Options, terms: market.Terms, per_day: Decimal) -> dict[str, object]:
-        """The request. Nothing in it comes from this machine's environment but what `secrets` names, if the hosts are trusted with it: a host's owner
-        can read all of it.
-        """
-        ports = {orders.SSH_PORT: "tcp"} | dict.fromkeys(order.setup.ports, "tcp") | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
-        body: dict[str, object] = {
-            "currency": terms.coin,
-            "image": chosen.image,
-            "renting_server": server,
-            "type": candidate.capacity,
-            "env": {**dict(chosen.env), **self._secrets(order, chosen)},
-            # Other images than the market's own bring no sshd: the market then adds one.
-            "autossh_entrypoint": not chosen.image.startswith(OWN_IMAGES),
-        }
-        if chosen.jupyter:
-            if not self._jupyter_token:
-                message = "clore: wanted a token for jupyter, found none; set CLORE_JUPYTER_TOKEN"
-                raise NotConfigured(message, provider=self.name, code="jupyter-token", scopes=(Scope(self.name),))
-            ports[HTTP_PORT] = "http"
-            body["jupyter_token"] = self._jupyter_token
-            body["image"] = JUPYTER_IMAGE if chosen.image == IMAGE else chosen.image
-        body["ports"] = {str(port): kind for port, kind in sorted(ports.items())}
-        # One key is all that an order takes: the user's goes first.
-        if key := order.setup.ssh_public_key or order.setup.own_public_key:
-            body["ssh_key"] = key
-        if chosen.command:
-            body["command"] = chosen.command
-        body["spotprice" if candidate.capacity == SPOT else "required_price"] = float(per_day)
-        return body
-
-    def _secrets(self, order: Order, chosen: Options) -> dict[str, str]:
-        """The values, read when the order is sent. Raises NotConfigured for a variable that is not there, Unsupported where hosts are not trusted."""
-        wanted = referred(order.setup.secrets)
-        if wanted and not chosen.trust_marketplace:
-            message = "clore: wanted no secrets for a stranger's machine, found some; set options.clore.trust_marketplace, or leave Clore out"
-            raise Unsupported(message, provider=self.name, code="secrets", scopes=(Scope(self.name),), block_s=0.0)
-        names = {name: reference.removeprefix("env:") for name, reference in wanted}
-        if missing := [variable for variable in names.values() if not self._variable(variable)]:
-            message = f"clore: wanted the secrets' values in the environment, found no {', '.join(missing)}; set them where pulumi runs"
-            raise NotConfigured(message, provider=self.name, code="secrets", scopes=(Scope(self.name),))
-        return {name: self._variable(variable) for name, variable in names.items()}
 
     def _placed(self, candidate: Candidate, intent: Intent) -> Candidate:
         """The candidate at what is really paid: a bid may lie over the floor that the plan showed."""
@@ -368,7 +320,7 @@ class CloreAdapter:
         handles = (handle_of(number),)
         if orders.has_ended(row):
             self._memory.settle(token)
-            raise _Refuse(self.name, intent.server).offer("the order ended before it was up", "ended")
+            raise Refuse(self.name, intent.server).offer("the order ended before it was up", "ended")
         if orders.capacity(row) not in {"", intent.capacity}:
             raise HalfMade(f"clore: wanted {intent.capacity}, found {orders.capacity(row)}", provider=self.name, code="capacity", handles=handles)
         if orders.is_up(row):
@@ -592,33 +544,6 @@ class CloreAdapter:
         others = sorted(set(change) - {"labels", "ttl", "ttl_s", "on_ttl"})
         if others:
             raise Unsupported(f"clore: {', '.join(others)} cannot be changed on a running order", provider=self.name, code="update", block_s=0.0)
-
-
-class _Refuse(NamedTuple):
-    """Refusals that this adapter makes by itself, about one server."""
-
-    provider: str
-    server: int
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(self.provider, machine_type=market.machine_type(self.server))
-
-    def offer(self, why: str, code: str) -> OfferGone:
-        """The server is not what it was listed as."""
-        return OfferGone(f"clore: server-{self.server}: {why}", provider=self.provider, code=code, scopes=(self.scope,))
-
-    def unfit(self, why: str) -> Unsupported:
-        """The server does not do for this order; it may do for the next, so it is not blocked beyond this run."""
-        return Unsupported(f"clore: server-{self.server}: {why}", provider=self.provider, code="unfit", scopes=(self.scope,), block_s=0.0)
-
-    def price(self, capacity: str, usd_per_day: Decimal, cap: Decimal) -> PriceRose:
-        """It costs more than was planned, or than may be paid."""
-        found = market.hourly_micro_usd(usd_per_day, capacity) / 1_000_000
-        limit = market.hourly_micro_usd(cap, capacity) / 1_000_000
-        scope = self.scope._replace(capacity=capacity)
-        text = f"clore: server-{self.server}: wanted at most ${limit:.4f}/h, found ${found:.4f}/h {capacity}"
-        return PriceRose(text, provider=self.provider, code="price", scopes=(scope,))
 
 
 def handle_of(number: int) -> Handle:

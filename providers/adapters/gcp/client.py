@@ -81,9 +81,9 @@ def default_credentials(provider: str) -> tuple[Any, str]:
     try:
         credentials, found = google.auth.default(scopes=list(SCOPES))
     except (GoogleAuthError, OSError, ValueError) as error:
-        raise NotConfigured(
-            f"{provider}: wanted application default credentials, found none ({compute.clean(str(error), 120)}); {todo}", provider=provider
-        ) from None
+        # Google's first sentence says what it found; the further ones say what to do, and so does ours.
+        said = compute.clean(str(error).partition(". ")[0].rstrip("."), 120)
+        raise NotConfigured(f"{provider}: wanted application default credentials, found none ({said}); {todo}", provider=provider) from None
     return credentials, found or ""
 
 

@@ -32,7 +32,9 @@ REGIONS = {
     **dict.fromkeys(("ap-northeast", "ap-southeast", "ap-south", "ap-melbourne", "jp", "au"), NARROW),
     **dict.fromkeys(("uk", "ca", "me", "sa", "af", "mx"), COUNTRY),
 }
-"""Source: a copy of Modal's page as it stood at SEEN. Where later notes differ the page's own figures stand, and the plan says so."""
+"""Source: a copy of Modal's page as it stood at SEEN; a comparison of prices that was checked against it on 2026-06-27 has the same x1.5 and x1.75
+(beam.cloud/blog/modal-pricing-explained). The page of 2024 had x1.25 and x2.5. Where later notes differ the page's own figures stand, and the plan
+says so."""
 
 
 def offers(free: Sequence[Offer], wanted: Sequence[str]) -> list[Offer]:

@@ -109,7 +109,8 @@ class Ssh(NamedTuple):
 class SshProbe(NamedTuple):
     """Ready: an address and a port answer, a login works, the driver answers with the GPUs that were ordered. Pins the host key at first sight."""
 
-    key: Key
+    key: Key | None
+    """None where no machine is reached by ssh."""
     known_hosts: Path
     default_user: str
     maps_ports: frozenset[str] = frozenset()
@@ -126,7 +127,7 @@ class SshProbe(NamedTuple):
             shell, port = (tuple(made(node, settings)) if made is not None else () for made in (manifest.shell, manifest.port))
             return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login, shell, port)
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
-        if where is None:
+        if where is None or self.key is None:
             return None
         name = user(node, self.default_user)
         pinned = self.pinned or known(self.known_hosts, node)

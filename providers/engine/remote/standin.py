@@ -1,13 +1,17 @@
 """The rehearsal's stand-in for a machine: a local shell in a folder of its own, with an `nvidia-smi` that reports what was ordered.
 
 Owns that folder and what it pretends, which it always says: there is no GPU and nobody was paid. The scenario can make it misbehave (`gpus rehearse
-fault gcp node.look wrong-gpus`). Asks the rehearsal store; runs local programs.
+fault gcp node.look wrong-gpus`). Asks the rehearsal store; runs local programs, and ends what they left when the machine is gone.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.rehearsal import NODE_LOOK
@@ -19,8 +23,7 @@ from providers.engine.remote.run import finished
 from providers.model.workload import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
     from providers.adapters.rehearsal import Store
     from providers.engine.ready import Ordered
@@ -32,6 +35,9 @@ BUSY_FILE = ".gpus-busy"
 BUSY, IDLE = 97, 0
 _NO_DRIVER = 9
 """What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
+_PROC = Path("/proc")
+_ROUNDS = 5
+"""Looks at what still runs: what is being ended may have started another one meanwhile."""
 _WRONG = "wrong-gpus.json"
 _OTHERS = (("Tesla T4", 15_360), ("Tesla P4", 7_680))
 """(name, MiB) as nvidia-smi lists them: another card than the one that was ordered."""
@@ -151,6 +157,47 @@ class StandInProbe(NamedTuple):
         known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
         line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver", addresses=known)
         return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
+
+
+def end(folder: Path) -> None:
+    """Ends every process that was started in a stand-in below this folder, one that was left in the background too: its machine is gone.
+
+    They are known by their home, which they have from `StandIn`. Reads /proc, or asks `ps`; sends signals.
+    """
+    for _ in range(_ROUNDS):
+        found = _at_home_below(folder)
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _at_home_below(folder: Path) -> list[int]:
+    """The processes of this user whose HOME is a folder below this one, without this process."""
+    if not folder.is_dir():
+        return []
+    mark = b"HOME=" + os.fsencode(folder) + b"/"
+    found = []
+    for pid, words in _environments():
+        if pid != os.getpid() and any(word.startswith(mark) for word in words):
+            found.append(pid)
+    return found
+
+
+def _environments() -> Iterator[tuple[int, Iterable[bytes]]]:
+    """(id, its environment's words) of every process that this user may look into."""
+    if (_PROC / "self" / "environ").exists():
+        for place in _PROC.iterdir():
+            if place.name.isdigit():
+                with suppress(OSError):
+                    yield int(place.name), (place / "environ").read_bytes().split(b"\0")
+        return
+    listed = subprocess.run(["ps", "axeww", "-o", "pid=,command="], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    for line in listed.stdout.splitlines():
+        number, _, rest = line.strip().partition(b" ")
+        # Blanks in a value look like the next word: the beginning of HOME is compared, as far as it goes.
+        yield int(number), [b"HOME=" + rest.partition(b" HOME=")[2]]
 
 
 def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, int, int]:

@@ -16,7 +16,7 @@ from providers.adapters.aws.standin.state import ACCOUNT, FORGOTTEN, HOLDING, In
 from providers.adapters.aws.standin.wire import Json, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from providers.adapters.aws.standin.state import Rows
     from providers.adapters.rehearsal import Fault
@@ -251,14 +251,15 @@ def console_output(call: Call) -> Json:
     return {"InstanceId": item.name, "Output": base64.b64encode(text.encode()).decode()}
 
 
-def _named(call: Call) -> list[Instance]:
+def _named(call: Call, names: Sequence[str] = ()) -> list[Instance]:
     known = {item.name: item for item in call.rows.instances(call.region)}
-    for name in call.given["InstanceIds"]:
+    names = names or call.given["InstanceIds"]
+    for name in names:
         if not name.startswith("i-"):
             raise Refusal(400, "InvalidInstanceID.Malformed", f'Invalid id: "{name}"')
         if name not in known:
             raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
-    return [known[name] for name in dict.fromkeys(call.given["InstanceIds"])]
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def _change(item: Instance, before: str, after: str) -> Json:
@@ -323,6 +324,31 @@ def start(call: Call) -> Json:
         launch.restart(call.rows, item, call.slower_s)
         out.append(_change(item, before, "pending"))
     return {"StartingInstances": out}
+
+
+def attribute(call: Call) -> Json:
+    """A machine's user data, the one attribute that is asked for here."""
+    (item,) = _named(call, [call.given["InstanceId"]])
+    _user_data_only(call.given["Attribute"] == "userData")
+    text = str(item.body.get("user_data", ""))
+    return {"InstanceId": item.name, "UserData": {"Value": base64.b64encode(text.encode()).decode()} if text else {}}
+
+
+def modify(call: Call) -> Json:
+    """Writes a machine's user data anew, which EC2 allows while it is stopped."""
+    (item,) = _named(call, [call.given["InstanceId"]])
+    _user_data_only("UserData" in call.given)
+    if item.state(call.rows.now) != "stopped":
+        raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' must be in a 'stopped' state for this operation.")
+    raw = call.given["UserData"]["Value"]
+    text = raw.decode() if isinstance(raw, bytes) else base64.b64decode(str(raw)).decode()
+    call.rows.write(item._replace(body={**item.body, "user_data": text}))
+    return {}
+
+
+def _user_data_only(asked: bool) -> None:
+    if not asked:
+        raise Refusal(400, "InvalidParameterCombination", "This stand-in knows no attribute but userData.")
 
 
 def _tagged(call: Call) -> list[Instance]:
@@ -415,6 +441,8 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "TerminateInstances": terminate,
         "StartInstances": start,
         "StopInstances": stop,
+        "DescribeInstanceAttribute": attribute,
+        "ModifyInstanceAttribute": modify,
         "CreateTags": create_tags,
         "DeleteTags": delete_tags,
         "CreateLaunchTemplate": things.create_template,

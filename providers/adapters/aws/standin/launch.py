@@ -10,7 +10,7 @@ import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters import played
-from providers.adapters.aws import machines
+from providers.adapters.aws import limit, machines
 from providers.adapters.aws.standin import places, things
 from providers.adapters.aws.standin.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.adapters.aws.standin.wire import Json, Refusal
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 UNLIMITED = 10**9
 DEFAULT_VCPUS = 10_000.0
-TTL_LINE = "gpus_ttl_s="
 
 
 class Launch(NamedTuple):
@@ -219,8 +218,8 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
             # Of what it runs from its boot on, or of what is started there later.
             "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type),
         }
-        if ttl_s := run_limit_s(spec):
-            body["ends"] = up + ttl_s
+        if ttl_s := limit.limit_s(user_data(spec)):
+            body |= {"ends": up + ttl_s, "user_data": user_data(spec), "limit_of": limit.start(user_data(spec))}
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [body["ends"]] if "ends" in body else []
         if (work := played.find(user_data(spec))) is not None:
@@ -236,8 +235,13 @@ def make(rows: Rows, launch: Launch, count: int, *, token: str = "", fleet: str 
 
 
 def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
-    """A stopped machine comes up again. Its timer is absolute: past its moment it ends the machine at once, or, where that is kept, no more."""
+    """A stopped machine comes up again. Its timer counts anew where its user data names another start; else it is absolute: past its moment it ends
+    the machine at once, or, where that is kept, no more.
+    """
     up = rows.now + rows.latency("start") + slower_s
+    text = str(item.body.get("user_data", ""))
+    if (named := limit.start(text)) != item.body.get("limit_of", ""):
+        item = item._replace(body={**item.body, "ends": up + limit.limit_s(text), "limit_of": named})
     timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
     end, behaviour = float(item.body.get("ends", 0)), item.body["shutdown"]
     ends = [max(end, up)] if end and (end > up or behaviour == "terminate") else []
@@ -259,12 +263,6 @@ def user_data(spec: Json) -> str:
         return base64.b64decode(text, validate=True).decode() if text else ""
     except (binascii.Error, UnicodeDecodeError):
         raise Refusal(400, "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data") from None
-
-
-def run_limit_s(spec: Json) -> float:
-    """The seconds after which the machine's own timer ends it; 0 for none."""
-    line = next((line for line in user_data(spec).splitlines() if line.startswith(TTL_LINE)), "")
-    return float(line.removeprefix(TTL_LINE) or 0)
 
 
 def idle_s(spec: Json) -> int:

@@ -1,0 +1,73 @@
+"""How every command reads its arguments, and what a wrong one reads like: one line of what was wanted, what was found, and what to do.
+
+Owns that line alone; the commands own their arguments. Must not import anything heavy: it stands on the way to a plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's, but a wrong argument raises SpecError instead of printing the usage and leaving the process.
+
+    Commands below one are read by the same class: argparse makes them of their parent's.
+    """
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        """The arguments, read. Raises SpecError, also for what no argument takes."""
+        words = sys.argv[1:] if args is None else list(args)
+        options, unread = self.parse_known_args(words, namespace)
+        if unread:
+            command = " ".join([self.prog, *words[:1]]) if self._subparsers and words[:1] != unread[:1] else self.prog
+            raise SpecError([Problem("", f"arguments of `{command}`", " ".join(map(repr, unread)), f"`{command} --help` lists them")])
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Raises SpecError for what argparse found wrong; its own words stand where no others are known."""
+        found = sys.exc_info()[1]
+        todo = f"`{self.prog} --help` says more"
+        if isinstance(found, argparse.ArgumentError):
+            wanted, colon, rest = found.message.partition(_FOUND)
+            path = found.argument_name or ""
+            if colon:
+                raise SpecError([Problem(path, wanted, rest, todo)]) from None
+            if found.message.startswith("expected "):
+                raise SpecError([Problem(path, found.message.removeprefix("expected ").replace("argument", "value"), "none", todo)]) from None
+            if found.message.startswith("not allowed with argument "):
+                other = found.message.removeprefix("not allowed with argument ")
+                raise SpecError([Problem(path, f"this or {other}", "both", "leave one out")]) from None
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            raise SpecError([Problem(missing, "a value for each" if ", " in missing else "a value", "none", todo)]) from None
+        raise SpecError([Problem("", f"arguments as `{self.prog} --help` lists them", message)]) from None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"{_listed(action.choices)}{_FOUND}{value!r}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            kind = _KINDS.get(action.type) if isinstance(action.type, type) else None
+            # A type of ours says itself what it wanted.
+            said = f"{kind}{_FOUND}{arg_string!r}" if kind else error.message.removeprefix("wanted ")
+            raise argparse.ArgumentError(action, said) from None
+
+
+_FOUND = ", found "
+
+
+def _listed(choices: Any) -> str:
+    names = [str(each) for each in choices]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

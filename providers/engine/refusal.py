@@ -1,0 +1,47 @@
+"""What a refusal says about the other places of a plan: which scopes it closes, and which places the cloud itself would try first. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.errors import BadCredentials, InsufficientFunds, NotConfigured, PriceRose, RateLimited, Transient
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from providers.errors import CloudError
+    from providers.model.offer import Candidate
+
+PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
+"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
+
+
+def refused(candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False) -> tuple[Scope, ...]:
+    """The scopes that a refusal of these candidates closes: those it names, else as wide as its class says. `wide`: the whole provider."""
+    provider = candidates[0].provider
+    if error.scopes:
+        return tuple(error.scopes)
+    if wide or isinstance(error, (*PROVIDER_WIDE, RateLimited)):
+        return (Scope(provider),)
+    if isinstance(error, Transient):
+        return tuple(dict.fromkeys(Scope(provider, candidate.region) for candidate in candidates))
+    if isinstance(error, PriceRose):
+        return ()
+    # A reservation is one pool among several at its place: the place itself is not refused.
+    return tuple(dict.fromkeys(Scope(provider, c.region, c.zone, c.machine_type, c.gpu_type, c.capacity) for c in candidates if not c.reservation))
+
+
+def ahead(pending: Sequence[Candidate], regions: Collection[str], zones: Collection[str]) -> list[Candidate]:
+    """The candidates in their order, in which the zones that the cloud named as having some go first among equals of these regions."""
+    out = list(pending)
+    places: dict[tuple[object, ...], list[int]] = {}
+    for index, candidate in enumerate(out if zones else ()):
+        if candidate.region in regions:
+            key = (candidate.provider, candidate.region, candidate.entry, candidate.capacity, candidate.reservation, candidate.micro_usd)
+            places.setdefault(key, []).append(index)
+    for indexes in places.values():
+        ordered = sorted((out[index] for index in indexes), key=lambda candidate: candidate.zone not in zones)
+        for index, candidate in zip(indexes, ordered, strict=True):
+            out[index] = candidate
+    return out

@@ -1,0 +1,106 @@
+"""What the command line says where something is wrong: one line for a wrong argument, and never an all-clear where nothing was looked at."""
+
+import json
+import os
+
+import pytest
+
+from providers import cli
+from providers.errors import shortened
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GPUS_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def no_credentials(tmp_path, monkeypatch):
+    """No account of any cloud can be found, nor asked for on the network."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_")):
+            monkeypatch.delenv(name)
+    for name in ("HOME", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def run(capsys, *arguments):
+    code = cli.main(arguments)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "COMMAND: wanted a value, found none; `gpus --help` says more"),
+        (("plam",), "COMMAND: wanted offers, plan, "),
+        (("plan", "--spot", "maybe"), "--spot: wanted never, prefer or only, found 'maybe'; `gpus plan --help` says more"),
+        (("plan", "--spot"), "--spot: wanted one value, found none; `gpus plan --help` says more"),
+        (("plan", "L4", "--nodes", "two"), "--nodes: wanted a whole number, found 'two'; `gpus plan --help` says more"),
+        (("plan", "L4", "--max-price", "dear"), "--max-price: wanted a number, found 'dear'; `gpus plan --help` says more"),
+        (("plan", "L4", "--colour", "red"), "wanted arguments of `gpus plan`, found '--colour' 'red'; `gpus plan --help` lists them"),
+        (("plan", "L4", "--json", "--markdown"), "--markdown: wanted this or --json, found both; leave one out"),
+        (("--colour", "plan"), "wanted arguments of `gpus`, found '--colour'"),
+        (("offers",), "gpu: wanted a value, found none; `gpus offers --help` says more"),
+        (("run", "--", "true"), "gpu: wanted a value, found none; `gpus run --help` says more"),
+        (("cp", "here"), "target: wanted a value, found none; `gpus cp --help` says more"),
+        (("size", "7b", "--nodes", "0"), "--nodes: wanted a whole number from 1, found '0'; `gpus size --help` says more"),
+        (("watch",), "-s/--stack: wanted a value, found none; `gpus watch --help` says more"),
+        (("rehearse", "preemt", "all"), "COMMAND: wanted stock, latency, "),
+        (("rehearse", "preempt"), "name: wanted a value, found none; `gpus rehearse preempt --help` says more"),
+        (("rehearse", "preempt", "all", "now"), "wanted arguments of `gpus rehearse preempt`, found 'now'"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_of_wanted_found_and_what_to_do(capsys, arguments, said):
+    """No command answers a wrong argument with its usage: one line, exit code 2, nothing on stdout."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err and err.startswith("gpus: ") and err.count("\n") == 1
+
+
+def test_help_is_still_help(capsys):
+    """`--help` of a command prints its arguments and ends well."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["plan", "--help"])
+    assert ended.value.code == 0 and "--spot {never,prefer,only}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", ["./config.json", "config.json", "/nowhere/at/all", "models/llama/config.json", "~/config.json"])
+def test_a_config_file_that_is_not_there_is_said_to_be_missing(capsys, path):
+    """What can only be a path is told as a missing file, with the folder it was looked for from; no hub is asked."""
+    code, out, err = run(capsys, "size", path)
+    assert (code, out) == (2, "")
+    assert f"config.json at {path}, found no such file; from {os.getcwd()}" in err and err.count("\n") == 1
+
+
+def test_a_sweep_that_could_look_at_nothing_is_no_all_clear(capsys, no_credentials):
+    """Without any credentials nothing is counted: it is said that no cloud could be looked at, and why for each; exit code 1."""
+    code, out, err = run(capsys, "sweep", "--world", "live")
+    assert code == 1
+    assert "0 unclaimed" not in out
+    assert "live: no cloud could be looked at, so what runs there is not known" in err
+    for provider, missing in (("gcp", "application default credentials"), ("aws", "AWS"), ("modal", "modal token new"), ("clore", "CLORE_API_KEY")):
+        assert any(line.startswith(f"gpus: {provider}: ") and missing in line for line in err.splitlines()), (provider, err)
+    code, out, _ = run(capsys, "sweep", "--world", "live", "--json")
+    answer = json.loads(out)
+    assert code == 1 and answer["asked"] == [] and any("no cloud could be looked at" in line for line in answer["trouble"])
+
+
+def test_no_link_is_cut_off_in_what_check_says(capsys, no_credentials):
+    """Every address that `gpus check` prints is whole."""
+    out = " ".join(run(capsys, "check", "gcp", "--world", "live")[1].split())
+    assert "application default credentials" in out and "gcloud auth application-default login" in out
+    assert "..." not in out
+
+
+def test_what_is_too_long_is_cut_between_words():
+    """A text that must be cut keeps whole words, so no half link is left; one word alone keeps its beginning."""
+    assert shortened("see https://example.com/a/b/c", 20) == "see https://examp..."
+    assert shortened("wanted this or that, see https://example.com/a", 40) == "wanted this or that, see..."
+    assert shortened("x" * 50, 20) == "x" * 17 + "..." and shortened("short", 20) == "short"
