@@ -121,9 +121,7 @@ class FunctionService:
             return []
         until = store.now() if row.ended is None else row.ended
         code, job_s = store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)), store.latency(gpu.PROVIDER, "job")
-        return [
-            (at, row.task, f"{text}\n") for at, text in played.words(work, max(row.started, since), until, store.latency(gpu.PROVIDER, "job"), code)
-        ]
+        return [(at, row.task, f"{text}\n") for at, text in played.words(work, max(row.started, since), until, job_s, code)]
 
     async def AppStop(self, request: Any) -> Any:
         self.deployed.stop(self._app(request.app_id).id)
