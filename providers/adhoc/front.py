@@ -95,15 +95,23 @@ def had(
     """What `provision` does of a whole spec. `by_login`: its workload is not started at boot, but left to the caller."""
     opened = _opened(world, settings, report)
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
+    # An interrupt can come when it is had already and nobody was told yet: it is then released all the same.
+    machines: list[Machine] = []
+
+    async def rented() -> None:
+        machines.append(Machine(await _rented(opened, spec, ssh_key, by_login=by_login)))
+
+    given = False
     try:
-        machine = Machine(portal().run(_rented(opened, spec, ssh_key, by_login=by_login), interrupted=interrupted))
         try:
-            yield machine
+            portal().run(rented(), interrupted=interrupted)
+            given = True
+            yield machines[0]
         finally:
-            if keep:
-                _kept(machine.inner)
-            else:
-                machine.release()
+            if machines and given and keep:
+                _kept(machines[0].inner)
+            elif machines:
+                machines[0].release()
     finally:
         opened.close()
 

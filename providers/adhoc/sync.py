@@ -53,21 +53,22 @@ class Portal:
             tasks[0].add_done_callback(finish)
 
         self._loop.call_soon_threadsafe(start)
-        presses = 0
+        presses = heeded = 0
         while True:
             try:
+                # In here, not below: a second Ctrl-C on the heels of the first must not fall between it and what it means.
+                if presses > heeded:
+                    heeded = presses
+                    if not persists and presses == 1:
+                        self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+                    text = persists if persists else interrupted if presses == 1 else "still ending it in order; once more leaves it as it is"
+                    if text:
+                        _say(text)
                 return _outcome(done, interrupted=presses > 0)
             except KeyboardInterrupt:
-                if done.done():
-                    raise
                 presses += 1
-                if presses > (1 if persists else 2):
+                if done.done() or presses > (1 if persists else 2):
                     raise
-                text = persists if persists else interrupted if presses == 1 else "still ending it in order; once more leaves it as it is"
-                if text:
-                    _say(text)
-                if not persists and presses == 1:
-                    self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
 
 
 def _outcome(done: Future[T], *, interrupted: bool) -> T:

@@ -1,5 +1,6 @@
 """`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left, and what a killed process left is found."""
 
+import _thread
 import asyncio
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 import providers as p
 from providers import cli, errors
 from providers.adapters.rehearsal import open_store
-from providers.adhoc import access, holdings
+from providers.adhoc import access, front, holdings, sync
 from providers.testing.rehearse import state
 
 
@@ -203,6 +204,41 @@ def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
         threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     assert machines() == []
     assert "still releasing it" in capfd.readouterr().err
+
+
+def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd):
+    """Ctrl-C between the last step of the purchase and the block: the machine is released and confirmed, kept or not."""
+    had = front._rented
+
+    async def then_interrupted(*arguments, **more):
+        machine = await had(*arguments, **more)
+        assert machines()
+        _thread.interrupt_main()
+        return machine
+
+    monkeypatch.setattr(front, "_rented", then_interrupted)
+    for keep in (False, True):
+        with pytest.raises(KeyboardInterrupt), p.provision("L4:1", name="box", providers=["gcp"], keep=keep):
+            raise AssertionError("the block was entered")
+        assert machines() == [] and p.find() == () and "released, confirmed" in capfd.readouterr().err
+
+
+def test_two_interrupts_at_once_release(monkeypatch, capfd):
+    """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the purchase still ends in order."""
+    say, told = sync._say, []
+
+    def interrupted_again(text):
+        say(text)
+        if not told:
+            told.append(text)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sync, "_say", interrupted_again)
+    open_store().set_latency("gcp", "create", 3.0)
+    threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
+        raise AssertionError("the block was entered")
+    assert told and machines() == [] and p.find() == ()
 
 
 def test_a_cluster_of_two_has_each_machine_in_the_hand():
