@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a stack's own keys, as they stand in its file. Pure."""
+    """What is wrong with a stack's own keys, as they stand in its file, and with a secret that stands where an account is named. Pure."""
     import difflib
+
+    from providers.engine import registry
 
     known = [f"gpus:{name}" for name in KEYS]
     found = []
@@ -36,7 +38,25 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
         good = False
     if not good:
         found.append(Problem("gpus:max_spend", "US dollars a calendar month, more than 0", repr(value)[:80]))
+    # Passed over, it would leave what is bought to whatever account the environment has.
+    listed = {"gcp:project", *(f"{name}:{key}" for name, manifest in registry.manifests().items() for key in manifest.settings)}
+    todo = "it would stand in the state as plain text, so set it without --secret"
+    found.extend(Problem(key, "plain text", "a secret", todo) for key in sorted(listed & config.keys()) if _encrypted(config[key]))
     return found
+
+
+def _encrypted(value: object) -> bool:
+    """True for what Pulumi writes into a stack's file for a secret."""
+    return isinstance(value, dict) and value.keys() == {"secure"}
+
+
+def _secrets(value: Any, path: str = "") -> list[str]:
+    """Where Pulumi's secrets are inside an entry."""
+    if _encrypted(value):
+        return [path]
+    if isinstance(value, dict):
+        return [found for key, each in value.items() for found in _secrets(each, f"{path}.{key}".lstrip("."))]
+    return [found for index, each in enumerate(value) for found in _secrets(each, f"{path}[{index}]")] if isinstance(value, list) else []
 
 
 def entry(raw: Any, project: Path) -> Any:
@@ -63,6 +83,8 @@ def cluster(name: str, raw: Any) -> Cluster:
     problems: list[Problem] = []
     found: Cluster | None = None
     plain = []
+    if encrypted := _secrets(raw):
+        raise SpecError([Problem(path, "no secret inside a cluster", "a secret", secret.INSTEAD) for path in encrypted])
     if isinstance(raw, dict):
         ours = sorted(set(raw) & RESERVED)
         problems.extend(Problem(key, "a field of a cluster", repr(key)) for key in ours)

@@ -146,6 +146,21 @@ def test_a_providers_settings_are_its_own_config(tmp_path):
     assert cli.read_stack("demo").settings == {"gcp": {"project": "mine"}}
 
 
+@pytest.mark.parametrize("command", [["plan", "-s", "demo"], ["run", "-s", "demo", "--on", "L4:1"], ["check", "-s", "demo"]])
+def test_an_account_that_is_a_secret_is_refused_and_not_passed_over(capsys, tmp_path, command):
+    """What names the account must be readable, as for an up: else the environment's own account would be bought in."""
+    project(tmp_path, STACK + "  gcp:project: {secure: x}\n  aws:profile: {secure: x}\n")
+    code, out, err = run(capsys, *command)
+    assert (code, out) == (2, "") and "gcp:project: wanted plain text, found a secret" in err and "aws:profile: wanted plain text" in err
+
+
+def test_a_pulumi_secret_inside_a_cluster_is_refused_as_such(capsys, tmp_path):
+    """Told as a secret, with where such things belong; its encrypted form is not repeated."""
+    project(tmp_path, STACK.replace("spot: prefer", "labels: {a: {secure: v1:abc}}"))
+    code, out, err = run(capsys, "plan", "-s", "demo")
+    assert (code, out) == (2, "") and "train.labels.a: wanted no secret inside a cluster, found a secret" in err and "v1:abc" not in err
+
+
 @pytest.mark.parametrize(
     ("stack", "said"),
     [
