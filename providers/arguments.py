@@ -43,6 +43,9 @@ class Parser(argparse.ArgumentParser):
                 raise SpecError([Problem(path, wanted, rest, todo)]) from None
             if found.message.startswith("expected "):
                 raise SpecError([Problem(path, found.message.removeprefix("expected ").replace("argument", "value"), "none", todo)]) from None
+            if found.message.startswith("ignored explicit argument "):
+                value = found.message.removeprefix("ignored explicit argument ")
+                raise SpecError([Problem(path, "no value", value, "leave it out")]) from None
             if found.message.startswith("not allowed with argument "):
                 other = found.message.removeprefix("not allowed with argument ")
                 raise SpecError([Problem(path, f"this or {other}", "both", "leave one out")]) from None

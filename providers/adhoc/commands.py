@@ -25,6 +25,7 @@ from providers.model.money import per_hour
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 
 OK, NOTHING = 0, 1
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Provisions, copies there, runs, copies back, releases; the command's exit code."""
     chosen = None
     if options.stack:
-        chosen = overlay.read(options, command, _settings(options) or {})
+        with _at_on(overlaid=True):
+            chosen = overlay.read(options, command, _settings(options) or {})
     elif options.on:
         raise SpecError([Problem("--on", "a stack whose workload is run: -s STACK", "none", "without one: gpus run GPU -- COMMAND")])
     elif not options.gpu:
@@ -64,13 +66,15 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         "ssh_key": options.ssh_key,
         "disk_gib": options.disk_gib,
     }
+    had: AbstractContextManager[Machine]
     if chosen is not None:
         for text in chosen.lines:
             print(f"gpus: {chosen.spec.name}: {text}", file=sys.stderr)
-        had = front.had(chosen.spec, ssh_key=options.ssh_key, keep=options.keep, world=chosen.world, settings=chosen.settings or None, by_login=True)
+        spec, chosen_settings = chosen.spec, chosen.settings or None
+        had = front.had(spec, ssh_key=options.ssh_key, keep=options.keep, world=chosen.world, settings=chosen_settings, by_login=True)
     else:
         had = front.provision(options.gpu, keep=options.keep, world=options.world or REHEARSAL, settings=_settings(options), **fields)
-    with _at_on(chosen is not None), had as machine:
+    with _at_on(overlaid=chosen is not None), had as machine:
         for path in options.put:
             there = machine.put(*_pair(path))
             print(f"gpus: put {path} to {there}", file=sys.stderr)
@@ -86,7 +90,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 @contextmanager
-def _at_on(overlaid: bool) -> Iterator[None]:
+def _at_on(*, overlaid: bool) -> Iterator[None]:
     """What is wrong with the GPUs of an overlay is told of the argument that named them."""
     try:
         yield
@@ -168,6 +172,8 @@ def wait(options: argparse.Namespace) -> int:
 
 def logs(options: argparse.Namespace) -> int:
     """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
+    if options.lines < 0:
+        raise SpecError([Problem("--lines", "how many lines, or 0 for all", str(options.lines))])
     past = _over(options.name, options)
     found = ended.log(past, options.node) if past is not None else portal().run(declared.log(_one(options.name, options).inner, options.node))
     text = found.strip("\r\n")

@@ -6,6 +6,7 @@ Buys and deletes nothing: that is Pulumi's, so a release says which command ends
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL, WORLDS, home
@@ -189,7 +190,8 @@ def _code(status: str, why: str) -> tuple[int, str]:
     if status == ENDED:
         return (1 if why in {ITSELF, LIMIT} else 0), why or status
     code = why.rpartition(" ")[2]
-    return (int(code) if code.isdigit() and int(code) else 1), why or status
+    # What is no exit code stays out: of a larger number a shell would see the rest by 256, which can be 0.
+    return (int(code) if re.fullmatch(r"[0-9]{1,3}", code) and 0 < int(code) < 256 else 1), why or status
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:

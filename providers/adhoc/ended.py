@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NoReturn
 
 from providers.adapters.base import REHEARSAL
+from providers.engine import registry
 from providers.engine.journal import EVERY
 from providers.engine.keeping import kept
 from providers.engine.world import open_world
@@ -32,16 +33,20 @@ def log(one: Declared, number: int) -> str:
         return text
     if not 0 <= number < one.held.nodes:
         raise GpusError(f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from 0, found {number}")
-    raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
+    raise GpusError(f"{_is_over(one)}; what it wrote is not here: not kept, gone with a destroy, or bought from another machine")
 
 
 def refuse(one: Declared, wanted: str) -> NoReturn:
     """Says why nobody logs in there any more, and what there is instead."""
     found = saved(one)
-    instead = f"`gpus logs {one.held.cluster}` shows the end of what it wrote"
+    instead = []
+    if kept(one.held, 0) is not None:
+        instead.append(f"`gpus logs {one.held.cluster}` shows the end of what it wrote")
     if found is not None:
-        instead += f"; `gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in {found[1]}"
-    raise GpusError(f"{_is_over(one)}: wanted {wanted}, found no machine; {instead}; `on_done: keep` keeps the machine of the next one")
+        instead.append(f"`gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in {found[1]}")
+    if "job" in registry.manifests()[one.held.provider].capabilities.workload_kinds:
+        instead.append("`on_done: keep` keeps the machine of the next one")
+    raise GpusError("; ".join([f"{_is_over(one)}: wanted {wanted}, found no machine", *instead]))
 
 
 def fetch(one: Declared, there: str, local: str) -> Path:

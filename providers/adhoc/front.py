@@ -17,6 +17,7 @@ from providers.errors import GpusError, Problem, SpecError
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from providers.adhoc.machine import AsyncMachine
     from providers.engine.world import World
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_TTL = "4h"
 
 
-@contextmanager
 def provision(
     gpu: str | Gpu | Cluster | Sequence[str | Gpu | Fallback],
     *,
@@ -51,7 +51,7 @@ def provision(
     world: str = REHEARSAL,
     settings: Settings | None = None,
     report: Report | None = None,
-) -> Iterator[Machine]:
+) -> AbstractContextManager[Machine]:
     """GPUs for the length of a `with`: acquired by the plan, ready to be worked on, released and confirmed however the block ends.
 
     `gpu` and the keywords up to `options` are the fields of a Cluster, or `gpu` is one. Without `ttl` the cloud itself ends the machine after four
@@ -77,8 +77,7 @@ def provision(
         "labels": labels,
         "options": options,
     }
-    with had(declared(gpu, fields), ssh_key=ssh_key, keep=keep, world=world, settings=settings, report=report) as machine:
-        yield machine
+    return had(declared(gpu, fields), ssh_key=ssh_key, keep=keep, world=world, settings=settings, report=report)
 
 
 @contextmanager
@@ -222,11 +221,16 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
     if world.name == REHEARSAL:
         world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
     machine = await holdings.rent(world, spec, ssh_key, by_login=by_login)
-    ends = f"; it ends by itself at {clock(machine.held.ends_at)}" if machine.ends_itself else ""
-    world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
-    if not machine.ends_itself:
-        by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
-        world.report("warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}")
+    try:
+        ends = f"; it ends by itself at {clock(machine.held.ends_at)}" if machine.ends_itself else ""
+        world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
+        if not machine.ends_itself:
+            by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
+            world.report("warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}")
+    except BaseException:
+        # Nobody has it in hand yet.
+        await machine.release()
+        raise
     return machine
 
 

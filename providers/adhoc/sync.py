@@ -88,9 +88,12 @@ def _outcome(done: Future[T], *, interrupted: bool) -> T:
 
 
 def _say(text: str) -> None:
+    import contextlib
     import sys
 
-    print(f"gpus: {text}", file=sys.stderr, flush=True)
+    # What is under way goes on to its end, whether or not anybody reads.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"gpus: {text}", file=sys.stderr, flush=True)
 
 
 _portals: list[Portal] = []

@@ -69,6 +69,17 @@ def _quiet(_severity: str, _text: str) -> None:
     """Where lines go when nobody listens."""
 
 
+def _in_no_way(report: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    """The same, and what it raises is dropped: a closed pipe, a full disk or a caller's own mistake must not end a purchase or a release half-way."""
+    import contextlib
+
+    def told(severity: str, text: str) -> None:
+        with contextlib.suppress(Exception):
+            report(severity, text)
+
+    return told
+
+
 class World:
     """Rehearsal or live. Made by `open_world`; safe from several threads.
 
@@ -87,7 +98,7 @@ class World:
     ) -> None:
         self.name = name
         self.settings = settings
-        self.report = report
+        self.report = _in_no_way(report)
         self.manifests = manifests
         self.offers = offers
         """The bundled catalog, unless one was given."""

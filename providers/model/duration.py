@@ -6,6 +6,8 @@ import re
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+LONGEST_S = 3_650 * 86_400
+"""Ten years: the longest that anything is declared to take. Far beyond it a moment has no date."""
 
 
 def seconds(text: str | float) -> int:

@@ -545,6 +545,8 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
         return None
     if total < least_s:
         problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))
+    if total > duration.LONGEST_S:
+        problems.append(Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[:_FOUND_MAX]))
     return total
 
 

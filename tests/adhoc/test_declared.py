@@ -187,6 +187,23 @@ def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
     deleted(bench, held)
 
 
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        ("exit code 7", 7),
+        ("exit code 137", 137),
+        ("failed: code 4 Job exceeded 512", 1),
+        ("exit code 0", 1),
+        ("exit code ²", 1),
+        ("cancelled", 1),
+        ("", 1),
+    ],
+)
+def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code):
+    """A number that is none, which a shell would see as the rest by 256, is 1."""
+    assert declared._code("failed", why)[0] == code
+
+
 def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand):
     """The message names both stacks; with one of them it is clear."""
     bench.world().journal.owned("live", "other", "gpus", "debug", new=True)

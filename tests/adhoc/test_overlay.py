@@ -107,6 +107,7 @@ def test_a_service_runs_until_it_is_interrupted(stack, tmp_path):
         (["train", "--on", "L4:3", "--provider", "gcp"], "--on: wanted"),
         (["train", "--on", "L4:1", "--nodes", "2"], "--nodes: wanted 1"),
         (["train", "--on", "L4:1", "--fallback", "T4:1"], "--fallback: wanted further choices as --on"),
+        (["train", "--on", "L4:1", "--on", "L4:1"], "--on: wanted a choice that is not listed yet"),
         (["train", "--on", "L4:1", "--", "python"], "--: wanted nothing: train is a job"),
     ],
 )

@@ -223,6 +223,43 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
         assert machines() == [] and p.find() == () and "released, confirmed" in capfd.readouterr().err
 
 
+def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
+    """A report that raises, as where stderr is a closed pipe, is passed over: the block runs and the machine is released."""
+
+    def closed(severity, text):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with p.provision("L4:1", name="box", providers=["gcp"], report=closed) as c:
+        assert c.run("true") == 0 and machines()
+    assert machines() == [] and p.find() == ()
+
+
+def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
+    """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or unsettled."""
+    command = [sys.executable, "-c", "from providers.cli import main; raise SystemExit(main())", "run", "L4:1", "--name", "box", "--", "sleep 1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
+
+
+def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch):
+    """Nobody has the machine in hand yet: it is released, and the error goes on."""
+    monkeypatch.setattr(front, "described", lambda machine: 1 / 0)
+    with pytest.raises(ZeroDivisionError), p.provision("L4:1", name="box", providers=["gcp"]):
+        raise AssertionError("the block was entered")
+    assert machines() == [] and p.find() == ()
+
+
+@pytest.mark.parametrize("field", ["ttl", "wait"])
+def test_a_time_that_has_no_date_is_refused(field):
+    """Longer than ten years is a mistake, told before anything is bought."""
+    with pytest.raises(p.SpecError, match=f"{field}: wanted at most 3650d"), p.provision("L4:1", **{field: "9999999d"}):
+        raise AssertionError("the block was entered")
+    assert machines() == []
+
+
 def test_two_interrupts_at_once_release(monkeypatch, capfd):
     """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the purchase still ends in order."""
     say, told = sync._say, []

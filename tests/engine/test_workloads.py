@@ -289,7 +289,7 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     for words in (["ssh", "t"], ["doctor", "t"]):
         assert cli.main(words) != 0
         told = capsys.readouterr().err
-        assert "its job is over" in told and "gpus cp t:out ." in told and "gs://my-bucket/train" in told
+        assert "its job is over" in told and "gpus cp t:out ." in told and "gs://my-bucket/train" in told and "gpus logs t" in told
     assert cli.main(["cp", "t:out", "./out"]) != 0
     assert "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
     assert cli.main(["cp", "t:data", "./out"]) != 0

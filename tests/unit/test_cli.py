@@ -85,6 +85,8 @@ def test_offers_can_be_narrowed(capsys):
         (("hardware", "H10"), "near: H100"),
         (("hardware", "H100", "--dtype", "bf17"), "bf16"),
         (("check", "gpc"), "wanted one of"),
+        (("logs", "train", "--lines", "-5"), "--lines: wanted how many lines, or 0 for all, found -5"),
+        (("run", "L4:1", "--keep=yes"), "--keep: wanted no value, found 'yes'"),
     ],
 )
 def test_a_wrong_question_is_one_clean_line_and_exit_code_2(capsys, arguments, said):
