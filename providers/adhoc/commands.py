@@ -220,7 +220,8 @@ def ps(options: argparse.Namespace) -> int:
         price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
         who = f"process {machine.process}" if machine.process else "nobody"
         nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-        ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only"
+        # Without a moment it is of a purchase that was cut short: whether anything ends it is not known here.
+        ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only" if held.ends_at else "not known"
         rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
     _aligned(rows)
     if any(machine.process is None for machine in found):

@@ -33,7 +33,7 @@ def log(one: Declared, number: int) -> str:
         return text
     if not 0 <= number < one.held.nodes:
         raise GpusError(f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from 0, found {number}")
-    raise GpusError(f"{_is_over(one)}; what it wrote is not here: not kept, gone with a destroy, or bought from another machine")
+    raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
 
 
 def refuse(one: Declared, wanted: str) -> NoReturn:

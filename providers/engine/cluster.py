@@ -116,6 +116,7 @@ async def delete(world: World, held: Held) -> None:
     async def work(_brake: Brake) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
+            world.journal.destroyed(world.name, held.owner, held.cluster, held.generation)
             access.tidied(world, held.owner, held.cluster)
 
     try:
@@ -135,6 +136,7 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
         pending = {entry.order.mark.cluster for entry in world.journal.orders(world.name, owner, states=journals.PENDING)}
         async with leased(world, owner, sorted(pending | set(world.journal.leased(world.name, owner))), CLEAN_PATIENCE_S):
             found = await end_all(world, owner, former)
+            world.journal.destroyed(world.name, owner)
             access.forget(world.name, owner)
             return found
 

@@ -362,6 +362,16 @@ class Journal:
             for rowid, record in rows:
                 db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "concluded": [status, why]}), rowid))
 
+    def destroyed(self, world: str, owner: str, cluster: str = "", generation: str = "") -> None:
+        """A placement was destroyed with its declaration, or every one of the owner: how its job ended is asked no more."""
+        with self._change() as db:
+            match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
+            rows = db.execute(f"SELECT rowid, record FROM launches WHERE {match}", (world, owner, cluster, generation)).fetchall()  # noqa: S608 - own text
+            for rowid, record in rows:
+                fields = json.loads(record)
+                if fields.pop("concluded", None) is not None:
+                    db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps(fields), rowid))
+
     def conclusions(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
         """The last placement of each cluster where that was a job which is over and whose machines are gone: `concluded` in its record."""
         last = {(launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)}

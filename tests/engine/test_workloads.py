@@ -294,6 +294,10 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     assert "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
     assert cli.main(["cp", "t:data", "./out"]) != 0
     assert "/opt/out alone was kept" in capsys.readouterr().err
+    # With its declaration goes what is told of it: the end of an old job is not taken for that of one that could not be had.
+    lab.delete(after)
+    assert cli.main(["wait"]) != 0 and cli.main(["wait", "t"]) != 0
+    assert "found none that was placed from this machine" in capsys.readouterr().err
 
 
 def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
