@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Attempt
     from providers.model.offer import Candidate
 
-MESSAGE_MAX = 200
+MESSAGE_MAX = 240
 WAITED = "waited"
 """The engine's own code for a call that was given up when its wait ran out."""
 

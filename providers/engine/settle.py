@@ -87,7 +87,8 @@ async def certain(world: World, adapter: Adapter, order: Order, inflight: Future
     order's token with growing pauses. Raises OutcomeUnknown when it is still not known, HalfMade when something else than the order exists.
     """
     why = ""
-    for delay in (*DELAYS_S, 0.0):
+    # Once more than elsewhere: a cloud may be certain only after a minute, and one look may fail.
+    for delay in (*DELAYS_S, DELAYS_S[-1], 0.0):
         landed = inflight is None or inflight.done()
         if inflight is not None and landed and inflight.exception() is None:
             return inflight.result()

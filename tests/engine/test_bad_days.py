@@ -124,7 +124,7 @@ def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kin
     days.fault(provider, BUYS[provider], kind)
     other = "aws" if provider == "gcp" else "gcp"
     held = days.create(provider, other)
-    assert (other, "running", 1) == (held.provider, held.status, len(machines()))
+    assert (other, "running", 1, ()) == (held.provider, held.status, len(machines()), held.reasons)
     assert all(is_a_line(attempt.message) for attempt in held.attempts if attempt.outcome != "acquired")
 
 

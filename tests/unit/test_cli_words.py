@@ -48,7 +48,7 @@ def run(capsys, *arguments):
         (("plan", "L4", "--json", "--markdown"), "--markdown: wanted this or --json, found both; leave one out"),
         (("--colour", "plan"), "wanted arguments of `gpus`, found '--colour'"),
         (("offers",), "gpu: wanted a value, found none; `gpus offers --help` says more"),
-        (("run", "--", "true"), "gpu: wanted a value, found none; `gpus run --help` says more"),
+        (("run", "--", "true"), 'wanted a GPU such as "H100:8", or -s STACK --on GPU, found neither'),
         (("cp", "here"), "target: wanted a value, found none; `gpus cp --help` says more"),
         (("size", "7b", "--nodes", "0"), "--nodes: wanted a whole number from 1, found '0'; `gpus size --help` says more"),
         (("watch",), "-s/--stack: wanted a value, found none; `gpus watch --help` says more"),

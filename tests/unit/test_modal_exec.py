@@ -3,7 +3,7 @@
 import asyncio
 import os
 import pty
-import select
+import selectors
 import subprocess
 import sys
 import time
@@ -129,12 +129,14 @@ def test_a_shell_has_a_terminal(node, tmp_path):
     if pid == 0:
         os.execve(launch.argv[0], launch.argv, launch.env)
     seen = b""
+    readable = selectors.DefaultSelector()
+    readable.register(terminal, selectors.EVENT_READ)
 
     def until(*words):
         nonlocal seen
         end = time.monotonic() + 60
         while not any(each in seen for each in words) and time.monotonic() < end:
-            if select.select([terminal], [], [], 0.5)[0]:
+            if readable.select(0.5):
                 try:
                     seen += os.read(terminal, 65_536)
                 except OSError:

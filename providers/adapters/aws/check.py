@@ -22,8 +22,9 @@ OK, MISSING, REFUSED, UNKNOWN = "ok", "missing", "refused", "unknown"
 
 RIGHTS = (
     "ec2:Describe*, CreateFleet, RunInstances, CreateLaunchTemplate, DeleteLaunchTemplate, CreateSecurityGroup, AuthorizeSecurityGroupIngress, "
-    "AuthorizeSecurityGroupEgress, DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags, TerminateInstances, "
-    "CancelSpotInstanceRequests; ssm:GetParameter; servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
+    "AuthorizeSecurityGroupEgress, DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags, StopInstances, "
+    "StartInstances, ModifyInstanceAttribute, TerminateInstances, CancelSpotInstanceRequests, GetConsoleOutput; ssm:GetParameter; "
+    "servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
 )
 AT_ONCE = 8
 
