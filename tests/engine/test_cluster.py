@@ -328,7 +328,7 @@ def test_update_settles_what_was_unsettled(lab):
     """An unsettled purchase is found by the next update and becomes the cluster, without a second call."""
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"), after=True)
-    lab.alpha.fail("resume", lost("alpha"), times=7)
+    lab.alpha.fail("resume", lost("alpha"), times=8)
     held = run(cluster.create(world, wanted(), "g1"))
     assert held.status == "unsettled"
     after = run(cluster.update(world, held, wanted()))
@@ -340,7 +340,7 @@ def test_update_buys_after_an_unsettled_order_made_nothing(lab):
     """Once it is certain that nothing was made, update places the cluster under the same id."""
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"))
-    lab.alpha.fail("resume", lost("alpha"), times=7)
+    lab.alpha.fail("resume", lost("alpha"), times=8)
     held = run(cluster.create(world, wanted(), "g1"))
     after = run(cluster.update(world, held, wanted()))
     assert after.status == "running" and after.generation == "g1" and len(lab.alive) == 1
