@@ -7,6 +7,7 @@ buys and deletes; nothing of the stack's own machines, state or checkpoints is t
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import sys
 from contextlib import ExitStack
@@ -165,10 +166,16 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
     machines = ((name, each) for name, each in registry.manifests().items() if each.capabilities.can_be("machine", workload=True))
     for provider, manifest in machines:
         _fit(sections, provider, manifest, declared, work.image or _image(work.record()), lines)
-    name = options.name or f"{declared.name[:24].rstrip('-')}-debug"
+    name = options.name or _called(options.stack, declared.name)
     gpus = tuple(options.on) if len(options.on) > 1 else options.on[0]
     spec = Cluster(name=name, gpu=gpus, workload=work, options=sections, **fields)
     return Overlay(spec, declared.kind, world, settings, tuple(lines))
+
+
+def _called(stack: str, cluster: str) -> str:
+    """The trial's name, which another stack's trial of a like-named cluster does not have: at most 40 characters, as a cluster's. Pure."""
+    text = re.sub(r"[^a-z0-9]+", "-", f"{stack.rpartition('/')[2]}-{cluster}".lower()).lstrip("0123456789-")
+    return f"{text[: 40 - len(DEBUG)].rstrip('-')}{DEBUG}"
 
 
 def _ttl(declared: Cluster) -> str | int | float:

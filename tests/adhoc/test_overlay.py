@@ -63,6 +63,13 @@ def test_a_declared_job_is_tried_on_one_cheap_gpu_and_given_back(stack, capfd):
     assert "on one machine; train declares 2" in err and "released, confirmed" in err and machines() == []
 
 
+def test_trials_of_two_stacks_have_names_of_their_own():
+    """One stack's trial is not taken for another's, whatever the stack is called; the name is one that a cluster may have."""
+    called = [overlay._called(stack, "train") for stack in ("dev", "prod", "org/project/prod", "7B_Big.stack")]
+    assert called == ["dev-train-debug", "prod-train-debug", "prod-train-debug", "b-big-stack-train-debug"]
+    assert len(overlay._called("s" * 60, "train")) == 40
+
+
 @pytest.mark.parametrize("provider", ["gcp", "aws", "modal"])
 def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider):
     """A job that ends with 7 ends the command with 7, on each cloud that has the GPU; its machine is given back all the same."""
@@ -142,7 +149,7 @@ def test_a_secret_without_a_reference_is_refused_there(stack, capfd):
 
 def arguments(**given):
     left = dict.fromkeys(("spot", "capacity", "rank", "max_price", "wait", "disk_gib", "ttl", "name"))
-    return argparse.Namespace(**{**left, "on": ["H100:8"], "provider": [], "region": [], **given})
+    return argparse.Namespace(stack="s", **{**left, "on": ["H100:8"], "provider": [], "region": [], **given})
 
 
 def made(declared, **given):
