@@ -52,7 +52,8 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
 def fetch(one: Declared, there: str, local: str) -> Path:
     """Copies what the job saved, or a file or folder of it, to this machine; its path here. Runs the bucket's program.
 
-    `there` names the checkpoint's folder by its path or its last part, or something within. Raises GpusError for all else.
+    `there` names the checkpoint's folder by its path or its last part, or something within; a folder with a dot in
+    its name ends with a slash. Raises GpusError for all else.
     """
     found = saved(one)
     if found is None:
@@ -66,10 +67,12 @@ def fetch(one: Declared, there: str, local: str) -> Path:
     if one.held.world == REHEARSAL:
         raise GpusError(f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies {source} to {local}")
     target = Path(local).expanduser()
-    command = _copying(source, target, folder=not rest.suffix)
+    # A bucket has no folders to ask about: what has a dot in its name is a file, unless a slash follows.
+    folder = not rest.suffix or there.endswith("/")
+    command = _copying(source, target, folder=folder)
     if shutil.which(command[0]) is None:
         raise GpusError(f"wanted {command[0]} on this machine to copy {source}, found none; with it: {' '.join(command)}")
-    (target if not rest.suffix else target.parent).mkdir(parents=True, exist_ok=True)
+    (target if folder else target.parent).mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         why = next((text.strip() for text in reversed(done.stderr.splitlines()) if text.strip()), f"it ended with {done.returncode}")

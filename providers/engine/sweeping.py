@@ -264,7 +264,7 @@ class _Prices:
     def of(self, found: Found, node: Node) -> Found:
         """The same with its price."""
         if found.status in _AT_REST:
-            return found._replace(price_source=f"{found.status}: at most its disks are billed")
+            return found._replace(price_source=found.status if node.kind == "job" else f"{found.status}: at most its disks are billed")
         if found.handle in self._bought:
             return found._replace(micro_usd=self._bought[found.handle], price_source="when it was bought")
         offer = self._listed(node) if node.kind == "machine" else None

@@ -318,6 +318,8 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
     tool.chmod(0o755)
     assert ended.fetch(one, "/opt/out", str(tmp_path / "here")) == tmp_path / "here"
     assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run {tmp_path / 'here'}\n"
+    ended.fetch(one, "out/step.20/", str(tmp_path / "step"))
+    assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run/step.20 {tmp_path / 'step'}\n"
     assert ended.fetch(one, "out/checkpoint.pt", str(tmp_path / "one.pt")) == tmp_path / "one.pt"
     assert (tmp_path / "asked").read_text() == f"storage cp gs://my-bucket/run/checkpoint.pt {tmp_path / 'one.pt'}\n"
 
