@@ -428,6 +428,16 @@ def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatc
             look()
 
 
+def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatch):
+    """Gone is what EC2 says by name not to know: a list without it is not enough, and an answer that says neither is an error."""
+    handles = rig.got().handles
+    monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([{"Reservations": []}]))
+    assert "running" == rig.ec2.observe(handles)[0].status
+    monkeypatch.setattr(Client, "call", lambda *_, **__: {"Reservations": []})
+    with pytest.raises(Transient):
+        rig.ec2.observe(handles)
+
+
 def test_a_stopped_machine_is_seen_as_stopped(rig):
     """A machine that somebody stopped exists and is told as stopped, with the code."""
     ticket = rig.got()

@@ -355,7 +355,8 @@ class Ec2:
     # Seeing
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
-        """One list a region, by id. A machine that EC2 lists as terminated, or does not know, is gone.
+        """One list a region, by id. A machine that EC2 lists as terminated is gone, and one that it says by name not to know: not to be listed is
+        not enough.
 
         Where the deletion was this process's own, what the machine alone used is tidied away then, and nothing may be left under its Spot request.
         """
@@ -369,6 +370,8 @@ class Ec2:
             # By filter: asked by id, one that EC2 no longer knows would be an error for all.
             filters = [{"Name": "instance-id", "Values": list(dict.fromkeys(wanted))}]
             found = list(self._listed(context, filters))
+            listed = {str(instance["InstanceId"]) for instance in found}
+            found += [instance for each in dict.fromkeys(wanted) if each not in listed and (instance := self._by_id(context, each)) is not None]
             ids = self._around.zone_ids(region) if found else {}
             seen.update({read.handle(region, str(instance["InstanceId"])): read.node(region, instance, ids) for instance in found})
         return [self._ended(seen.get(handle) or read.gone(handle)) for handle in handles]
@@ -418,13 +421,19 @@ class Ec2:
 
     def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
-            if "Reservations" not in page:
-                raise from_exception(ValueError("an answer without a list of machines"), context)
-            for reservation in page["Reservations"]:
-                # EC2 names a reservation for the machines in it: one without is not read as none.
-                if not reservation.get("Instances"):
-                    raise from_exception(ValueError("a reservation without machines"), context)
-                yield from reservation["Instances"]
+            yield from _machines(page, context)
+
+    def _by_id(self, context: Context, instance_id: str) -> dict[str, Any] | None:
+        """The machine; None where EC2 says that it does not exist. One call. Raises for an answer that says neither."""
+        try:
+            found = list(_machines(self._client.call("describe_instances", context, InstanceIds=[instance_id]), context))
+        except CloudError as error:
+            if error.code != "InvalidInstanceID.NotFound":
+                raise
+            return None
+        if not found:
+            raise from_exception(ValueError("an answer without the machine, and not that it does not exist"), context)
+        return found[0]
 
     def log(self, handle: Handle) -> str:
         """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as EC2 keeps it."""
@@ -510,6 +519,17 @@ class Ec2:
             self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list(native.label_tags(labels)))
         if stale:
             self._client.call("delete_tags", context, Resources=[instance_id], Tags=[{"Key": key} for key in stale])
+
+
+def _machines(page: Mapping[str, Any], context: Context) -> Iterable[dict[str, Any]]:
+    """The machines in an answer of DescribeInstances. Raises for one that is not whole: it is not read as none."""
+    if "Reservations" not in page:
+        raise from_exception(ValueError("an answer without a list of machines"), context)
+    for reservation in page["Reservations"]:
+        # EC2 names a reservation for the machines in it.
+        if not reservation.get("Instances"):
+            raise from_exception(ValueError("a reservation without machines"), context)
+        yield from reservation["Instances"]
 
 
 def _parsed(handle: Handle) -> tuple[str, str]:
