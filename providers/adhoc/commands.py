@@ -118,8 +118,9 @@ def cp(options: argparse.Namespace) -> int:
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
     machine = _one(source[0], options)
-    # A job's machine that has powered itself off is still there, and nobody can log in.
-    if machine.inner.barred and (past := declared.concluded(source[0], options.world, options.stack or "")) is not None:
+    # A job's machine that has powered itself off is still there, and nobody can log in; what is kept does not depend on when it does that.
+    past = declared.concluded(source[0], options.world, options.stack or "")
+    if past is not None and (machine.inner.barred or ended.keeps(past, source[1])):
         return ended.fetch(past, source[1], options.target)
     return machine.get(source[1], options.target, node=options.node)
 

@@ -49,6 +49,12 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
     raise GpusError("; ".join([f"{_is_over(one)}: wanted {wanted}, found no machine", *instead]))
 
 
+def keeps(one: Declared, there: str) -> bool:
+    """True for what the job's bucket has: its checkpoint's folder, or something within. Reads the journal."""
+    found = saved(one)
+    return found is not None and _within(PurePosixPath(found[0]), PurePosixPath(there)) is not None
+
+
 def fetch(one: Declared, there: str, local: str) -> Path:
     """Copies what the job saved, or a file or folder of it, to this machine; its path here. Runs the bucket's program.
 

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import REHEARSAL, home, remedy
-from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
+from providers.adapters.rehearsal import AHEAD_MAX_S, ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
 from providers.arguments import Parser
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
@@ -250,6 +250,9 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
         if not separator or not key.isidentifier() or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}:
             raise _wrong("set", "NAME=VALUE", item)
         settings[key] = _setting(options.provider, key, value)
+    if options.kind == JOB_FAILS:
+        # What a machine's work ends with is settled as it is made, and looking does not use it up.
+        times = None
     number = store.add_fault(options.provider, options.method, options.kind, times, place=place, machine_type=machine_type, **settings)
     often = "always" if times is None else "once" if times == 1 else f"{times} times"
     return f"planned failure {number}: {options.provider} {options.method}: {options.kind}, {often}"

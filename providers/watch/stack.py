@@ -134,7 +134,7 @@ class Stack:
         if self._stack is None:
             from pulumi.automation import Stack as Automated
 
-            workspace = LocalWorkspace(work_dir=str(self._project), pulumi_command=self._cli)  # type: ignore[arg-type]
+            workspace = _Workspace(work_dir=str(self._project), pulumi_command=self._cli)  # type: ignore[arg-type]
             try:
                 self._stack = Automated.select(self.name, workspace)
             except StackNotFoundError:
@@ -170,6 +170,14 @@ class Stack:
             raise _failure(error, said) from None
         buys = tuple(name for name, operation in operations.items() if operation in _MAKES or name in repairs)
         return Run(operations, buys, _lines(said))
+
+
+class _Workspace(LocalWorkspace):
+    """A workspace that leaves the folder's selected stack alone: a person's next bare `pulumi destroy` means what it meant before."""
+
+    def select_stack(self, stack_name: str) -> None:
+        """Looks whether it is there; every command names its stack. Raises StackNotFoundError."""
+        self.export_stack(stack_name)
 
 
 class _Cli:

@@ -106,6 +106,20 @@ def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
     assert made.machines() == []
 
 
+def test_a_watch_leaves_the_selected_stack_alone(project):
+    """Whatever stack is watched, a person's next bare `pulumi destroy` means the one that was selected before."""
+    made = project()
+
+    def pulumi(*arguments):
+        done = subprocess.run([str(BIN / "pulumi"), "stack", *arguments], env=made.env, cwd=made.folder, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    pulumi("init", "another")
+    pulumi("select", "another")
+    watch(made, "--once", "--max-buys", "0")
+    assert "another" == pulumi("--show-name")
+
+
 def test_what_no_round_could_mend_is_told_at_once(project):
     """A stack that is not there, and arguments that mean nothing, are one line each."""
     made = project()
