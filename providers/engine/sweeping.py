@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
+from providers.engine.access import tidied
 from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.leasing import leased
 from providers.engine.lines import bare, trimmed
@@ -302,7 +303,10 @@ async def _swept(world: World, group: Sequence[Found], claims: Claims) -> list[S
     owner, cluster = group[0].mark[:2]
     try:
         async with leased(world, owner, (cluster,), 0.0):
-            return [await _one(world, found, claims) for found in group]
+            done = [await _one(world, found, claims) for found in group]
+            if world.has_journal and not any(each.why for each in done):
+                await asyncio.to_thread(tidied, world, owner, cluster)
+            return done
     except Busy as error:
         return [Swept(found, f"left alone: {trimmed(error)}") for found in group]
     except GpusError as error:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from providers import sweep as command
-from providers.engine import cluster, sweeping
+from providers.engine import access, cluster, sweeping
 from providers.engine.backend import current, spelled
 from providers.engine.sweeping import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
@@ -216,6 +216,19 @@ def test_what_changed_hands_meanwhile_is_left_alone(lab):
     (each,) = swept(lab, survey)
     assert "taken over" in each.why
     assert len(lab.alive) == 1
+
+
+def test_the_key_of_what_was_swept_goes_with_it(lab):
+    """A private key of machines that are confirmed gone opens nothing; one of what is still there stays."""
+    held = bought(lab)
+    place = access.folder(lab.world().name, held.owner, held.cluster)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "id_ed25519").write_text("a key", encoding="utf-8")
+    survey = look(lab)
+    lab.alpha.fail("delete", Transient("down", provider="alpha"), times=100)
+    assert all(each.why for each in swept(lab, survey)) and place.exists()
+    lab.alpha._faults.clear()
+    assert not any(each.why for each in swept(lab, look(lab))) and not place.exists()
 
 
 def test_what_cannot_be_deleted_says_what_still_costs_money(lab):
