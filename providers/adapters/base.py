@@ -6,10 +6,12 @@ not import the cloud's SDK: `connect` does, when a call is about to be made. Ada
 
 from __future__ import annotations
 
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from re import Pattern
 
@@ -49,6 +51,24 @@ def home() -> Path:
 
         raise NoHome(f"wanted a folder for what is kept between runs, found {folder}: {found}; set GPUS_HOME to one that can be written")
     return folder
+
+
+@contextmanager
+def kept(path: Path, table: str, schema: str) -> Iterator[sqlite3.Connection]:
+    """An adapter's own tables in an SQLite file, made by the schema where this one of them is missing; what is written is on disk when it returns.
+
+    The file is its owner's alone, and may be the rehearsal store's. Opened and closed by each use, so safe from any thread and process.
+    """
+    import os
+    import sqlite3
+
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    with closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous=FULL")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            db.executescript(schema)
+        yield db
 
 
 def remedy(error: Exception, otherwise: str) -> str:

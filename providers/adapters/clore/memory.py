@@ -6,14 +6,14 @@ store's file, so that they are forgotten together with the machines.
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters.base import kept
 from providers.model.machine import Mark
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _SCHEMA = """
@@ -61,18 +61,8 @@ class Memory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        import os
-        import sqlite3
-
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(self.path, timeout=30.0, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous=FULL")
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'clore_rental'").fetchone():
-                db.executescript(_SCHEMA)
-            yield db
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
+        return kept(self.path, "clore_rental", _SCHEMA)
 
     def intend(self, intent: Intent) -> None:
         """Keeps an intent, over an earlier one of the same token. On disk when this returns."""

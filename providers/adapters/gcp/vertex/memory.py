@@ -5,12 +5,13 @@ In a rehearsal the table stands in the rehearsal store's file, so that it is for
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
+
+from providers.adapters.base import kept
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vertex_released (job TEXT PRIMARY KEY)"
@@ -22,18 +23,8 @@ class Memory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        import os
-        import sqlite3
-
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(self.path, timeout=30.0, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous=FULL")
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'vertex_released'").fetchone():
-                db.execute(_SCHEMA)
-            yield db
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
+        return kept(self.path, "vertex_released", _SCHEMA)
 
     def released(self, job: str) -> bool:
         """True for a job that this machine cancelled in order to release it."""
