@@ -11,10 +11,13 @@ import binascii
 import gzip
 import re
 import zlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.model.workload import CONSOLE as WORD
 from providers.model.workload import FAILED, READY, SUCCEEDED
+
+if TYPE_CHECKING:
+    from providers.adapters.rehearsal import Store
 
 BOOT_S, SETUP_S, LOAD_S = 1.0, 2.0, 3.0
 """World seconds from running to the script's first word, for its setup lines, and until a service answers."""
@@ -52,6 +55,13 @@ def words(work: Work, up: float, now: float, job_s: float, code: int) -> list[tu
     course = [(up + BOOT_S, "starting"), (running, "running")]
     course.append((running + job_s, f"{FAILED} {code}" if code else f"{SUCCEEDED} 0") if work.job else (running + LOAD_S, READY))
     return [(moment, f"{WORD} {work.digest} {state}") for moment, state in course if moment <= now]
+
+
+def told(store: Store, machine: str, given: str, up: float, until: float, job_s: float, code: int) -> list[tuple[float, str]]:
+    """The same of a machine, by its native id, that runs since `up`: of what was written there by login, else of the script that it was given."""
+    since, script = store.work(machine) or (0.0, given)
+    work = find(script)
+    return [] if work is None else words(work, max(up, since), until, job_s, code)
 
 
 def over(work: Work, up: float, job_s: float) -> float | None:

@@ -152,12 +152,10 @@ def _played(world: World, node: Node, order: Order | None) -> Word:
 
     store = open_store()
     given = "" if order is None else str(dict(order.setup.options).get("command", "")) or order.setup.script
-    since, given = store.work(node.handle.native_id) or (0.0, given)
-    work = played.find(given)
-    if work is None or node.status not in (RUNNING, ENDED):
+    if node.status not in (RUNNING, ENDED):
         return Word()
-    code = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type)
-    lines = played.words(work, max(node.created_at, since), world.clock.now(), store.latency(node.handle.provider, "job"), code)
+    code, job_s = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type), store.latency(node.handle.provider, "job")
+    lines = played.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
     return last("\n".join(line for _, line in lines))
 
 

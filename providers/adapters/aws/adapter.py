@@ -421,12 +421,12 @@ class Ec2:
 
     def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
-            yield from _machines(page, context)
+            yield from read.machines_of(page, context)
 
     def _by_id(self, context: Context, instance_id: str) -> dict[str, Any] | None:
         """The machine; None where EC2 says that it does not exist. One call. Raises for an answer that says neither."""
         try:
-            found = list(_machines(self._client.call("describe_instances", context, InstanceIds=[instance_id]), context))
+            found = list(read.machines_of(self._client.call("describe_instances", context, InstanceIds=[instance_id]), context))
         except CloudError as error:
             if error.code != "InvalidInstanceID.NotFound":
                 raise
@@ -519,17 +519,6 @@ class Ec2:
             self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list(native.label_tags(labels)))
         if stale:
             self._client.call("delete_tags", context, Resources=[instance_id], Tags=[{"Key": key} for key in stale])
-
-
-def _machines(page: Mapping[str, Any], context: Context) -> Iterable[dict[str, Any]]:
-    """The machines in an answer of DescribeInstances. Raises for one that is not whole: it is not read as none."""
-    if "Reservations" not in page:
-        raise from_exception(ValueError("an answer without a list of machines"), context)
-    for reservation in page["Reservations"]:
-        # EC2 names a reservation for the machines in it.
-        if not reservation.get("Instances"):
-            raise from_exception(ValueError("a reservation without machines"), context)
-        yield from reservation["Instances"]
 
 
 def _parsed(handle: Handle) -> tuple[str, str]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import machines
+from providers.adapters.aws.errors import Context, from_exception
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from providers.model.machine import Order
     from providers.model.offer import Candidate
@@ -115,6 +116,17 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
         detail=detail,
         ended=status == GONE and why == ENDED,
     )
+
+
+def machines_of(page: Mapping[str, Any], context: Context) -> Iterable[dict[str, Any]]:
+    """The machines in an answer of DescribeInstances. Raises for one that is not whole: it is not read as none."""
+    if "Reservations" not in page:
+        raise from_exception(ValueError("an answer without a list of machines"), context)
+    for reservation in page["Reservations"]:
+        # EC2 names a reservation for the machines in it.
+        if not reservation.get("Instances"):
+            raise from_exception(ValueError("a reservation without machines"), context)
+        yield from reservation["Instances"]
 
 
 def gone(found: Handle) -> Node:

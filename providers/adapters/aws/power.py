@@ -92,9 +92,8 @@ def _stoppable(client: Client, instance: Mapping[str, Any], context: Context) ->
 
 def _looked(client: Client, instance_id: str, context: Context) -> Mapping[str, Any]:
     filters = [{"Name": "instance-id", "Values": [instance_id]}]
-    for reservation in client.call("describe_instances", context, Filters=filters).get("Reservations", ()):
-        for instance in reservation.get("Instances", ()):
-            return dict(instance)
+    for instance in read.machines_of(client.call("describe_instances", context, Filters=filters), context):
+        return instance
     raise Unsupported(f"{context.what}: EC2 does not know it", provider=PROVIDER, code="InvalidInstanceID.NotFound", block_s=0.0)
 
 

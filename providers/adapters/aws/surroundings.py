@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
 from providers.adapters.aws.errors import PROVIDER, Context
-from providers.adapters.aws.nodes import parse
+from providers.adapters.aws.nodes import machines_of, parse
 from providers.errors import CloudError, NoCapacity, Unsupported
 from providers.model.place import Scope
 
@@ -198,8 +198,7 @@ class Surroundings:
         """The placement group of the machines that the order joins; empty where they are in none. One call."""
         ids = [parse(handle)[1] for handle in order.joins]
         answer = self._client.call("describe_instances", context, InstanceIds=ids)
-        listed = [instance for reservation in answer.get("Reservations") or () for instance in reservation.get("Instances") or ()]
-        return next((name for instance in listed if (name := str((instance.get("Placement") or {}).get("GroupName", "")))), "")
+        return next((name for instance in machines_of(answer, context) if (name := str((instance.get("Placement") or {}).get("GroupName", "")))), "")
 
     def _placement_group(self, order: Order, context: Context) -> None:
         name, ours = native.placement_group(order)

@@ -244,9 +244,10 @@ def console_output(call: Call) -> Json:
     (item,) = _named(call._replace(given={"InstanceIds": [call.given["InstanceId"]]}))
     text = f"rehearsal stand-in {item.name}: nothing boots here\n"
     began = [at for at, state, _ in item.timeline if state == "running" and at <= call.rows.now]
-    since, script = call.rows.store.work(f"{item.region}/{item.name}") or (0.0, str(item.body.get("script", "")))
-    if (work := played.find(script)) is not None and began:
-        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(item.body.get("exit_code", 0)))
+    if began:
+        native, script = f"{item.region}/{item.name}", str(item.body.get("script", ""))
+        job_s, code = call.rows.latency("job"), int(item.body.get("exit_code", 0))
+        lines = played.told(call.rows.store, native, script, began[0], call.rows.now, job_s, code)
         text += "".join(f"{line}\n" for _, line in lines)
     return {"InstanceId": item.name, "Output": base64.b64encode(text.encode()).decode()}
 

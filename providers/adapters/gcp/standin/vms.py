@@ -168,9 +168,9 @@ def serial_port(call: Call) -> Json:
     contents = f"rehearsal stand-in {vm.name}: nothing boots here; {given}\r\n"
     began = [at for at, status in vm.timeline if status == "RUNNING" and at <= call.rows.now]
     native = f"projects/{vm.project}/zones/{vm.zone}/instances/{vm.name}"
-    since, script = call.rows.store.work(native) or (0.0, script)
-    if (work := played.find(script)) is not None and began:
-        lines = played.words(work, max(began[0], since), call.rows.now, call.rows.latency("job"), int(vm.body.get("exit_code", 0)))
+    if began:
+        job_s, code = call.rows.latency("job"), int(vm.body.get("exit_code", 0))
+        lines = played.told(call.rows.store, native, script, began[0], call.rows.now, job_s, code)
         contents += "".join(f"{line}\r\n" for _, line in lines)
     return {"kind": "compute#serialPortOutput", "contents": contents, "start": "0", "next": str(len(contents)), "selfLink": f"{vm.link()}/serialPort"}
 

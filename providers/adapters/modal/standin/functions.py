@@ -115,13 +115,9 @@ class FunctionService:
         if row is None or row.started is None:
             return []
         given = " ".join(api.Sandbox.FromString(row.definition).entrypoint_args)
-        since, script = store.work(sandbox) or (0.0, given)
-        work = played.find(script)
-        if work is None:
-            return []
         until = store.now() if row.ended is None else row.ended
         code, job_s = store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)), store.latency(gpu.PROVIDER, "job")
-        return [(at, row.task, f"{text}\n") for at, text in played.words(work, max(row.started, since), until, job_s, code)]
+        return [(at, row.task, f"{text}\n") for at, text in played.told(store, sandbox, given, row.started, until, job_s, code)]
 
     async def AppStop(self, request: Any) -> Any:
         self.deployed.stop(self._app(request.app_id).id)
