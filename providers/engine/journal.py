@@ -328,9 +328,11 @@ class Journal:
             json.dumps({**held.to_dict(), **more}),
         )
         with self._change() as db:
+            # A state names the moment in whole seconds: what it tells of an open placement is no second one.
             db.execute(
-                "DELETE FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND launched_at = 0",
-                (held.world, held.owner, held.cluster, held.generation),
+                "DELETE FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) "
+                "AND (launched_at = 0 OR ended_at IS NULL AND CAST(launched_at AS INTEGER) = ?)",
+                (held.world, held.owner, held.cluster, held.generation, int(held.launched_at)),
             )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
 

@@ -141,3 +141,14 @@ def test_what_is_bought_again_ends_with_the_rest(lab):
     after = run(cluster.update(world, seen, want))
     assert after.ends_at == held.ends_at
     assert 3500 <= lab.alpha.orders[-1].setup.ttl_s <= 3600
+
+
+def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab):
+    """A record that comes from a state, with its moments in whole seconds, is the same placement: `gpus ssh` and `gpus ps` find one cluster, not two."""
+    lab.clock.advance(0.4)
+    want = declared("replace-node")
+    world, held, seen = lossy(lab, want)
+    assert held.launched_at % 1
+    after = run(cluster.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want))
+    (standing,) = world.journal.standing("rehearsal")
+    assert set(standing.native_ids) == {handle.native_id for handle in after.handles}
