@@ -1,6 +1,7 @@
 """`gpus`: the command line. Owns arguments, exit codes and how answers look on a terminal; asks the public functions for everything else.
 
-Exit codes: 0 answered; 1 nothing acceptable, or a provider is not usable; 2 the question is wrong; 130 interrupted. What a user can cause never
+Exit codes: 0 answered; 1 nothing acceptable, or a provider is not usable; 2 the question is wrong; 130 interrupted (143 by
+SIGTERM, 129 by SIGHUP); 141 where nobody read on while a command ran. What a user can cause never
 ends in a traceback. Must not import pydantic, asyncio or a cloud's SDK on the way to a plan.
 """
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Offer
     from providers.model.spec import Cluster
 
-OK, NOTHING, WRONG, INTERRUPTED = 0, 1, 2, 130
+OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
 
 
 class Stack(NamedTuple):
@@ -73,12 +74,12 @@ def _main(arguments: list[str]) -> int:
         sys.stdout.flush()
     except GpusError as error:
         return _complain(str(error), NOTHING if isinstance(error, AllFailed) else WRONG)
-    except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        return _complain("interrupted", 128 + interrupt.args[0] if interrupt.args else INTERRUPTED)
     except BrokenPipeError:
         # Whoever read the answer has seen enough. The interpreter flushes stdout once more at its end: let that find somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return CUT if arguments[:1] in (["run"], ["ssh"]) else OK  # a command that was cut short has not succeeded
     except OSError as error:
         return _complain(_told(error), WRONG)
     return code

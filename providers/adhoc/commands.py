@@ -258,8 +258,8 @@ def _not_declared(name: str, options: argparse.Namespace) -> None:
         raise GpusError(f"{name}: wanted something held ad hoc, found it declared; pulumi destroy -s {stacks[0].stack or 'STACK'} ends it")
 
 
-def _interrupted(_number: int, _frame: Any) -> NoReturn:
-    raise KeyboardInterrupt
+def _interrupted(number: int, _frame: Any) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 def _one(name: str, options: argparse.Namespace) -> Machine:

@@ -54,6 +54,7 @@ class Portal:
 
         self._loop.call_soon_threadsafe(start)
         presses = heeded = 0
+        why: tuple[Any, ...] = ()
         while True:
             try:
                 # In here, not below: a second Ctrl-C on the heels of the first must not fall between it and what it means.
@@ -64,26 +65,28 @@ class Portal:
                     text = persists if persists else interrupted if presses == 1 else "still ending it in order; once more leaves it as it is"
                     if text:
                         _say(text)
-                return _outcome(done, interrupted=presses > 0)
-            except KeyboardInterrupt:
+                return _outcome(done, why, interrupted=presses > 0)
+            except KeyboardInterrupt as interrupt:
+                if not presses:
+                    why = interrupt.args  # the signal's number, where it was not Ctrl-C
                 presses += 1
                 if done.done() or presses > (1 if persists else 2):
                     raise
 
 
-def _outcome(done: Future[T], *, interrupted: bool) -> T:
+def _outcome(done: Future[T], why: tuple[Any, ...], *, interrupted: bool) -> T:
     """What the work came to. An interrupt goes on once the work has ended in order; what failed in that end matters more."""
     try:
         result = done.result()
     except CancelledError:
         if interrupted:
-            raise KeyboardInterrupt from None
+            raise KeyboardInterrupt(*why) from None
         raise
     except GpusError as error:
         # Its message says everything; the dozen frames of the loop's thread would only push what the user wrote off the screen.
         raise error.with_traceback(None)  # noqa: B904 - what caused it stays with it
     if interrupted:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(*why)
     return result
 
 

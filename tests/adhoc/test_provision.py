@@ -542,8 +542,9 @@ def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
     assert "wanted" in err and "Traceback" not in err and machines() == []
 
 
-def test_gpus_run_ended_by_a_scheduler_releases(capfd):
-    """SIGTERM to `gpus run` is an interrupt: it releases and says so."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
+    """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the signal's number."""
     process = subprocess.Popen(
         [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"],
         stdout=subprocess.PIPE,
@@ -552,9 +553,24 @@ def test_gpus_run_ended_by_a_scheduler_releases(capfd):
         env=os.environ,
     )
     assert process.stdout.readline() == "inside\n"
-    process.terminate()
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "released, confirmed" in err and machines() == []
+    assert process.returncode == 128 + number and "released, confirmed" in err and machines() == []
+
+
+def test_a_command_whose_reader_went_away_releases_and_is_no_success():
+    """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed pipe, never 0."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "while :; do echo inside; sleep 0.1; done"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    assert process.stdout.readline() == "inside\n"
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 141 and "released, confirmed" in err and "Traceback" not in err and machines() == []
 
 
 def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
