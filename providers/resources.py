@@ -240,7 +240,11 @@ def declare() -> dict[str, GpuCluster]:
     config = pulumi.Config("gpus")
     world = config.get("world")
     if world not in (REHEARSAL, LIVE):
-        raise pulumi.RunError(f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {world!r}; a world is set, never inferred from credentials")
+        found = "nothing" if world is None else repr(world)
+        raise pulumi.RunError(
+            f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {found}; a world is set, never inferred from credentials: "
+            f"pulumi config set gpus:world {REHEARSAL}"
+        )
     clusters = _clusters(config)
     settings = account_settings(world)
     specs: dict[str, dict[str, Any]] = {}
