@@ -1,0 +1,28 @@
+"""How the end of a placement reads, for whoever asks after its machines are gone: when, and by what. Pure.
+
+Owns those words alone; they are written into the journal by whoever sees the end first. Imports no adapter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine.holding import ENDS_SLACK_S
+from providers.model import duration
+
+if TYPE_CHECKING:
+    from providers.engine.records import Held
+
+
+def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
+    """`at 2026-11-29 08:29 UTC by its ttl of 20h`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
+    if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
+        return f"at {moment(min(held.ends_at, now))} by its ttl of {duration.text(held.ends_at - held.launched_at)}"
+    return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"
+
+
+def moment(at: float) -> str:
+    """`2026-11-27 18:04 UTC`, of seconds since the epoch."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
