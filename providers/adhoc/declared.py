@@ -13,9 +13,10 @@ from providers.adapters.base import REHEARSAL, WORLDS, home
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import access
 from providers.engine.accounts import home_of
-from providers.engine.concluding import why_ended
+from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.delivery import HEALTHY
 from providers.engine.holding import seen, works
+from providers.engine.journal import EVERY
 from providers.engine.progress import ITSELF
 from providers.engine.records import DEGRADED, Held
 from providers.engine.remote.run import finished
@@ -36,13 +37,15 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""
-LIMIT = "its machines were ended by their own limit before it said how it ended"
 _START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
 
 
 class Declared(NamedTuple):
-    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of. `concluded`: of one
-    that is over, its status, and what its job ended with, or when and by what its machines ended. `ended_at`: when that was seen (0: it runs).
+    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of.
+
+    `concluded`: of one that is over, its status, and what its job ended with, or when and by what its machines ended. `ended_at`: when that was seen
+    (0: it runs). `latest_at`: when a job without a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or nothing
+    ends it).
     """
 
     project: str
@@ -50,11 +53,16 @@ class Declared(NamedTuple):
     held: Held
     concluded: tuple[str, str] = ("", "")
     ended_at: float = 0.0
+    latest_at: float = 0.0
 
     @property
     def is_over(self) -> bool:
         """Ended, well or not: nothing of it costs money by the hour any more."""
         return bool(self.concluded[0])
+
+    def per_hour(self) -> int | None:
+        """Micro US dollars an hour while it runs; None for what has ended, and where no source had a price."""
+        return None if self.is_over else self.held.micro_usd
 
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl of 20h`."""
@@ -69,9 +77,14 @@ class Declared(NamedTuple):
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
         held = self.held
         out = {name: getattr(held, name) for name in ("world", "status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count")}
-        price = None if held.micro_usd is None or self.is_over else usd(held.micro_usd)
+        price = None if (micro_usd := self.per_hour()) is None else usd(micro_usd)
         more = {"nodes": held.nodes, "capacity": held.capacity, "price_usd_per_hour": price, "process": None, "reasons": list(held.reasons)}
-        moments = {"launched_at": held.launched_at or None, "ends_at": None if self.is_over else held.ends_at or None, "ended_at": self.ended_at or None}
+        moments = {
+            "launched_at": held.launched_at or None,
+            "ends_at": None if self.is_over else held.ends_at or None,
+            "latest_at": None if self.is_over else self.latest_at or None,
+            "ended_at": self.ended_at or None,
+        }
         return {"name": held.cluster, "stack": self.stack, "project": self.project, **out, **more, **moments}
 
 
@@ -109,10 +122,22 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
                 if launch.owner in owners and cluster in {"", launch.cluster} and stack.rpartition("/")[2] in {"", of}:
                     status, why = launch.record.get("concluded") or ("", "")
                     held = Held.from_dict(launch.record)
-                    found.append(Declared(project, of, held._replace(status=status) if status else held, (status, why), launch.ended_at or 0.0))
+                    latest = _latest(opened_world, held)
+                    held = held._replace(status=status) if status else held
+                    found.append(Declared(project, of, held, (status, why), launch.ended_at or 0.0, latest))
         finally:
             opened_world.close()
     return tuple(found)
+
+
+def _latest(world: World, held: Held) -> float:
+    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and for the rest. Reads the journal."""
+    manifest = world.manifests.get(held.provider)
+    if held.kind != "job" or held.ends_at or not held.launched_at or manifest is None or manifest.lasts_s is None:
+        return 0.0
+    entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
+    setup = next((entry.order.setup for entry in reversed(entries) if set(entry.handles) & set(held.handles)), None)
+    return 0.0 if setup is None else held.launched_at + manifest.lasts_s(dict(setup.options), setup.ttl_s)
 
 
 async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncMachine:
@@ -223,6 +248,9 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
     kept = getattr(await machine.adapter(), "log", None)
     if kept is not None:
         return str(await machine.call(kept, node.handle))
+    if node.login and held.world == REHEARSAL:
+        live = node.login.replace(node.handle.native_id, "JOB")
+        raise GpusError(f"{machine.name}: a rehearsed job is played and wrote no log; live, {held.provider} keeps it, and this shows it: {live}")
     if node.login:
         raise GpusError(f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}")
     line = machine.line(number)

@@ -14,7 +14,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
-from providers.engine.concluding import why_ended
+from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
 from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen, to_release
 from providers.engine.joining import joined
@@ -257,7 +257,10 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
-        if held.kind != "job":
+        if held.kind == "job" and all(node.status == GONE for node in nodes):
+            said = f": {LIMIT}"
+            world.journal.concluded(held, ENDED, LIMIT)
+        elif held.kind != "job":
             world.journal.concluded(held, ENDED, why_ended(held, after.detail, now, world.journal.ended_why(held)))
         world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:

@@ -13,6 +13,9 @@ from providers.model import duration
 if TYPE_CHECKING:
     from providers.engine.records import Held
 
+LIMIT = "its machines were ended by their own limit before it said how it ended"
+"""Of a job, in place of an exit code."""
+
 
 def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
     """`at 2026-11-29 08:29 UTC by its ttl of 20h`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""

@@ -33,6 +33,10 @@ LOOKS = {
 }
 """Name of each look and its command. The fields are those of `nvidia-smi --help-query-gpu`, driver 580."""
 
+OF_A_STAND_IN = ("gpus",)
+"""What is looked at on a rehearsal's stand-in node: all else would tell of the computer that it runs on."""
+LEFT_OUT = "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is left out"
+
 SHM_LEAST_MIB = 1024
 FULL_PERCENT = 95
 MEMORY_FULL = 0.95
@@ -50,9 +54,10 @@ class Finding(NamedTuple):
         return f"{self.name:<11} {self.state:<8} {self.found}" + (f"\n{'':21}{self.todo}" if self.todo else "")
 
 
-def script() -> str:
-    """The shell script: each look's name, exit code and output, one after the other."""
-    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in LOOKS.items()]
+def script(*, stand_in: bool = False) -> str:
+    """The shell script: each look's name, exit code and output, one after the other; on a rehearsal's stand-in of its nvidia-smi alone."""
+    looks = {name: command for name, command in LOOKS.items() if not stand_in or name in OF_A_STAND_IN}
+    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in looks.items()]
     return "\n".join(parts) + "\n"
 
 
@@ -70,10 +75,12 @@ def read(output: str) -> dict[str, tuple[int, list[str]]]:
     return found
 
 
-def judge(output: str, wanted: int = 0) -> list[Finding]:
-    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known)."""
+def judge(output: str, wanted: int = 0, *, stand_in: bool = False) -> list[Finding]:
+    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known). Of a stand-in the driver's alone."""
     looks = read(output)
     gpus = _rows(looks, "gpus")
+    if stand_in:
+        return [_driver(looks, gpus, wanted)]
     return [
         _driver(looks, gpus, wanted),
         *_torch(looks, len(gpus)),
