@@ -131,7 +131,7 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
 
 
 def _latest(world: World, held: Held) -> float:
-    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and for the rest. Reads the journal."""
+    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and otherwise. Reads the journal."""
     manifest = world.manifests.get(held.provider)
     if held.kind != "job" or held.ends_at or not held.launched_at or manifest is None or manifest.lasts_s is None:
         return 0.0

@@ -277,7 +277,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         world.report("warning", f"{held.cluster}: {said}")
     if to_release(after):
         # Done is well: no reason, which Pulumi would show as an unhealthy state. That something is left to do stands in the record.
-        world.report("info", f"{held.cluster}: done ({_done(after)}); what is left of its machine is released by the next `up`")
+        said = f"done ({_done(after)}); " if finished(held) else ""
+        world.report("info", f"{held.cluster}: {said}what is left of its machine is released by the next `up`")
         after = after._replace(to_release=True)
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 
