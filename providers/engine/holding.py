@@ -97,7 +97,7 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     long its cloud remembers it.
     """
     over = finished(held)
-    former, held = held.detail if over or held.status == ENDED else "", held._replace(detail="")
+    former, held = held.detail if over or held.status == ENDED else "", held._replace(detail="", to_release=False)
     if over and {node.status for node in nodes} <= {*DONE, GONE}:
         return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=(), detail=former)
     if kept_stopped(held):
