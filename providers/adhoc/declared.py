@@ -65,7 +65,7 @@ class Declared(NamedTuple):
         return None if self.is_over else self.held.micro_usd
 
     def told(self) -> str:
-        """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl of 20h`."""
+        """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
         status, why = self.concluded
         return f"its job is over ({why or status})" if self.held.kind == "job" else f"it ended {why}".rstrip()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.holding import ENDS_SLACK_S
-from providers.model import duration
 
 if TYPE_CHECKING:
     from providers.engine.records import Held
@@ -18,9 +17,9 @@ LIMIT = "its machines were ended by their own limit before it said how it ended"
 
 
 def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
-    """`at 2026-11-29 08:29 UTC by its ttl of 20h`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
+    """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
     if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
-        return f"at {moment(min(held.ends_at, now))} by its ttl of {duration.text(held.ends_at - held.launched_at)}"
+        return f"at {moment(min(held.ends_at, now))} by its ttl"
     return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"
 
 
