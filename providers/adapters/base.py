@@ -272,6 +272,10 @@ class Manifest(NamedTuple):
     """Why a service on a machine here is not reached from everywhere though it is declared public, by what was declared; empty where it is.
     `Setup.options` holds the provider's section alone, `Setup.network` something where the network is a managed one. Pure. None: it always is.
     """
+    lasts_s: Callable[[Mapping[str, object], int | None], int] | None = None
+    """How long a job of the provider's own may take by its section of options and its ttl, all attempts together, in seconds. Pure.
+    None: only a ttl ends it.
+    """
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
     """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
     it cannot serve the offers are restricted with the reason.

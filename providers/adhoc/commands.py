@@ -151,8 +151,12 @@ def doctor(options: argparse.Namespace) -> int:
         found = looks.judge(done.stdout)
     else:
         machine = _one(options.name, options)
-        _, output, _ = portal().run(finished(machine.inner.line(options.node).command(f"exec sh -c {shlex.quote(looks.script())}")))
-        found = looks.judge(output, machine.inner.held.gpu_count)
+        line = machine.inner.line(options.node)
+        if line.stand_in:
+            print(f"{options.name}: a {LABEL}: no GPU is there, and its nvidia-smi reports what was ordered; {looks.LEFT_OUT}")
+        script = looks.script(stand_in=line.stand_in)
+        _, output, _ = portal().run(finished(line.command(f"exec sh -c {shlex.quote(script)}")))
+        found = looks.judge(output, machine.inner.held.gpu_count, stand_in=line.stand_in)
     print(looks.text(found))
     return NOTHING if any(each.state == looks.BAD for each in found) else OK
 
@@ -201,8 +205,8 @@ def ps(options: argparse.Namespace) -> int:
             held = each.held
             nodes = f"{held.nodes} x " if held.nodes > 1 else ""
             where = f"{held.provider} {held.zone or held.region}".strip()
-            price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
-            ends = front.clock(held.ends_at) if held.ends_at else "by destroy only"
+            price = "" if (micro_usd := each.per_hour()) is None else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
+            ends = _ends(each)
             gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
             rows.append((held.cluster, each.stack, held.world, held.status, where, gpu, held.capacity, price, ends))
         _aligned(rows)
@@ -228,6 +232,15 @@ def ps(options: argparse.Namespace) -> int:
     if any(machine.process is None for machine in found):
         print("used by nobody: kept, or left by a process that was killed; gpus release NAME ends it")
     return OK
+
+
+def _ends(one: declared.Declared) -> str:
+    """When it ends, at the latest where that is all that is known; of what has ended when that was seen."""
+    if one.is_over:
+        return f"ended before {front.clock(one.ended_at)}" if one.ended_at else "ended"
+    if one.held.ends_at:
+        return front.clock(one.held.ends_at)
+    return f"{front.clock(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> None:

@@ -13,8 +13,10 @@ from providers.adapters.base import REHEARSAL, WORLDS, home
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import access
 from providers.engine.accounts import home_of
+from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.delivery import HEALTHY
 from providers.engine.holding import seen, works
+from providers.engine.journal import EVERY
 from providers.engine.progress import ITSELF
 from providers.engine.records import DEGRADED, Held
 from providers.engine.remote.run import finished
@@ -35,27 +37,54 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""
-LIMIT = "its machines were ended by their own limit before it said how it ended"
 _START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
 
 
 class Declared(NamedTuple):
-    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of. `concluded`: of a
-    job that is over, its status and what it ended with.
+    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of.
+
+    `concluded`: of one that is over, its status, and what its job ended with, or when and by what its machines ended. `ended_at`: when that was seen
+    (0: it runs). `latest_at`: when a job without a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or nothing
+    ends it).
     """
 
     project: str
     stack: str
     held: Held
     concluded: tuple[str, str] = ("", "")
+    ended_at: float = 0.0
+    latest_at: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Ended, well or not: nothing of it costs money by the hour any more."""
+        return bool(self.concluded[0])
+
+    def per_hour(self) -> int | None:
+        """Micro US dollars an hour while it runs; None for what has ended, and where no source had a price."""
+        return None if self.is_over else self.held.micro_usd
+
+    def told(self) -> str:
+        """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
+        status, why = self.concluded
+        return f"its job is over ({why or status})" if self.held.kind == "job" else f"it ended {why}".rstrip()
+
+    def again(self) -> str:
+        """What brings a new one."""
+        return f"change `run` of {self.held.cluster} in the stack's file and `pulumi up -s {self.stack}` for a new one"
 
     def record(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
         held = self.held
         out = {name: getattr(held, name) for name in ("world", "status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count")}
-        price = None if held.micro_usd is None else usd(held.micro_usd)
+        price = None if (micro_usd := self.per_hour()) is None else usd(micro_usd)
         more = {"nodes": held.nodes, "capacity": held.capacity, "price_usd_per_hour": price, "process": None, "reasons": list(held.reasons)}
-        moments = {"launched_at": held.launched_at or None, "ends_at": held.ends_at or None}
+        moments = {
+            "launched_at": held.launched_at or None,
+            "ends_at": None if self.is_over else held.ends_at or None,
+            "latest_at": None if self.is_over else self.latest_at or None,
+            "ended_at": self.ended_at or None,
+        }
         return {"name": held.cluster, "stack": self.stack, "project": self.project, **out, **more, **moments}
 
 
@@ -65,7 +94,7 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
 
 
 def over(name: str, world: str | None = None, stack: str = "") -> Declared | None:
-    """The job of that name that is over and whose machines are gone; None where there is none, or something of the name still has machines.
+    """What of that name is over, with its machines gone; None where there is none, or something of the name still has machines.
 
     Raises GpusError for several. Asks no cloud.
     """
@@ -76,8 +105,8 @@ def over(name: str, world: str | None = None, stack: str = "") -> Declared | Non
 
 
 def concluded(name: str, world: str | None = None, stack: str = "") -> Declared | None:
-    """The job of that name that is over while its machines are still there; None for all else. Asks no cloud."""
-    return next((each for each in known(world, stack, name) if each.concluded[0]), None)
+    """What of that name is over while its machines are still there; None for all else. Asks no cloud."""
+    return next((each for each in known(world, stack, name) if each.is_over), None)
 
 
 def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Journal, str], Sequence[Launch]]) -> tuple[Declared, ...]:
@@ -93,10 +122,22 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
                 if launch.owner in owners and cluster in {"", launch.cluster} and stack.rpartition("/")[2] in {"", of}:
                     status, why = launch.record.get("concluded") or ("", "")
                     held = Held.from_dict(launch.record)
-                    found.append(Declared(project, of, held._replace(status=status) if status else held, (status, why)))
+                    latest = _latest(opened_world, held)
+                    held = held._replace(status=status) if status else held
+                    found.append(Declared(project, of, held, (status, why), launch.ended_at or 0.0, latest))
         finally:
             opened_world.close()
     return tuple(found)
+
+
+def _latest(world: World, held: Held) -> float:
+    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and otherwise. Reads the journal."""
+    manifest = world.manifests.get(held.provider)
+    if held.kind != "job" or held.ends_at or not held.launched_at or manifest is None or manifest.lasts_s is None:
+        return 0.0
+    entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
+    setup = next((entry.order.setup for entry in reversed(entries) if set(entry.handles) & set(held.handles)), None)
+    return 0.0 if setup is None else held.launched_at + manifest.lasts_s(dict(setup.options), setup.ttl_s)
 
 
 async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncMachine:
@@ -129,9 +170,13 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     adapter = await home_of(world, one.held)
     held = seen(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
+    if held is not None and held.status == ENDED and not held.machines and held.kind != "job":
+        now = world.clock.now()
+        one = one._replace(concluded=(ENDED, why_ended(held, held.detail, now, world.journal.ended_why(held))))
+        raise GpusError(f"{held.cluster}: wanted its machines, found none: {one.told()}; {one.again()}")
     if held is None or not held.machines:
         raise GpusError(f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s {one.stack} places it anew")
-    told = f"its job is over ({one.concluded[1]}) and its machine is {held.status}" if one.concluded[0] else f"it is {held.status}"
+    told = f"{one.told()} and its machine is {held.status}" if one.is_over else f"it is {held.status}"
     way = told if held.status not in {*HEALTHY, DEGRADED} else access.way_in(world, held)
 
     async def ends() -> bool:
@@ -203,6 +248,9 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
     kept = getattr(await machine.adapter(), "log", None)
     if kept is not None:
         return str(await machine.call(kept, node.handle))
+    if node.login and held.world == REHEARSAL:
+        live = node.login.replace(node.handle.native_id, "JOB")
+        raise GpusError(f"{machine.name}: a rehearsed job is played and wrote no log; live, {held.provider} keeps it, and this shows it: {live}")
     if node.login:
         raise GpusError(f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}")
     line = machine.line(number)

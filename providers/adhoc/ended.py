@@ -1,4 +1,4 @@
-"""What can be had of a declared job that is over, without its machines: the end of its output, and what it saved to a bucket.
+"""What can be had of a declared cluster that is over, without its machines: the end of its output, and what it saved to a bucket.
 
 Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine, as the start-up script does there; asks no cloud
 otherwise.
@@ -33,7 +33,9 @@ def log(one: Declared, number: int) -> str:
         return text
     if not 0 <= number < one.held.nodes:
         raise GpusError(f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from 0, found {number}")
-    raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
+    if one.held.kind == "job":
+        raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
+    raise GpusError(f"{_is_over(one)}, and what it wrote went with it; {one.again()}")
 
 
 def refuse(one: Declared, wanted: str) -> NoReturn:
@@ -44,7 +46,9 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
         instead.append(f"`gpus logs {one.held.cluster}` shows the end of what it wrote")
     if found is not None:
         instead.append(f"`gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in {found[1]}")
-    if "job" in registry.manifests()[one.held.provider].capabilities.workload_kinds:
+    if one.held.kind != "job":
+        instead.append(one.again())
+    elif "job" in registry.manifests()[one.held.provider].capabilities.workload_kinds:
         instead.append("`on_done: keep` keeps the machine of the next one")
     raise GpusError("; ".join([f"{_is_over(one)}: wanted {wanted}, found no machine", *instead]))
 
@@ -113,4 +117,4 @@ def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
 
 
 def _is_over(one: Declared) -> str:
-    return f"{one.held.cluster}: its job is over ({one.concluded[1] or one.concluded[0]})"
+    return f"{one.held.cluster}: {one.told()}"

@@ -336,7 +336,10 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
                 return int(code) if code.isdigit() else int(told != SUCCEEDED)
             if told == READY and command:
                 _say(f"{machine.name}: it works; runs beside it: {shlex.join(command)}")
-                return await machine.run(command[0] if len(command) == 1 else command)
+                ended = await machine.run(command[0] if len(command) == 1 else command)
+                if ended:
+                    _say(f"{machine.name}: it ended with {ended}; in a rehearsal nothing listens: what connects to the service works only live")
+                return ended
             if told == READY:
                 _say(f"{machine.name}: it works, as far as a rehearsal goes; Ctrl-C ends it and gives the machine back")
         await asyncio.sleep(0)

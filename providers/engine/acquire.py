@@ -423,7 +423,7 @@ class _Walk:
         left = await release(self.world, adapter, *self.mark[:3], handles=error.handles, keep=self.keep)
         if not left.clean:
             return self._stuck(order, error, left, started)
-        self._refused(order.candidates, error, started)
+        self._refused(order.candidates, error, started, told=True)
         self._block(order.candidates, error)
         self._out_of_reach(order, error)
         self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
@@ -559,10 +559,11 @@ class _Walk:
     def _line(self, order: Order, placed: Candidate | None = None, number: int = 0) -> str:
         return line(number or len(self.attempts) + 1, (placed,) if placed is not None else order.candidates)
 
-    def _refused(self, candidates: Sequence[Candidate], error: CloudError, started: float) -> None:
+    def _refused(self, candidates: Sequence[Candidate], error: CloudError, started: float, *, told: bool = False) -> None:
+        """Shows and records an attempt that came to nothing; `told`: what was wrong was said when it was seen, and is not said again."""
         code = f" ({error.code})" if error.code and error.code != WAITED else ""
         text = clipped(f"{line(len(self.attempts) + 1, candidates)}: {said(error)}{code}")
-        self.world.report("info", text if isinstance(error, (NoCapacity, OfferGone)) else f"{text}\n{folded(trimmed(error))}")
+        self.world.report("info", text if told or isinstance(error, (NoCapacity, OfferGone)) else f"{text}\n{folded(trimmed(error))}")
         self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
 
     def _record(self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float) -> None:

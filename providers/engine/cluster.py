@@ -14,6 +14,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
+from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
 from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen, to_release
 from providers.engine.joining import joined
@@ -75,10 +76,12 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: b
         after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
-        return held._replace(detail=f"unreachable: {trimmed(error)}")
+        # How a job ended is known for good.
+        return held if finished(held) else held._replace(detail=f"unreachable: {trimmed(error)}")
     if after is not None and frees and after.status == ENDED and after.machines and held.kind == "machine" and not after.reasons:
         # Some clouds only stop a machine that powered itself off.
-        return after._replace(reasons=("ended: it stopped itself, and its disks are billed until the next `up` deletes it",))
+        world.report("info", f"{held.cluster}: it stopped itself, and its disks are billed until the next `up` deletes it")
+        return after._replace(to_release=True)
     return after
 
 
@@ -254,6 +257,11 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         lost(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
+        if held.kind == "job" and all(node.status == GONE for node in nodes):
+            said = f": {LIMIT}"
+            world.journal.concluded(held, ENDED, LIMIT)
+        elif held.kind != "job":
+            world.journal.concluded(held, ENDED, why_ended(held, after.detail, now, world.journal.ended_why(held)))
         world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
@@ -268,7 +276,10 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
         world.report("warning", f"{held.cluster}: {said}")
     if to_release(after):
-        after = after._replace(reasons=(*after.reasons, f"done: {_done(after)}; its machine is still there: the next `up` releases it"))
+        # Done is well: no reason, which Pulumi would show as an unhealthy state. That something is left to do stands in the record.
+        said = f"done ({_done(after)}); " if finished(held) else ""
+        world.report("info", f"{held.cluster}: {said}what is left of its machine is released by the next `up`")
+        after = after._replace(to_release=True)
     return _with(after, [node for node in extra if node.handle not in after.leftovers])
 
 
@@ -314,7 +325,7 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
 
 
 def _done(held: Held) -> str:
-    return next((node.detail for node in held.machines if node.detail), held.status)
+    return held.detail or next((node.detail for node in held.machines if node.detail), held.status)
 
 
 def _because(held: Held) -> str:

@@ -96,9 +96,10 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     stopped on purpose, a machine that does not run is stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
     long its cloud remembers it.
     """
-    former, held = held.detail if held.status == ENDED else "", held._replace(detail="")
-    if finished(held) and {node.status for node in nodes} <= {*DONE, GONE}:
-        return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=())
+    over = finished(held)
+    former, held = held.detail if over or held.status == ENDED else "", held._replace(detail="", to_release=False)
+    if over and {node.status for node in nodes} <= {*DONE, GONE}:
+        return held._replace(machines=tuple(node for node in nodes if node.status != GONE), reasons=(), detail=former)
     if kept_stopped(held):
         nodes = [node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED, FAILED) else node for node in nodes]
     well = [node for node in nodes if node.status in HEALTHY]

@@ -355,7 +355,7 @@ class Journal:
         self._amend(held, {"ended_why": why})
 
     def concluded(self, held: Held, status: str, why: str) -> None:
-        """A job's placement is over, and this is how: kept beyond its machines, for whoever asks later."""
+        """A placement is over, and this is how: kept beyond its machines, for whoever asks later."""
         key = (held.world, held.owner, held.cluster, held.generation)
         with self._change() as db:
             rows = db.execute(
@@ -375,7 +375,7 @@ class Journal:
                     db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps(fields), rowid))
 
     def conclusions(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
-        """The last placement of each cluster where that was a job which is over and whose machines are gone: `concluded` in its record."""
+        """The last placement of each cluster where that is over and its machines are gone: `concluded` in its record."""
         last = {(launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)}
         over = [launch for launch in last.values() if launch.ended_at is not None and launch.record.get("concluded")]
         return tuple(launch for launch in over if not self.orders(world, launch.owner, launch.cluster))
@@ -406,7 +406,7 @@ class Journal:
 
     def standing(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
         """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept, or
-        whose job is over.
+        that is over: its job has ended, or its own limit has.
         """
         every = self.launches(world, "", cluster)
         runs = {(launch.owner, launch.cluster) for launch in every if launch.ended_at is None}

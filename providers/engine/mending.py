@@ -13,6 +13,7 @@ from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
 from providers.engine.buying import buy, walk
+from providers.engine.concluding import why_ended
 from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
 from providers.engine.holding import ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
@@ -127,6 +128,8 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
             return stuck(after, left)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
     if after is not None and ended:
+        if after.status == ENDED and held.status != ENDED and held.kind != "job":
+            world.journal.concluded(held, ENDED, why_ended(held, after.detail, world.clock.now(), world.journal.ended_why(held)))
         idle = bool(after.machines) and bool(wanted.setup.idle_s) and wanted.setup.on_ttl == "release" and held.kind == "machine"
         if not (idle or to_release(after)):
             return after._replace(reasons=())

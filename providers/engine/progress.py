@@ -97,7 +97,10 @@ async def _looked(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...
     if finished(held):
         # What was told once stays, however the machine goes on.
         why = {node.handle: node.detail for node in held.machines}
-        return tuple(node if node.status == GONE else node._replace(status=held.status, detail=why.get(node.handle, node.detail)) for node in nodes)
+        told = held.detail
+        return tuple(
+            node if node.status == GONE else node._replace(status=held.status, detail=why.get(node.handle, told or node.detail)) for node in nodes
+        )
     order = next((entry.order for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation)), None)
     return await seen(world, adapter, held, nodes, order)
 

@@ -84,6 +84,8 @@ class Held(NamedTuple):
     """What it is: machine, job or service."""
     detail: str = ""
     """What the last look found out about the status: what its cloud says, or that the cloud could not be asked."""
+    to_release: bool = False
+    """Done or ended, and what is left of its machines is for the next update to delete. A look says so; nothing else does."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""

@@ -111,6 +111,9 @@ def cluster(
     if new.get("state") == "stopped" and "state" not in changed and outputs.get("status") == "running":
         # Somebody started it.
         changes.append(Change("status", "update", replaces=False, is_input=False))
+    if (outputs.get("record") or {}).get("to_release"):
+        # It is over; what is left of its machines goes.
+        changes.append(Change("handles", "update", replaces=False, is_input=False))
     why = [f"{', '.join(key for key in reasons if reasons[key] == text)}: {text}" for text in dict.fromkeys(reasons.values())]
     if outputs.get("status") == "preempted":
         changes.append(Change("status", "update", replaces=True, is_input=False))

@@ -78,6 +78,8 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False, token
         record["entry"] = held.entry
     if held.reasons:
         record["reasons"] = [_clip(reason) for reason in held.reasons[:_LISTED_MAX]]
+    if held.to_release:
+        record["to_release"] = True
     if held.leftovers:
         record["leftovers"] = [list(pair) for pair in held.leftovers]
     if held.applied:

@@ -33,9 +33,20 @@ LOOKS = {
 }
 """Name of each look and its command. The fields are those of `nvidia-smi --help-query-gpu`, driver 580."""
 
+OF_A_STAND_IN = ("gpus",)
+"""What is looked at on a rehearsal's stand-in node: all else would tell of the computer that it runs on."""
+LEFT_OUT = "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is left out"
+
 SHM_LEAST_MIB = 1024
 FULL_PERCENT = 95
 MEMORY_FULL = 0.95
+
+_SLOWED = {
+    "NCCL_P2P_DISABLE": "GPUs of one machine exchange through its memory, not over NVLink or PCIe",
+    "NCCL_SHM_DISABLE": "GPUs of one machine exchange over the network",
+    "NCCL_IB_DISABLE": "machines exchange over TCP, not over InfiniBand or RoCE",
+}
+"""Settings that, when not 0, take a fast way from NCCL (NCCL user guide, "Environment Variables", read 2026-11-28), and what is left then."""
 
 
 class Finding(NamedTuple):
@@ -50,9 +61,10 @@ class Finding(NamedTuple):
         return f"{self.name:<11} {self.state:<8} {self.found}" + (f"\n{'':21}{self.todo}" if self.todo else "")
 
 
-def script() -> str:
-    """The shell script: each look's name, exit code and output, one after the other."""
-    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in LOOKS.items()]
+def script(*, stand_in: bool = False) -> str:
+    """The shell script: each look's name, exit code and output, one after the other; on a rehearsal's stand-in of its nvidia-smi alone."""
+    looks = {name: command for name, command in LOOKS.items() if not stand_in or name in OF_A_STAND_IN}
+    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in looks.items()]
     return "\n".join(parts) + "\n"
 
 
@@ -70,10 +82,12 @@ def read(output: str) -> dict[str, tuple[int, list[str]]]:
     return found
 
 
-def judge(output: str, wanted: int = 0) -> list[Finding]:
-    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known)."""
+def judge(output: str, wanted: int = 0, *, stand_in: bool = False) -> list[Finding]:
+    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known). Of a stand-in the driver's alone."""
     looks = read(output)
     gpus = _rows(looks, "gpus")
+    if stand_in:
+        return [_driver(looks, gpus, wanted)]
     return [
         _driver(looks, gpus, wanted),
         *_torch(looks, len(gpus)),
@@ -167,20 +181,11 @@ def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
         told = ", ".join(f"GPU {row[0]} x{row[1]} of x{row[2]}" for row in narrow)
         found.append(Finding("PCIe", BAD, told, "half the lanes or fewer: data comes in slowly; on a marketplace take another host"))
     if count > 1:
-        between = " ".join(line for line in looks.get("topology", (1, []))[1] if line.startswith("GPU"))
-        fast = "NV" in re.sub(r"GPU\d+|NVIDIA", "", between)
-        slow = not fast and bool(between)
-        todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism" if slow else ""
-        found.append(
-            Finding(
-                "links", BAD if slow else OK if fast else UNKNOWN, "no NVLink between the GPUs" if slow else "NVLink" if fast else "no topology", todo
-            )
-        )
+        found.append(_between(looks, count))
         size = _number(_text(looks, "shm"))
         if size is not None and size < SHM_LEAST_MIB:
             found.append(Finding("NCCL", BAD, f"shared memory has {size:.0f} MiB", "start the container with --ipc host or --shm-size 8g"))
-        settings = _text(looks, "nccl")
-        found.append(Finding("NCCL", OK, settings or "no settings", "NCCL_DEBUG=INFO shows which links it takes" if not settings else ""))
+        found.append(_nccl(looks))
     hot = [row for row in _rows(looks, "throttle") if len(row) > 3 and "Active" in {row[1], row[2]}]
     if hot:
         told = ", ".join(f"GPU {row[0]} at {row[3]} C" for row in hot)
@@ -188,6 +193,31 @@ def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
             Finding("clocks", BAD, f"slowed down by the hardware: {told}", "heat or power: nothing that a program can do; take another host")
         )
     return found
+
+
+def _between(looks: Mapping[str, tuple[int, list[str]]], count: int) -> Finding:
+    """How the GPUs reach each other, by the matrix of `nvidia-smi topo -m`: a row a GPU, whose first columns are the GPUs, then the network cards."""
+    rows = [re.split(r"\s+", line)[1 : 1 + count] for line in looks.get("topology", (1, []))[1] if re.match(r"GPU\d+\s+(X|NV\d+|[A-Z]{3,4})\s", line)]
+    pairs = [kind for at, row in enumerate(rows) for kind in row[at + 1 :]]
+    if len(rows) != count or len(pairs) != count * (count - 1) // 2:
+        return Finding("links", UNKNOWN, "no topology")
+    fast = sum(kind.startswith("NV") for kind in pairs)
+    if fast == len(pairs):
+        return Finding("links", OK, "NVLink")
+    todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism"
+    if not fast:
+        return Finding("links", BAD, "no NVLink between the GPUs", todo)
+    return Finding("links", BAD, f"NVLink between {fast} of {len(pairs)} pairs of GPUs", "a tensor-parallel group no larger than those it joins")
+
+
+def _nccl(looks: Mapping[str, tuple[int, list[str]]]) -> Finding:
+    """What the environment tells NCCL, and which of it makes exchange slow."""
+    settings = looks.get("nccl", (1, []))[1]
+    off = [line for line in settings if line.partition("=")[0] in _SLOWED and line.partition("=")[2].strip() not in {"", "0"}]
+    if off:
+        slow = "; ".join(dict.fromkeys(_SLOWED[line.partition("=")[0]] for line in off))
+        return Finding("NCCL", BAD, ", ".join(off), f"{slow}; unset it, unless another fault made it necessary")
+    return Finding("NCCL", OK, "; ".join(settings) or "no settings", "" if settings else "NCCL_DEBUG=INFO shows which links it takes")
 
 
 def _machine(looks: Mapping[str, tuple[int, list[str]]]) -> list[Finding]:

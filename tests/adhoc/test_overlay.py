@@ -86,6 +86,7 @@ def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd):
     out, err = capfd.readouterr()
     assert out.splitlines()[-2:] == [out.splitlines()[-2], "hello"] and "ready" in out.splitlines()[-2]
     assert "it works" in err and "--host 127.0.0.1" in err and machines() == []
+    assert "it ended with 5; in a rehearsal nothing listens: what connects to the service works only live" in err
 
 
 def test_a_service_runs_until_it_is_interrupted(stack, tmp_path):

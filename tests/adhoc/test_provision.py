@@ -129,12 +129,14 @@ def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
     assert machines() == [] and access.names("live") == ()
 
 
-def test_a_bad_machine_is_given_back_and_the_next_place_is_asked():
-    """A rehearsed host with seven of eight GPUs is released, the reason is an attempt, and another place serves."""
+def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys):
+    """A rehearsed host with seven of eight GPUs is released, the reason is an attempt and is said once, and another place serves."""
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
     with p.provision("A100-80GB:8", providers=["gcp"]) as c:
         first, *_, last = c.held.attempts
         assert first.code == "wrong-gpus" and "7 of 8 GPUs answer" in first.message and last.outcome == "acquired"
+        said = " ".join(capsys.readouterr().err.split())
+        assert said.count("7 of 8 GPUs answer") == 1 and "(wrong-gpus)" in said
         assert machines() == [c.held.machines[0].name]
     assert machines() == []
 

@@ -140,8 +140,8 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     seen = asyncio.run(cluster.read(rig.world, held, frees=True))
     assert "ended" == seen.status
     if provider == "gcp":
-        assert "its disks are billed until the next `up` deletes it" in seen.reasons[0]
-        assert "PREEMPTED" not in seen.detail
+        assert seen.to_release and () == seen.reasons, "ended as declared is no unhealthy state"
+        assert "its disks are billed until the next `up` deletes it" in " ".join(rig.said) and "PREEMPTED" not in seen.detail
     else:
         assert () == seen.reasons and "shut itself down" in seen.detail
     after = rig.update(seen, wanted)

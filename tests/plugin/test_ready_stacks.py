@@ -114,6 +114,7 @@ def test_a_declared_cluster_is_in_the_hand(project):
     made.edit("state: stopped", "state: running")
     made.up()
     made.rehearse("advance", "3h")
-    assert "pulumi up -s serve-l4 places it anew" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    told = gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    assert "UTC by its ttl; change `run` of serve in the stack's file and `pulumi up -s serve-l4` for a new one" in told
     made.destroy()
     assert "nothing of stack serve-l4 runs" in gpus(made, "ps", "-s", "serve-l4")

@@ -18,6 +18,12 @@ def test_up_wait_cp_of_a_run_over_two_machines(project):
     assert made.cluster()["outputs"]["nodes"] == 2 and len(made.machines()) == 2
     assert gpus(made, "ssh", "train", "--", "cat $GPUS_ROOT/peers")[1].count("\n") == 2
     made.rehearse("advance", "3m")
+    # Done is well: a refresh calls it neither unhealthy nor anything but ended, and only the next `up` releases what is left.
+    said = made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+    assert "unhealthy" not in said and "released by the next `up`" in said
+    done = made.cluster()["outputs"]
+    assert (done["status"], done["detail"]) == ("ended", "exit code 0") and len(made.machines()) == 2
+    assert "replace" not in made.preview()
     for held in (True, False):
         assert gpus(made, "wait")[0] == 0
         code, _, told = gpus(made, "cp", "train:out", "./out")

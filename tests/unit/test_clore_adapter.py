@@ -648,6 +648,20 @@ def test_a_refused_key_is_bad_credentials(tmp_path):
     bench.server.close()
 
 
+def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(bench):
+    """A failure that may pass names what was not read and the command; one whose own text says what to do is not followed by more."""
+    bench.store.add_fault("clore", "my_orders", "unavailable", 99)
+    lines = {line.topic: line for line in bench.adapter.check()}
+    assert lines["key"].state == "unknown" and lines["key"].todo.startswith(
+        "what the key has was not read, which may pass: `gpus check clore` once more"
+    )
+    bench.server.close()
+    client, adapter = bench.opened(bench.memory)
+    for line in adapter.check():
+        assert line.state == "unknown" and "look at the network" in line.found and not line.todo
+    client.close()
+
+
 def test_check_says_what_the_wallet_is_good_for(bench):
     """Balances with the hours they last, fees as stated, orders that nothing here made."""
     bench.up(bench.adapter.submit(bench.order()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import market, orders
+from providers.adapters.clore import errors, market, orders
 from providers.adapters.clore.options import COINS
 from providers.errors import BadCredentials, CloudError
 from providers.model.ask import ON_DEMAND, SPOT
@@ -39,7 +39,7 @@ def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callab
     except BadCredentials as error:
         found.append(_line("key", "refused", str(error), "make a new one at clore.ai and set CLORE_API_KEY"))
     except CloudError as error:
-        found.append(_line("key", "unknown", str(error), "try again"))
+        found.append(_line("key", "unknown", str(error), _later(error, "what the key has was not read")))
     return found
 
 
@@ -53,11 +53,18 @@ def _line(topic: str, state: str, found: str, todo: str = "") -> CheckLine:
     return CheckLine(market.PROVIDER, topic, state, found, todo)
 
 
+def _later(error: CloudError, what: str) -> str:
+    """What to do about an answer that did not come; nothing where the error says it already."""
+    if errors.row_for(error.code).todo:
+        return ""
+    return f"{what}, which may pass: `gpus check clore` once more in a minute; if it lasts, look at clore.ai"
+
+
 def _market(listing: Callable[[], market.Listing]) -> CheckLine:
     try:
         found = listing()
     except CloudError as error:
-        return _line("market", "unknown", str(error), "try again")
+        return _line("market", "unknown", str(error), _later(error, "the offers were not read"))
     free = sum(1 for offer in found.offers if not offer.restriction)
     return _line("market", "ok", f"{free} offers, {len(found.refused)} hosts refused")
 

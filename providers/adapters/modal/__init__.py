@@ -101,6 +101,14 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
 
 
+def lasts_s(section: Mapping[str, object], ttl_s: int | None) -> int:
+    """How long a job may take by its `timeout`, every attempt at its longest, in seconds."""
+    from providers.adapters.modal import options
+
+    chosen = options.for_kind(section, "job")
+    return options.timeout_s(chosen, ttl_s) * (chosen.retries + 1)
+
+
 def reference(text: str) -> str:
     """The name of one of Modal's secrets, in the environment of the settings; it must hold a variable of the declared name."""
     import re
@@ -164,5 +172,6 @@ MANIFEST = Manifest(
     port=port,
     upgrade=upgrade,
     in_regions=in_regions,
+    lasts_s=lasts_s,
     programs=("command",),
 )

@@ -92,10 +92,15 @@ class StandIn(NamedTuple):
         tools.mkdir(mode=0o700, parents=True, exist_ok=True)
         script = tools / "nvidia-smi"
         rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
+        numbered = "\n".join(f"{index}, {name}, 0, {mib}" for index in range(count))
         if driver_answers:
             body = f"""case "$*" in
   *--query-gpu=name,memory.total*) cat <<'GPUS'
 {rows}
+GPUS
+  ;;
+  *--query-gpu=index,name,memory.used,memory.total*) cat <<'GPUS'
+{numbered}
 GPUS
   ;;
   *--query-gpu=utilization.gpu*) for _ in $(seq {count}); do cat "$HOME/{BUSY_FILE}" || exit {_NO_DRIVER}; done ;;
