@@ -177,6 +177,8 @@ def test_bad_input_is_told_whole(project):
     assert "gpus:clusters: wanted a map of clusters by name" in made.preview(fails=True)
     made.file.write_text("config:\n  gpus:world: rehearsal\n")
     assert "found nothing" in made.preview(fails=True)
+    made.file.write_text("config: {}\n")
+    assert "gpus:world: wanted rehearsal or live, found nothing" in made.preview(fails=True)
 
 
 def test_live_without_credentials_is_not_a_rehearsal(project):
