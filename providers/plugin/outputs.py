@@ -158,12 +158,16 @@ def _ssh(held: Held, setup: Setup | None) -> str:
 
 
 def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
-    """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address."""
-    if held.status != "running" and held.kind != "job":
+    """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address.
+
+    Of a degraded cluster it is the first one that still runs.
+    """
+    if held.status not in ("running", "degraded") and held.kind != "job":
         return "", ""
-    if login := next((node.login for node in held.machines if node.login), ""):
+    machines = [node for node in held.machines if node.status == "running"] if held.status == "degraded" else held.machines
+    if login := next((node.login for node in machines if node.login), ""):
         return login, ""
-    first = next((node for node in held.machines if node.external_ip or node.internal_ip), None)
+    first = next((node for node in machines if node.external_ip or node.internal_ip), None)
     if first is None:
         return "", ""
     behind = not first.external_ip or bool(setup is not None and setup.network)

@@ -96,6 +96,15 @@ def test_the_ssh_line_needs_an_address():
     assert outputs.write(held()._replace(status="queued"))["ssh"] == ""
 
 
+def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs():
+    """Some of several machines are lost: the line names one that is left, never the lost one."""
+    three = held(3)
+    lost, *left = three.machines
+    degraded = three._replace(status="degraded", machines=(lost._replace(status="preempted"), *left))
+    assert "192.0.2.2" in outputs.write(degraded, Setup(ssh_public_key="ssh-ed25519 x"))["ssh"]
+    assert outputs.write(degraded._replace(machines=(degraded.machines[0],)), Setup(ssh_public_key="ssh-ed25519 x"))["ssh"] == ""
+
+
 def test_the_ssh_line_is_one_that_works():
     """Without a key of yours Google's own command is shown, through its proxy where there is no address outside; what it is good for stands behind."""
     key = Setup(ssh_public_key="ssh-ed25519 AAAA")
