@@ -32,7 +32,7 @@ LANGUAGE_HOST_VERSION = "3.78.0"
 """The newest version of the Go module `sdk/v3` that still holds the Python language host."""
 TOOLS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 INSTALLER = "https://get.pulumi.com"
-OTHER_PASSPHRASE = "incorrect passphrase"
+OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a secret
 """What `pulumi stack init` says (CLI 3.276) where the salt of the stack's file was made with another one than the environment's."""
 
 
@@ -268,7 +268,6 @@ def make_stacks() -> None:
     for stack in declared:
         if stack in existing:
             continue
-        say(f"making the stack {stack}")
         path = REPOSITORY / "stacks" / f"Pulumi.{stack}.yaml"
         before = path.read_bytes()
         try:
@@ -277,6 +276,8 @@ def make_stacks() -> None:
             if OTHER_PASSPHRASE not in str(error):
                 raise
             left_out.append(stack)
+        else:
+            say(f"made the stack {stack}")
         if path.read_bytes() != before:
             path.write_bytes(before)
     if left_out:

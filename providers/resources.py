@@ -80,6 +80,7 @@ class GpuCluster(pulumi.CustomResource):
     path of a `.pub` file. `plan` is what the plan of this run came to, as a mapping (None where there was none).
     """
 
+    world: pulumi.Output[str]
     status: pulumi.Output[str]
     detail: pulumi.Output[str]
     provider: pulumi.Output[str]

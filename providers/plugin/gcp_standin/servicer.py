@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = "999.0.0"
-"""As in Pulumi.yaml and `resources`. Newer than any of Google's, which the SDK asks for: of an older one Pulumi warns in every destroy (CLI 3.276)."""
+"""As in Pulumi.yaml and `resources`. Newer than any of Google's, which the SDK asks for: of an older one Pulumi warns at a destroy (CLI 3.276)."""
 _POLL_S = 0.1
 _OPERATION_LIMIT_S = 60.0
 
