@@ -22,7 +22,7 @@ test: ## all the set-up, then lint, types and every test
 lint:
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
 
-hostile: ## 10,000 generated declarations and 2,000 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED
+hostile: ## 10,000 generated declarations and 2,500 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && HOSTILE=full python -m pytest --timeout 7200 tests/hostile
 

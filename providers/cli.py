@@ -10,8 +10,9 @@ import gc
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from providers import stackfile
 from providers.adapters.base import REHEARSAL, WORLDS
 from providers.arguments import Parser
 from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
@@ -19,7 +20,6 @@ from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Pr
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
 
 OK, NOTHING, WRONG, INTERRUPTED = 0, 1, 2, 130
-
-
-class Stack(NamedTuple):
-    """What a stack file says: `clusters` by name as declared, `settings` by provider."""
-
-    name: str
-    world: str
-    clusters: Mapping[str, Any]
-    settings: Mapping[str, Mapping[str, str]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +57,7 @@ def _main(arguments: list[str]) -> int:
             from providers.watch import command as watching
 
             gc.enable()  # it runs until it is stopped
-            code = watching.run(arguments[1:], _project)
+            code = watching.run(arguments[1:])
         else:
             options, command = _read(arguments)
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
@@ -242,7 +233,7 @@ def _adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     gc.enable()  # these may take hours
     if options.command == "run" and options.stack:
-        options.declared = read_stack(options.stack)
+        options.declared = stackfile.read(options.stack)
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     does = {"cp": commands.cp, "logs": commands.logs, "ps": commands.ps, "release": commands.release, "wait": commands.wait}
@@ -436,7 +427,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
         raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
     from providers.engine import declaring
 
-    stack = read_stack(options.stack)
+    stack = stackfile.read(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
         raise SpecError([Problem("--cluster", f"a cluster of {stack.name}", repr(options.cluster), f"there are: {', '.join(stack.clusters)}")])
     asks: list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]] = []
@@ -450,70 +441,6 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     if problems:
         raise SpecError(problems)
     return asks
-
-
-def _project() -> Path:
-    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says. Raises SpecError where there is none."""
-    from pathlib import Path
-
-    here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
-    project = next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
-    if project is None:
-        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {here}", "go to the project's folder")])
-    return project
-
-
-def read_stack(name: str) -> Stack:
-    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
-    import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
-
-    from providers.engine import declaring
-
-    def read(path: Path) -> dict[str, Any]:
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" at line {mark.line + 1}" if mark else ""
-            raise SpecError([Problem(str(path), "YAML", f"something else{where}", str(getattr(error, "problem", "") or ""))]) from None
-        if not isinstance(content, dict):
-            raise SpecError([Problem(str(path), "a mapping", type(content).__name__)])
-        return content
-
-    project = _project()
-    declared = read(project / "Pulumi.yaml")
-    folder = project / str(declared.get("stackConfigDir") or ".")
-    file = folder / f"Pulumi.{name}.yaml"
-    if not file.is_file():
-        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
-        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(known) or 'none'}")])
-    config = read(file).get("config")
-    config = config if isinstance(config, dict) else {}
-    clusters = config.get("gpus:clusters")
-    if not isinstance(clusters, dict) or not clusters:
-        raise SpecError(
-            [Problem(f"{file.name} gpus:clusters", 'a map such as {train: {gpu: "H100:8"}}', "nothing" if not clusters else type(clusters).__name__)]
-        )
-    world = config.get("gpus:world")
-    if world not in WORLDS:
-        raise SpecError([Problem(f"{file.name} gpus:world", " or ".join(WORLDS), repr(world))])
-    settings: dict[str, dict[str, str]] = {}
-    for key, value in config.items():
-        provider, _, setting = str(key).partition(":")
-        # What a secret is, only Pulumi can read: it stands as a mapping.
-        if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
-            settings.setdefault(provider, {})[setting] = str(value)
-    found: dict[str, Any] = {}
-    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
-    for each, raw in clusters.items():
-        try:
-            found[each] = declaring.entry(raw, project)
-        except SpecError as error:
-            problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
-    if problems:
-        raise SpecError(problems)
-    return Stack(name, world, found, settings)
 
 
 def _hardware(options: argparse.Namespace) -> int:
@@ -604,7 +531,7 @@ def _check(options: argparse.Namespace) -> int:
     manifests = registry.manifests()
     if options.provider and options.provider not in manifests:
         raise SpecError([Problem("provider", f"one of {', '.join(manifests) or 'none yet'}", repr(options.provider))])
-    stack = read_stack(options.stack) if options.stack else Stack("", REHEARSAL, {}, {})
+    stack = stackfile.read(options.stack) if options.stack else stackfile.Stack("", REHEARSAL, {}, {})
     world = open_world(options.world or stack.world, stack.settings)
     lines: list[CheckLine] = []
     usable: dict[str, bool] = {}
@@ -639,7 +566,7 @@ def _sweep(options: argparse.Namespace) -> int:
     from providers import sweep
 
     gc.enable()  # deletions may take minutes
-    stack = read_stack(options.stack) if options.stack else Stack("", REHEARSAL, {}, {})
+    stack = stackfile.read(options.stack) if options.stack else stackfile.Stack("", REHEARSAL, {}, {})
     return sweep.run(options, options.world or stack.world, stack.settings)
 
 

@@ -10,8 +10,10 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from providers import stackfile
 from providers.engine import backend, sweeping
 from providers.errors import GpusError
 from providers.model import duration
@@ -20,7 +22,6 @@ from providers.model.money import per_hour, usd
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from providers.engine.sweeping import Claims, Found, Survey, Swept
     from providers.engine.world import World
@@ -187,7 +188,7 @@ def read_claims(world_name: str) -> Claims:
     """What the stacks of the configured backend claim in a world. A state that cannot be read is named in `unread`; so is the backend itself."""
     from concurrent.futures import ThreadPoolExecutor
 
-    place = _project()
+    place = stackfile.nearest_project() or Path.cwd()
     try:
         listed = json.loads(_pulumi(place, "stack", "ls", "--all", "--json"))
         names = [str(each["name"]) for each in listed if each.get("resourceCount") != 0]
@@ -244,15 +245,6 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
 
 def _is_settings(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(section, dict) for section in value.values())
-
-
-def _project() -> Path:
-    """The folder of the project, as `read_stack` finds it; else the current one."""
-    from pathlib import Path
-
-    here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
-    return next((place for place in places if (place / "Pulumi.yaml").is_file()), here)
 
 
 def _pulumi(place: Path, *words: str) -> str:

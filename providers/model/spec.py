@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import duration, secret
+from providers.model import duration, secret, wording
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
@@ -37,7 +37,6 @@ _PUBLIC_KEY = re.compile(
 )
 
 
-_FOUND_MAX = 80
 _LABELS_MAX = 60
 """Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the product's own."""
 _EMPTY_FALLBACK = Problem("fallback", "at least one choice", "an empty list", "leave it out for none")
@@ -290,32 +289,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
-
-
-def _path(location: tuple[Any, ...]) -> str:
-    text = ""
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif str(part) not in _UNION_TAGS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)):
-            text += f".{part}" if text else str(part)
-    return text
-
-
 def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseModel]) -> list[Problem]:
     """Pydantic's errors as problems, one per path; then the semantic ones of whatever did validate."""
     seen: dict[str, list[str]] = {}
     founds: dict[str, str] = {}
-    for item in _likeliest(error.errors()):
-        path = _path(item["loc"])
+    for item in wording.likeliest(error.errors()):
+        path = wording.path_of(item["loc"])
         kind = item["type"]
         if kind == "missing":
             wanted, found = "a value", "nothing"
         elif kind == "extra_forbidden":
             wanted, found = _property(str(item["loc"][-1]), _model_at(item["loc"], model)), repr(str(item["loc"][-1]))
         else:
-            wanted, found = _meant(path, item), _shown(item["input"])
+            wanted, found = wording.meant(path, item), wording.shown(item["input"])
         seen.setdefault(path, [])
         if wanted not in seen[path]:
             seen[path].append(wanted)
@@ -346,63 +332,11 @@ _INNER: dict[str, type[BaseModel]] = {
     "train": Train,
 }
 """What a step of an error's location means for the model there."""
-_SAMPLES = {
-    "providers": "[gcp]",
-    "regions": "[us-central1]",
-    "ports": "[8000]",
-    "capacity": "[spot, on-demand]",
-    "overrides": "[{provider: gcp, ...}]",
-}
-_FIELDS = {
-    "gpu": 'a GPU such as "H100:8"',
-    "fallback": 'a list such as ["H200:8"]',
-    "wait": 'a duration such as "20h", "15m" or "1h30m"',
-    "ttl": 'a duration such as "20h", "15m" or "1h30m"',
-    "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
-}
-"""Where several types will do, what is meant in one phrase; by the field's name."""
-_TYPES = {
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
-    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"),
-    "string_type": "a text",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-}
-"""Pydantic's error types in plain words."""
-
-
-def _meant(path: str, item: Any) -> str:
-    """What an error of pydantic's wanted, as people say it."""
-    name = path.rpartition(".")[2]
-    field = name.partition("[")[0]
-    if field == "ports" and name != field:
-        return "a port from 1 to 65535"
-    if name.startswith("fallback["):
-        return 'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}'
-    if field in _FIELDS:
-        return _FIELDS[field]
-    if item["type"] == "tuple_type":
-        return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
-    if item["type"] in _TYPES:
-        return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
-    return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
-
-
-def _shown(value: Any) -> str:
-    """A value as it stands in a stack file, as far as one line shows it."""
-
-    def listed(inner: Any) -> Any:
-        return [listed(part) for part in inner] if isinstance(inner, (list, tuple)) else inner
-
-    return (str(value).lower() if isinstance(value, bool) else repr(listed(value)))[:_FOUND_MAX]
 
 
 def _property(word: str, model: type[BaseModel]) -> str:
     """What stands for an unknown property: near ones, or where it would be known."""
-    close = _near(word, list(model.model_fields))
+    close = wording.near(word, list(model.model_fields))
     if not close and model is not Cluster and word in Cluster.model_fields:
         return f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
     return f"a known property{close}"
@@ -410,30 +344,6 @@ def _property(word: str, model: type[BaseModel]) -> str:
 
 def _model_at(location: tuple[Any, ...], model: type[BaseModel]) -> type[BaseModel]:
     return next((_INNER[part] for part in reversed(location[:-1]) if isinstance(part, str) and part in _INNER), model)
-
-
-def _likeliest(errors: list[Any]) -> list[Any]:
-    """The errors, less those of the models that a choice was hardly meant as: a mapping in a list may be a Gpu or a Fallback."""
-    tags = ("Gpu", "Fallback")
-    strange: dict[tuple[Any, ...], dict[str, int]] = {}
-    for item in errors:
-        at = next((index for index, part in enumerate(item["loc"]) if part in tags), None)
-        if at is not None:
-            counts = strange.setdefault(item["loc"][:at], {})
-            counts[item["loc"][at]] = counts.get(item["loc"][at], 0) + (item["type"] == "extra_forbidden")
-    meant = {place: min(counts, key=lambda tag: counts[tag]) for place, counts in strange.items()}
-    return [
-        item
-        for item in errors
-        if all(item["loc"][:index] not in meant or meant[item["loc"][:index]] == part for index, part in enumerate(item["loc"]) if part in tags)
-    ]
-
-
-def _near(word: str, known: list[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
-    return f" (near: {', '.join(close)})" if close else ""
 
 
 def _semantic(cluster: Cluster) -> list[Problem]:
@@ -459,10 +369,14 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     for key, value in cluster.labels.items():
         if not _LABEL_KEY.match(key) or key.startswith("gpus-"):
             problems.append(
-                Problem(f"labels.{key}", "a key of lowercase letters, digits, _ and -, at most 63, not starting with gpus-", repr(key)[:_FOUND_MAX])
+                Problem(
+                    f"labels.{key}",
+                    "a key of lowercase letters, digits, _ and -, at most 63, not starting with gpus-",
+                    repr(key)[: wording.FOUND_MAX],
+                )
             )
         elif not _LABEL_VALUE.match(value):
-            problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[:_FOUND_MAX]))
+            problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[: wording.FOUND_MAX]))
     problems.extend(secret.problems(cluster.secrets))
     for field in ("providers", "regions"):
         names = getattr(cluster, field)
@@ -501,7 +415,7 @@ def _kind(cluster: Cluster) -> list[Problem]:
     if cluster.workload is not None:
         only = {"state": _MACHINE_ONLY["state"], "ports": "a job listens on none, and a service's port stands in workload.port"}
     found = [
-        Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[:_FOUND_MAX], "leave it out")
+        Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[: wording.FOUND_MAX], "leave it out")
         for name, why in only.items()
         if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
@@ -541,12 +455,12 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
     try:
         total = duration.seconds(value)
     except ValueError:
-        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', repr(value)[:_FOUND_MAX]))
+        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', repr(value)[: wording.FOUND_MAX]))
         return None
     if total < least_s:
         problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))
     if total > duration.LONGEST_S:
-        problems.append(Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[:_FOUND_MAX]))
+        problems.append(Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX]))
     return total
 
 

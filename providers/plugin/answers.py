@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
-from providers.errors import GpusError
+from providers.errors import GpusError, Problem, printable
 from providers.plugin import outputs, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from providers.engine.records import Held
     from providers.model.machine import Setup
+
+
+def failures(problems: Iterable[Problem]) -> list[provider_pb2.CheckFailure]:
+    """Problems as the protocol says them: the property, and the rest of the sentence."""
+    return [provider_pb2.CheckFailure(property=printable(problem.path), reason=str(problem._replace(path=""))) for problem in problems]
 
 
 def unplaced(values: Mapping[str, Any]) -> dict[str, Any]:

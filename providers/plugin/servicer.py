@@ -15,7 +15,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from providers.errors import GpusError, Problem, SpecError, printable
+from providers.errors import GpusError, Problem, SpecError
 from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
@@ -140,8 +140,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in problems]
-        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=found)
+        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=answers.failures(problems))
 
     async def Diff(self, request: Any, context: Context) -> Any:
         try:
@@ -434,8 +433,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                     seen = seen._replace(limit=limit)
                 result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
         except SpecError as error:
-            found = [provider_pb2.CheckFailure(property=printable(problem.path), reason=_reason(problem)) for problem in error.problems]
-            return provider_pb2.InvokeResponse(failures=found)
+            return provider_pb2.InvokeResponse(failures=answers.failures(error.problems))
         except Exception as error:
             await self._abort(context, error)
         if request.preview and urn:
@@ -594,10 +592,6 @@ def _token() -> str:
     import secrets
 
     return secrets.token_hex(6)
-
-
-def _reason(problem: Problem) -> str:
-    return str(problem._replace(path=""))
 
 
 async def _refuse(context: Context, text: str) -> NoReturn:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from providers import stackfile
 from providers.arguments import Parser
 from providers.errors import Problem, SpecError
 from providers.model.duration import seconds as duration
@@ -17,7 +18,7 @@ from providers.model.duration import text as duration_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from providers.watch.rounds import Round
 
@@ -35,10 +36,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(argv: Sequence[str], find_project: Callable[[], Path]) -> int:
+def run(argv: Sequence[str]) -> int:
     """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
     options = _parser().parse_args(list(argv))
-    project = find_project()
+    project = stackfile.project_folder()
     interval_s, most = _interval(options.interval), _most(options.max_buys)
     log = _Log(options.log)
     from providers.watch.rounds import BUSY, FAILED, Watch

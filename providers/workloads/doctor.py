@@ -37,6 +37,13 @@ SHM_LEAST_MIB = 1024
 FULL_PERCENT = 95
 MEMORY_FULL = 0.95
 
+_SLOWED = {
+    "NCCL_P2P_DISABLE": "GPUs of one machine exchange through its memory, not over NVLink or PCIe",
+    "NCCL_SHM_DISABLE": "GPUs of one machine exchange over the network",
+    "NCCL_IB_DISABLE": "machines exchange over TCP, not over InfiniBand or RoCE",
+}
+"""Settings that, when not 0, take a fast way from NCCL (NCCL user guide, "Environment Variables", read 2026-11-28), and what is left then."""
+
 
 class Finding(NamedTuple):
     """One line of the answer: what was looked at, how it is, what was found and what to do."""
@@ -167,20 +174,11 @@ def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
         told = ", ".join(f"GPU {row[0]} x{row[1]} of x{row[2]}" for row in narrow)
         found.append(Finding("PCIe", BAD, told, "half the lanes or fewer: data comes in slowly; on a marketplace take another host"))
     if count > 1:
-        between = " ".join(line for line in looks.get("topology", (1, []))[1] if line.startswith("GPU"))
-        fast = "NV" in re.sub(r"GPU\d+|NVIDIA", "", between)
-        slow = not fast and bool(between)
-        todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism" if slow else ""
-        found.append(
-            Finding(
-                "links", BAD if slow else OK if fast else UNKNOWN, "no NVLink between the GPUs" if slow else "NVLink" if fast else "no topology", todo
-            )
-        )
+        found.append(_between(looks, count))
         size = _number(_text(looks, "shm"))
         if size is not None and size < SHM_LEAST_MIB:
             found.append(Finding("NCCL", BAD, f"shared memory has {size:.0f} MiB", "start the container with --ipc host or --shm-size 8g"))
-        settings = _text(looks, "nccl")
-        found.append(Finding("NCCL", OK, settings or "no settings", "NCCL_DEBUG=INFO shows which links it takes" if not settings else ""))
+        found.append(_nccl(looks))
     hot = [row for row in _rows(looks, "throttle") if len(row) > 3 and "Active" in {row[1], row[2]}]
     if hot:
         told = ", ".join(f"GPU {row[0]} at {row[3]} C" for row in hot)
@@ -188,6 +186,31 @@ def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
             Finding("clocks", BAD, f"slowed down by the hardware: {told}", "heat or power: nothing that a program can do; take another host")
         )
     return found
+
+
+def _between(looks: Mapping[str, tuple[int, list[str]]], count: int) -> Finding:
+    """How the GPUs reach each other, by the matrix of `nvidia-smi topo -m`: a row a GPU, whose first columns are the GPUs, then the network cards."""
+    rows = [re.split(r"\s+", line)[1 : 1 + count] for line in looks.get("topology", (1, []))[1] if re.match(r"GPU\d+\s+(X|NV\d+|[A-Z]{3,4})\s", line)]
+    pairs = [kind for at, row in enumerate(rows) for kind in row[at + 1 :]]
+    if len(rows) != count or len(pairs) != count * (count - 1) // 2:
+        return Finding("links", UNKNOWN, "no topology")
+    fast = sum(kind.startswith("NV") for kind in pairs)
+    if fast == len(pairs):
+        return Finding("links", OK, "NVLink")
+    todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism"
+    if not fast:
+        return Finding("links", BAD, "no NVLink between the GPUs", todo)
+    return Finding("links", BAD, f"NVLink between {fast} of {len(pairs)} pairs of GPUs", "a tensor-parallel group no larger than those it joins")
+
+
+def _nccl(looks: Mapping[str, tuple[int, list[str]]]) -> Finding:
+    """What the environment tells NCCL, and which of it makes exchange slow."""
+    settings = looks.get("nccl", (1, []))[1]
+    off = [line for line in settings if line.partition("=")[0] in _SLOWED and line.partition("=")[2].strip() not in {"", "0"}]
+    if off:
+        slow = "; ".join(dict.fromkeys(_SLOWED[line.partition("=")[0]] for line in off))
+        return Finding("NCCL", BAD, ", ".join(off), f"{slow}; unset it, unless another fault made it necessary")
+    return Finding("NCCL", OK, "; ".join(settings) or "no settings", "" if settings else "NCCL_DEBUG=INFO shows which links it takes")
 
 
 def _machine(looks: Mapping[str, tuple[int, list[str]]]) -> list[Finding]:

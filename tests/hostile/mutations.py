@@ -276,4 +276,5 @@ def tap_modal(mutator, monkeypatch):
     monkeypatch.setattr(service, "_serve", serve)
 
 
-TAPS = {"gcp": tap_gcp, "aws": tap_aws, "clore": tap_clore, "modal": tap_modal}
+TAPS = {"gcp": tap_gcp, "vertex": tap_gcp, "aws": tap_aws, "clore": tap_clore, "modal": tap_modal}
+"""By adapter; what serves Compute Engine serves Vertex AI, too."""

@@ -24,10 +24,11 @@ from tests.contract.test_aws import HARNESS as AWS
 from tests.contract.test_clore import HARNESS as CLORE
 from tests.contract.test_gcp import HARNESS as GCP
 from tests.contract.test_modal import HARNESS as MODAL
+from tests.contract.test_vertex import HARNESS as VERTEX
 from tests.hostile.conftest import many
 from tests.hostile.mutations import KINDS, TAPS, Mutator
 
-HARNESSES = {harness.name: harness for harness in (GCP, AWS, CLORE, MODAL)}
+HARNESSES = {harness.name: harness for harness in (GCP, AWS, CLORE, MODAL, VERTEX)}
 UNKNOWN = (OutcomeUnknown, Unclassified, HalfMade)
 """The classes that leave open whether something was made."""
 

@@ -266,3 +266,12 @@ def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path):
     assert [3_600, 3_000] == [boot(answers=False), boot(600, answers=False)]
     assert 3_600 == boot(90_000, answers=False)
     assert 3_600 == boot(10)
+
+
+def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path):
+    """Of several such lines the first one counts, which is ours: what a workload brings stands behind it."""
+    boot = Boots(tmp_path)
+    boot.shown = 'gpus_start=0" "gpus_start=7'
+    assert [3_600, 3_000] == [boot(), boot(600)]
+    boot.shown = 'gpus_start=0" "gpus_start=8'
+    assert 2_400 == boot(600)

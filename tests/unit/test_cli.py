@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from providers import cli
+from providers import cli, stackfile
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 
@@ -145,7 +145,7 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch):
 def test_a_providers_settings_are_its_own_config(tmp_path):
     """`gcp:project` of a stack's file is gcp's setting; secrets are left to Pulumi."""
     project(tmp_path, STACK + "  gcp:project: mine\n  clore:key: {secure: x}\n")
-    assert cli.read_stack("demo").settings == {"gcp": {"project": "mine"}}
+    assert stackfile.read("demo").settings == {"gcp": {"project": "mine"}}
 
 
 @pytest.mark.parametrize("command", [["plan", "-s", "demo"], ["run", "-s", "demo", "--on", "L4:1"], ["check", "-s", "demo"]])

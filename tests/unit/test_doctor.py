@@ -54,6 +54,7 @@ def test_a_well_machine_has_nothing_wrong():
         ("PCIe", {"pcie": "0, 4, 16, 90\n1, 16, 16, 90"}, "GPU 0 x4 of x16", "another host"),
         ("links", {"topology": "GPU0\t X \tPHB\nGPU1\tPHB\t X"}, "no NVLink", "pipeline stages"),
         ("NCCL", {"shm": "64"}, "has 64 MiB", "--ipc host"),
+        ("NCCL", {"nccl": "NCCL_IB_DISABLE=0\nNCCL_P2P_DISABLE=1"}, "NCCL_P2P_DISABLE=1", "not over NVLink or PCIe; unset it"),
         ("clocks", {"throttle": "0, Active, Not Active, 92"}, "GPU 0 at 92 C", "another host"),
         ("disk", {"disk": "99%"}, "99 % full", "disk_gib"),
         ("CPU", {"load": "60 32", "pcie": "0, 16, 16, 12\n1, 16, 16, 20"}, "load 60.0 on 32", "wait for the CPU"),
@@ -65,6 +66,23 @@ def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
     assert name in found, found
     assert told in found[name].found
     assert todo in found[name].todo
+
+
+def links(topology, count):
+    gpus = "\n".join(f"{number}, NVIDIA A100 80GB PCIe, 512, 81920" for number in range(count))
+    return next(each for each in doctor.judge(output(gpus=gpus, topology=topology), count) if each.name == "links")
+
+
+def test_links_are_judged_by_every_pair_of_gpus():
+    """Bridges join pairs of four: that is told. Network cards behind the GPUs do not count, nor does the heading, which comes underlined."""
+    head = "\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    joined = ["X NV12 SYS SYS PIX 0-31 0", "NV12 X SYS SYS PIX 0-31 0", "SYS SYS X NV12 SYS 0-31 0", "SYS SYS NV12 X SYS 0-31 0"]
+    bridged = (
+        head + "\n".join(f"GPU{number}\t{row.replace(' ', chr(9))}\tN/A" for number, row in enumerate(joined)) + "\nNIC0\tPIX\tPIX\tSYS\tSYS\t X"
+    )
+    assert (doctor.BAD, "NVLink between 2 of 6 pairs of GPUs") == links(bridged, 4)[1:3]
+    assert doctor.OK == links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state
+    assert doctor.UNKNOWN == links(bridged, 8).state
 
 
 def test_what_cannot_be_looked_at_is_unknown():

@@ -27,9 +27,10 @@ ALLOWED = {
     "api": LEAVES | {"catalog", "planner", "engine"},
     "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters", "workloads"},
     "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch", "arguments"},
-    "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin"},
-    "watch": LEAVES | {"engine", "adapters", "arguments"},
+    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch", "arguments", "stackfile"},
+    "stackfile": LEAVES | {"engine", "adapters"},
+    "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin", "stackfile"},
+    "watch": LEAVES | {"engine", "adapters", "arguments", "stackfile"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""

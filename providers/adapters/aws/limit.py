@@ -31,7 +31,7 @@ mkdir -p {FOLDER}
 cat > {FOLDER}/limit.sh <<'GPUS'
 get() {{ curl -sf -m 5 --retry 10 --retry-delay 3 --retry-connrefused "$@"; }}
 token=$(get -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' {METADATA}/api/token)
-start=$(get -H "X-aws-ec2-metadata-token: $token" {METADATA}/user-data | sed -n 's/^{START_LINE}//p')
+start=$(get -H "X-aws-ec2-metadata-token: $token" {METADATA}/user-data | sed -n '/^{START_LINE}/{{s///p;q}}')
 read -r was end < {FOLDER}/limit
 now=$(date +%s)
 if [ -z "$end" ] || [ -n "$start" -a "$start" != "$was" ] || [ -z "$start" -a "$end" -le "$now" ]; then

@@ -1,0 +1,100 @@
+"""Pydantic's errors in plain words: where, what was wanted, what was found. Owns the phrases; knows no model. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+FOUND_MAX = 80
+"""Characters of a bad value that a message repeats."""
+_UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
+
+
+def path_of(location: tuple[Any, ...]) -> str:
+    """Pydantic's location as the property path of a stack file; the names that pydantic gives to the arms of a choice are no part of it."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif str(part) not in _UNION_TAGS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)):
+            text += f".{part}" if text else str(part)
+    return text
+
+
+_SAMPLES = {
+    "providers": "[gcp]",
+    "regions": "[us-central1]",
+    "ports": "[8000]",
+    "capacity": "[spot, on-demand]",
+    "overrides": "[{provider: gcp, ...}]",
+}
+_FIELDS = {
+    "gpu": 'a GPU such as "H100:8"',
+    "fallback": 'a list such as ["H200:8"]',
+    "wait": 'a duration such as "20h", "15m" or "1h30m"',
+    "ttl": 'a duration such as "20h", "15m" or "1h30m"',
+    "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
+}
+"""Where several types will do, what is meant in one phrase; by the field's name."""
+_TYPES = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"),
+    "string_type": "a text",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""Pydantic's error types in plain words."""
+
+
+def meant(path: str, item: Any) -> str:
+    """What an error of pydantic's wanted, as people say it."""
+    name = path.rpartition(".")[2]
+    field = name.partition("[")[0]
+    if field == "ports" and name != field:
+        return "a port from 1 to 65535"
+    if name.startswith("fallback["):
+        return 'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}'
+    if field in _FIELDS:
+        return _FIELDS[field]
+    if item["type"] == "tuple_type":
+        return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
+    if item["type"] in _TYPES:
+        return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
+    return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a stack file, as far as one line shows it."""
+
+    def listed(inner: Any) -> Any:
+        return [listed(part) for part in inner] if isinstance(inner, (list, tuple)) else inner
+
+    return (str(value).lower() if isinstance(value, bool) else repr(listed(value)))[:FOUND_MAX]
+
+
+def likeliest(errors: list[Any]) -> list[Any]:
+    """The errors, less those of the models that a choice was hardly meant as: a mapping in a list may be a Gpu or a Fallback."""
+    tags = ("Gpu", "Fallback")
+    strange: dict[tuple[Any, ...], dict[str, int]] = {}
+    for item in errors:
+        at = next((index for index, part in enumerate(item["loc"]) if part in tags), None)
+        if at is not None:
+            counts = strange.setdefault(item["loc"][:at], {})
+            counts[item["loc"][at]] = counts.get(item["loc"][at], 0) + (item["type"] == "extra_forbidden")
+    meant = {place: min(counts, key=lambda tag: counts[tag]) for place, counts in strange.items()}
+    return [
+        item
+        for item in errors
+        if all(item["loc"][:index] not in meant or meant[item["loc"][:index]] == part for index, part in enumerate(item["loc"]) if part in tags)
+    ]
+
+
+def near(word: str, known: list[str]) -> str:
+    """Up to two known words that an unknown one may have meant, ready to be appended; empty for none."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    return f" (near: {', '.join(close)})" if close else ""
