@@ -32,6 +32,8 @@ LANGUAGE_HOST_VERSION = "3.78.0"
 """The newest version of the Go module `sdk/v3` that still holds the Python language host."""
 TOOLS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 INSTALLER = "https://get.pulumi.com"
+OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a secret
+"""What `pulumi stack init` says (CLI 3.276) where the salt of the stack's file was made with another one than the environment's."""
 
 
 class SetupError(Exception):
@@ -262,18 +264,28 @@ def make_stacks() -> None:
         return
     listed = json.loads(run(["pulumi", "stack", "ls", "--json"], env=env, cwd=REPOSITORY) or "[]")
     existing = {stack["name"].rsplit("/", 1)[-1] for stack in listed}
+    left_out = []
     for stack in declared:
         if stack in existing:
             continue
-        say(f"making the stack {stack}")
         path = REPOSITORY / "stacks" / f"Pulumi.{stack}.yaml"
         before = path.read_bytes()
-        run(["pulumi", "stack", "init", stack, "--no-select", "--non-interactive"], env=env, cwd=REPOSITORY)
+        try:
+            run(["pulumi", "stack", "init", stack, "--no-select", "--non-interactive"], env=env, cwd=REPOSITORY)
+        except SetupError as error:
+            if OTHER_PASSPHRASE not in str(error):
+                raise
+            left_out.append(stack)
+        else:
+            say(f"made the stack {stack}")
         if path.read_bytes() != before:
             path.write_bytes(before)
-    if not any(stack.get("current") for stack in listed):
+    if left_out:
+        todo = "to make one with yours, delete the line encryptionsalt of its file, and `pulumi stack init` it"
+        say(f"left out, since their files were made with another passphrase than the one that is set: {', '.join(left_out)}; {todo}")
+    if not any(stack.get("current") for stack in listed) and SELECTED not in left_out:
         run(["pulumi", "stack", "select", SELECTED, "--non-interactive"], env=env, cwd=REPOSITORY)
-    if local:
+    if local and not left_out:
         marker.write_text(json.dumps(declared))
 
 

@@ -44,8 +44,10 @@ OUTPUTS = (
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
-_STAND_IN_VERSION = "0.0.9"
-"""As in Pulumi.yaml: the version that only the stand-in plugin has, so that it can never serve a live network."""
+_STAND_IN_VERSION = "999.0.0"
+"""As in Pulumi.yaml: the version that only the stand-in plugin has (Pulumi takes exactly the one that is asked for), so that it can never serve a
+live network.
+"""
 
 
 class Ownership(pulumi.CustomResource):
@@ -78,6 +80,7 @@ class GpuCluster(pulumi.CustomResource):
     path of a `.pub` file. `plan` is what the plan of this run came to, as a mapping (None where there was none).
     """
 
+    world: pulumi.Output[str]
     status: pulumi.Output[str]
     detail: pulumi.Output[str]
     provider: pulumi.Output[str]
@@ -278,7 +281,10 @@ def declare() -> dict[str, GpuCluster]:
     made: dict[str, GpuCluster] = {}
     for name, spec in specs.items():
         made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, managed_network=networks.get(name), **spec)
-        pulumi.export(name, summary(made[name], token=spec.get("expose") == "token"))
+        with_token = spec.get("expose") == "token"
+        pulumi.export(name, summary(made[name], token_output=token_output(name) if with_token else ""))
+        if with_token:
+            pulumi.export(token_output(name), made[name].token)
     return made
 
 
@@ -294,22 +300,33 @@ _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 """The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
 
 
-def tried_by(provider: str, urls: Sequence[str]) -> str:
-    """The line that tries a service with a token: Modal's own door wants a proxy token of the workspace (modal.com, "Proxy Auth Tokens", 2026-11)."""
-    shown = "-H 'Modal-Key: KEY' -H 'Modal-Secret: SECRET'" if provider == "modal" else "-H 'Authorization: Bearer TOKEN'"
-    return f"curl {shown} {urls[0]}/v1/models" if urls else ""
+def token_output(name: str) -> str:
+    """The stack's output that is a service's token and nothing else, so that a shell can take it. No cluster's name has an underscore."""
+    return f"{name}_token"
 
 
-def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token (a secret)
-    that, too, and the line that tries it.
+def tried_by(provider: str, urls: Sequence[str], shown: str = "", *, rehearsed: bool = False) -> str:
+    """The line that tries a service with a token; `shown` is the command that shows it. Without quotes, which Pulumi's screen escapes. Modal's own
+    door wants a proxy token of the workspace instead (modal.com, "Proxy Auth Tokens", 2026-11). `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
+    """
+    if not urls:
+        return ""
+    notes = ["KEY, SECRET: a proxy token of the workspace"] if provider == "modal" else []
+    notes += ["a rehearsal: nothing listens there"] if rehearsed else []
+    key = "-H Modal-Key:KEY -H Modal-Secret:SECRET" if provider == "modal" else f"--oauth2-bearer $({shown})"
+    return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
+
+
+def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.Output[Any]]:
+    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token also the
+    line that tries it, by the output that holds the token.
     """
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
-    tried = {
-        "token": cluster.token,
-        "try": pulumi.Output.all(cluster.provider, cluster.endpoints).apply(lambda part: tried_by(part[0], part[1] or ())),
-    }
+    shown = f"pulumi stack output {token_output} -s {pulumi.get_stack()} --show-secrets"
+    tried = pulumi.Output.all(cluster.provider, cluster.endpoints, cluster.world).apply(
+        lambda part: tried_by(part[0], part[1] or (), shown, rehearsed=part[2] == REHEARSAL)
+    )
     return {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
@@ -319,7 +336,7 @@ def summary(cluster: GpuCluster, *, token: bool = False) -> dict[str, pulumi.Out
         ),
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
-        **(tried if token else {}),
+        **({"try": tried} if token_output else {}),
     }
 
 

@@ -335,7 +335,7 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
                 code = word.detail.partition(" ")[0]
                 return int(code) if code.isdigit() else int(told != SUCCEEDED)
             if told == READY and command:
-                _say(f"{machine.name}: it works; runs beside it: {shlex.join(command)}")
+                _say(f"{machine.name}: it works, as far as a rehearsal goes; runs beside it: {shlex.join(command)}")
                 ended = await machine.run(command[0] if len(command) == 1 else command)
                 if ended:
                     _say(f"{machine.name}: it ended with {ended}; in a rehearsal nothing listens: what connects to the service works only live")

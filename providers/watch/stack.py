@@ -279,7 +279,8 @@ def _failure(error: CommandError, said: list[tuple[str, str]]) -> GpusError:
     if isinstance(error, ConcurrentUpdateError):
         return Locked(_first(str(error)))
     lines = _lines([pair for pair in said if pair[0] == "error"] or said)
-    return Failed(lines or (_first(str(error)),))
+    first = _first(str(error))
+    return Failed(lines or ((first,) if first else ()))
 
 
 def _lines(said: list[tuple[str, str]]) -> tuple[str, ...]:
@@ -292,6 +293,7 @@ def _plain(text: str) -> str:
 
 
 def _first(text: str) -> str:
-    """The CLI's own error line of a failed command's text."""
-    lines = [line.strip() for line in _plain(text).splitlines()]
-    return next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "") or next((line for line in lines if line), "")
+    """The CLI's own error line of a failed command's text, which names exit code and streams before what they hold (SDK 3.272)."""
+    lines = [line.strip().removeprefix("stderr: ").removeprefix("stdout: ") for line in _plain(text).splitlines()]
+    said = [line for line in lines if line and not re.fullmatch(r"code: \d+|std(out|err):", line)]
+    return next((line.removeprefix("error: ") for line in said if line.startswith("error: ")), "") or next(iter(said), "")

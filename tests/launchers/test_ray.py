@@ -1,8 +1,13 @@
 """Ray itself, started by the start-up scripts of a cluster of two: each machine a folder and an address of its own on loopback."""
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -36,10 +41,54 @@ print("GPUs in all", int(ray.cluster_resources()["GPU"]), flush=True)
 raise SystemExit(int(os.environ.get("ENDS_WITH", "0")))
 """
 LEADER, OTHER = "127.0.0.2", "127.0.0.3"
+MARK = "TESTED_RAY_OF"
 
 
-def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path):
-    """The leader's script runs the program over the GPUs of both; its exit code is the job's; the worker ends by itself, and well."""
+def begun_on(folder):
+    """The ids of what `ray start` began on that machine, and all that came of it."""
+    mark, found = f"{MARK}={folder}".encode(), []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (place / "environ").read_bytes().split(b"\0") and int(place.name) != os.getpid():
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return found
+
+
+def stop(folder):
+    """`ray stop` of one machine of several on this one: Ray's own ends every Ray there is."""
+    for which in (signal.SIGTERM, signal.SIGKILL):
+        end = time.monotonic() + 10
+        while (left := begun_on(folder)) and time.monotonic() < end:
+            for process in left:
+                try:
+                    os.kill(process, which)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.2)
+
+
+def with_ray(machine):
+    """Puts a `ray` first on its PATH that marks what it starts there, and stops that alone."""
+    stops = f'PYTHONPATH="{Path(__file__).parents[2]}" exec "{sys.executable}" -m tests.launchers.test_ray "{machine.folder}"'
+    machine.tool("ray", f'case "$1" in start) export {MARK}="{machine.folder}";; stop) {stops};; esac\nexec "{RAY}" "$@"')
+
+
+@pytest.fixture
+def another_ray(tmp_path):
+    """A process that `ray stop` takes for one of Ray's: it goes by the name."""
+    path = tmp_path / "raylet"
+    shutil.copy(shutil.which("sleep"), path)
+    with subprocess.Popen([path, "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, another_ray):
+    """The leader's script runs the program over the GPUs of both; its exit code is the job's; the worker ends by itself, and well. Another Ray of
+    this machine is left alone.
+    """
     made = program(
         Workload((Task(launcher="ray", command="python3 ~/work.py", env=(("ENDS_WITH", "3"),)),), files=(("~/work.py", packed(WORK.encode())),)),
         "job",
@@ -51,14 +100,22 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path):
     short = Path(tempfile.mkdtemp(prefix="gpus-ray-", dir="/tmp"))
     with machines(tmp_path, (LEADER, OTHER), Path(RAY).parent) as (leader, worker):
         for each in (leader, worker):
+            with_ray(each)
             each.hand("peers", f"{LEADER}\n{OTHER}\n")
         try:
             started = [each.begin(script(made), RAY_TMPDIR=str(short)) for each in (worker, leader)]
             codes = [process.wait(240) for process in started]
         finally:
+            for each in (leader, worker):
+                stop(each.folder)
             shutil.rmtree(short, ignore_errors=True)
         assert codes == [0, 3], f"{leader.log}\n{worker.log}"
         assert leader.words[-1] == "failed 3"
         assert worker.words[-1] == "succeeded 0"
         assert re.findall(r"ran at (\S+) on (\d) GPU", leader.log) == [(LEADER, "1"), (LEADER, "1"), (OTHER, "1"), (OTHER, "1")]
         assert "GPUs in all 4" in leader.log
+        assert another_ray.poll() is None
+
+
+if __name__ == "__main__":
+    stop(sys.argv[1])

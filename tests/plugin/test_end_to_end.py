@@ -202,7 +202,7 @@ def test_managed_network(project):
     found = made.resources()
     assert {"gcp:compute/network:Network", "gcp:compute/subnetwork:Subnetwork", "gcp:compute/firewall:Firewall"} <= set(found)
     made.preview("--expect-no-changes")
-    made.destroy()
+    assert "warning" not in made.destroy()
     assert made.machines() == []
     made.rehearse("latency", "gcp", "create", "2s")
     made.killed_up("#1", also_plugin=True)

@@ -1,10 +1,12 @@
 """The stand-in for Google's plugin: what it refuses, and what it makes in the rehearsal."""
 
 import asyncio
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
+from packaging.version import Version
 
 from providers.plugin import wire
 from providers.plugin.gcp_standin.servicer import StandIn
@@ -16,6 +18,21 @@ NETWORK = "urn:pulumi:s::gpus::gpus:index:ManagedNetwork$gcp:compute/network:Net
 def call(servicer, method, urn=NETWORK, **fields):
     request = {"urn": urn, "news": Struct(), "olds": Struct(), "inputs": Struct(), "preview": False, "randomSeed": b"\x01\x02\x03\x04", **fields}
     return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
+
+
+def test_its_version_is_its_own():
+    """Project, program and plugin name one version of the stand-in, newer than Google's that the SDK asks for: of an older one Pulumi warns."""
+    from pathlib import Path
+
+    import yaml
+
+    from providers import resources
+    from providers.plugin.gcp_standin import servicer
+
+    project = yaml.safe_load((Path(__file__).parents[2] / "Pulumi.yaml").read_text())
+    stated = next(plugin["version"] for plugin in project["plugins"]["providers"] if plugin["name"] == "gcp")
+    assert stated == servicer.VERSION == resources._STAND_IN_VERSION
+    assert Version(stated) > Version(version("pulumi-gcp"))
 
 
 def test_other_types_and_properties_are_refused():

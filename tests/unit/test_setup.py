@@ -97,6 +97,28 @@ def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch)
     assert shown == "s3://mine|unset|/y"
 
 
+def test_a_stack_file_of_another_passphrase_is_left_out_with_a_line(setup, tmp_path, monkeypatch, capsys):
+    """Set-up with a passphrase of one's own makes what it can, names the stacks whose files were made with another one, and says what to do."""
+    monkeypatch.setattr(setup, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(setup, "STATE", tmp_path / ".state")
+    (tmp_path / "stacks").mkdir()
+    for name in ("mine", "train-h100x8"):
+        (tmp_path / "stacks" / f"Pulumi.{name}.yaml").write_text(f"of: {name}\n")
+    tool(setup.BIN, "pulumi")
+    (setup.BIN / "pulumi").write_text(
+        f"""#!/bin/sh
+echo "$*" >> {tmp_path}/asked
+case "$*" in *ls*) echo '[]';; *init*h100*) echo 'error: could not create secrets manager for new stack: incorrect passphrase' >&2; exit 255;; esac
+"""
+    )
+    setup.make_stacks()
+    said = capsys.readouterr().out
+    assert "left out" in said and "is set: train-h100x8; to make one with yours, delete the line encryptionsalt" in said
+    asked = (tmp_path / "asked").read_text()
+    assert "stack init mine" in asked and "stack select" not in asked
+    assert not (setup.STATE / "stacks.json").exists(), "the next set-up tries again"
+
+
 def test_a_failing_step_is_one_message_without_traceback(tmp_path):
     """No traceback for anything a user can cause: here, a Python that cannot make environments."""
     broken = tmp_path / "ensurepip.py"

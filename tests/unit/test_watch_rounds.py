@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from pulumi.automation import CommandResult
+from pulumi.automation.errors import create_command_error
 
 from providers.watch.rounds import HOUR_S, Watch
-from providers.watch.stack import Failed, Locked, Run, read_state
+from providers.watch.stack import Failed, Locked, Run, _failure, read_state
 
 NOW = 1_800_000_000.0
 
@@ -105,6 +107,14 @@ def test_a_failure_is_a_line_and_the_next_round_comes():
     """What Pulumi or the plugin said is the round's text and lines."""
     found = played(Played(state(), fails=[Failed(("train: none could be had", "allow more"))]))
     assert (found.result, found.text, found.lines) == ("failed", "train: none could be had", ("train: none could be had", "allow more"))
+
+
+def test_a_failure_before_pulumi_began_is_told_in_its_words():
+    """Where the CLI fails without an event (a wrong passphrase), its own error line is the text, not the exit code or a stream's name."""
+    for stdout, stderr in (("", "error: get stack secrets manager: incorrect passphrase"), ("Updating (s):", "warning: old\nerror: no such thing")):
+        failed = _failure(create_command_error(CommandResult(stdout=stdout, stderr=stderr, code=255)), [])
+        assert str(failed) == stderr.rpartition("error: ")[2]
+    assert str(_failure(create_command_error(CommandResult(stdout="", stderr="", code=255)), [])) == "the Pulumi CLI failed and did not say why"
 
 
 def test_what_another_run_bought_meanwhile_is_not_this_rounds():

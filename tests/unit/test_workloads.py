@@ -437,5 +437,17 @@ def test_the_line_that_tries_a_service_shows_what_its_door_asks_for():
     """Modal's URL wants a proxy token of the workspace, every other the service's own."""
     from providers.resources import tried_by
 
-    assert "Modal-Key" in tried_by("modal", ["https://x"]) and "Bearer" not in tried_by("modal", ["https://x"])
-    assert "Bearer TOKEN" in tried_by("gcp", ["http://x:1"]) and tried_by("gcp", []) == ""
+    assert "Modal-Key" in tried_by("modal", ["https://x"]) and "oauth2" not in tried_by("modal", ["https://x"])
+    assert tried_by("gcp", [], "echo") == ""
+
+
+def test_the_line_that_tries_a_service_works_as_it_is_shown(tmp_path):
+    """Pasted into a shell it takes the token from the output that holds it, and calls with it; nothing in it is to be filled in or unescaped."""
+    from providers.resources import tried_by
+
+    line = tried_by("gcp", ["http://x:1"], "echo gpus-abc", rehearsed=True)
+    assert '"' not in line and "TOKEN" not in line
+    (tmp_path / "curl").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "curl").chmod(0o755)
+    said = subprocess.run(["bash", "-c", line], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True).stdout
+    assert said == "--oauth2-bearer gpus-abc http://x:1/v1/models\n"

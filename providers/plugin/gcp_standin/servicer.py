@@ -20,7 +20,8 @@ from providers.plugin import wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = "0.0.9"
+VERSION = "999.0.0"
+"""As in Pulumi.yaml and `resources`. Newer than any of Google's, which the SDK asks for: of an older one Pulumi warns at a destroy (CLI 3.276)."""
 _POLL_S = 0.1
 _OPERATION_LIMIT_S = 60.0
 
