@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WORK, ON_DONE = "work", "on_done"
 """In `Held.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+DISK = "disk_gib"
+"""In `Held.applied`: the size of the disk that was bought; not there for the default one."""
 REPLACE_ALL, REPLACE_NODE, REPORT = "replace-all", "replace-node", "report"
 """What is done when some of several machines are lost: the declaration's `on_loss`."""
 _LOSS_DOES = {
@@ -165,7 +167,7 @@ def finished(held: Held) -> bool:
 
 
 def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
-    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set.
+    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set. And the disk, which no edit changes.
 
     `setup.options` holds the section of the provider it runs at alone.
     """
@@ -179,8 +181,10 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
     texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
     found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
+    # As they are: they are read again.
+    if setup.disk_gib is not None:
+        found[DISK] = str(setup.disk_gib)
     if setup.script_digest:
-        # As they are: they are read again.
         found |= {WORK: setup.script_digest, ON_DONE: setup.on_done}
     return tuple(sorted(found.items()))
 

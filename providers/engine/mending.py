@@ -16,7 +16,7 @@ from providers.engine.buying import buy, walk
 from providers.engine.concluding import why_ended
 from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
-from providers.engine.holding import ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.holding import DISK, ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
 from providers.engine.joining import joined, rejoin
 from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
@@ -234,6 +234,9 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     begun = start(wanted.ask, entry, held.gpu_type, held.gpu_count, setup.expose, world.manifests.get(held.provider), dict(own))
     setup = started(setup, begun)
     before, after = dict(held.applied), dict(applied(setup, held.kind))
+    # The disk is the one that was bought, whatever is declared since.
+    after.pop(DISK, None)
+    after |= {name: size for name, size in before.items() if name == DISK}
     changed = [name for name, digest in after.items() if digest != before.get(name, "")]
     if not changed:
         return held

@@ -48,7 +48,8 @@ class Held(NamedTuple):
     `status` is one of the machine statuses, or degraded, or unsettled. `micro_usd` is all nodes per hour at launch, None when no source had a
     price. `ends_at` is when its own limit ends it, in seconds since the epoch (0: never). `entry` is the index of the ask's entry that it
     serves. `reasons` is non-empty while something is still to be done: half-made, degraded, queued, unsettled. `leftovers` are machines that
-    must be deleted and could not be yet. `applied` holds what was last written on the machines of what can be edited in place (digests).
+    must be deleted and could not be yet. `applied` holds what was last written on the machines of what can be edited in place (digests),
+    and the size of the disk.
     `account` is where it was bought; None for a record that does not say.
     """
 

@@ -94,7 +94,7 @@ def cluster(
     open_questions = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key)) and not done]
     if placed and open_questions and not satisfied():
         reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
-    if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(old.get("disk_gib"), new.get("disk_gib")):
+    if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(_disk(old, outputs), new.get("disk_gib")):
         reasons["disk_gib"] = "a larger disk needs a new machine"
     if "network" in changed:
         reasons["network"] = "another network needs a new machine"
@@ -134,6 +134,12 @@ def _rerun(outputs: Mapping[str, Any]) -> bool:
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+
+
+def _disk(old: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
+    """GiB of the disk that was bought, which a smaller one declared since did not shrink; of an older record what was declared last."""
+    bought = str(((outputs.get("record") or {}).get("applied") or {}).get("disk_gib"))
+    return int(bought) if bought.isdigit() else old.get("disk_gib")
 
 
 def _larger(old: Any, new: Any) -> bool:

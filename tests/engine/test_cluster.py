@@ -237,6 +237,16 @@ def test_update_edits_in_place_what_the_adapter_can(lab):
     assert lab.creates == 1
 
 
+def test_the_record_keeps_the_disk_that_was_bought(lab):
+    """Another size declared since shrinks no disk, so the record says what the machine has."""
+    world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
+    assert "200" == dict(held.applied)["disk_gib"]
+    for size in (100, None):
+        held = run(cluster.update(world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))))
+        assert "200" == dict(held.applied)["disk_gib"]
+    assert lab.creates == 1
+
+
 def test_update_of_policy_makes_no_purchase(lab):
     """Another fallback or cap changes nothing that runs."""
     world, held = made(lab)

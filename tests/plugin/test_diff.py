@@ -84,6 +84,15 @@ def test_only_a_larger_disk_replaces(size, replaces):
     assert verdict({"disk_gib": size}).replaces is replaces
 
 
+@pytest.mark.parametrize(("size", "replaces"), [(300, True), (200, False), (150, False)])
+def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
+    """A smaller size or none declared since changed nothing: to declare the former one again is no reason for a new machine either."""
+    bought = {**RUNNING, "record": {"applied": {"disk_gib": "200"}}}
+    for since in ({"disk_gib": 100}, {}):
+        old = {**{key: value for key, value in OLD.items() if key != "disk_gib"}, **since}
+        assert diff.cluster(old, {**old, "disk_gib": size}, bought, lambda: True, ()).replaces is replaces
+
+
 @pytest.mark.parametrize(
     ("key", "value", "able"),
     [
