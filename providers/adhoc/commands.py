@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.adapters.base import REHEARSAL
 from providers.adhoc import declared, ended, front, overlay
 from providers.adhoc.sync import Machine, portal
+from providers.engine.holding import ON_DONE
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.money import per_hour
+from providers.model.workload import KEEP
 
 if TYPE_CHECKING:
     import argparse
@@ -235,7 +237,9 @@ def ps(options: argparse.Namespace) -> int:
 
 
 def _ends(one: declared.Declared) -> str:
-    """When it ends, at the latest where that is all that is known; of what has ended when that was seen."""
+    """When it ends, at the latest where that is all that is known; of what has ended when that was seen, or what ends what is left of it."""
+    if one.runs_on:
+        return "its job is over: by destroy only" if dict(one.held.applied).get(ON_DONE) == KEEP else "its job is over: by the next `up`"
     if one.is_over:
         return f"ended before {front.clock(one.ended_at)}" if one.ended_at else "ended"
     if one.held.ends_at:

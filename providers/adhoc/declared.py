@@ -15,7 +15,7 @@ from providers.engine import access
 from providers.engine.accounts import home_of
 from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.delivery import HEALTHY
-from providers.engine.holding import seen, works
+from providers.engine.holding import runs_on, seen, works
 from providers.engine.journal import EVERY
 from providers.engine.progress import ITSELF
 from providers.engine.records import DEGRADED, Held
@@ -45,7 +45,7 @@ class Declared(NamedTuple):
 
     `concluded`: of one that is over, its status, and what its job ended with, or when and by what its machines ended. `ended_at`: when that was seen
     (0: it runs). `latest_at`: when a job without a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or nothing
-    ends it).
+    ends it). `runs_on`: its job is over, and its machines cost what they did.
     """
 
     project: str
@@ -54,15 +54,16 @@ class Declared(NamedTuple):
     concluded: tuple[str, str] = ("", "")
     ended_at: float = 0.0
     latest_at: float = 0.0
+    runs_on: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Ended, well or not: nothing of it costs money by the hour any more."""
+        """Ended, well or not: nothing of it costs money by the hour any more, unless it `runs_on`."""
         return bool(self.concluded[0])
 
     def per_hour(self) -> int | None:
         """Micro US dollars an hour while it runs; None for what has ended, and where no source had a price."""
-        return None if self.is_over else self.held.micro_usd
+        return None if self.is_over and not self.runs_on else self.held.micro_usd
 
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
@@ -123,8 +124,10 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
                     status, why = launch.record.get("concluded") or ("", "")
                     held = Held.from_dict(launch.record)
                     latest = _latest(opened_world, held)
-                    held = held._replace(status=status) if status else held
-                    found.append(Declared(project, of, held, (status, why), launch.ended_at or 0.0, latest))
+                    held = held._replace(status=status, detail=why) if status else held
+                    manifest = opened_world.manifests.get(held.provider)
+                    left = launch.ended_at is None and runs_on(held, "" if manifest is None else manifest.ends_itself)
+                    found.append(Declared(project, of, held, (status, why), launch.ended_at or 0.0, latest, left))
         finally:
             opened_world.close()
     return tuple(found)

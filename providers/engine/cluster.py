@@ -16,7 +16,7 @@ from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, seen, to_release
+from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, runs_on, seen, to_release
 from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
@@ -27,6 +27,7 @@ from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, repeated
 from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node
+from providers.model.money import per_hour
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -265,6 +266,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         world.report("info", f"{held.cluster}: {f'the job is done{said}' if held.kind == 'job' else f'ended by its own limit{_because(after)}'}")
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
+        elif runs_on(after, world.manifests[held.provider].ends_itself):
+            world.report("info", f"{held.cluster}: its machine runs on, at {per_hour(held.micro_usd)}")
         else:
             world.journal.rests(held, now)
     elif after.status == FAILED and finished(after) and not finished(held):

@@ -197,3 +197,14 @@ def works(held: Held) -> bool:
 def to_release(held: Held) -> bool:
     """True for a job's machines that are still there though it is done, and need not stay."""
     return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE
+
+
+def runs_on(held: Held, ends_itself: str) -> bool:
+    """True for a job that is over while its machines cost what they did: they are kept, their cloud has no way to end itself from inside
+    (`Manifest.ends_itself`), or what the job saved last did not arrive.
+    """
+    from providers.workloads.script import UNSAVED
+
+    if not (finished(held) and works(held)):
+        return False
+    return dict(held.applied).get(ON_DONE) != RELEASE or not ends_itself or held.detail == f"exit code {UNSAVED}"

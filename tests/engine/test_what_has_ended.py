@@ -141,6 +141,30 @@ def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_m
     assert not rig.read(held).to_release
 
 
+CLORE_JOB = {"kind": "job", "gpu": "RTX-4090:2", "providers": ["clore"], "options": {"clore": {"trust_marketplace": True}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ends"),
+    [
+        ({**JOB, "workload": {**JOB["workload"], "on_done": "keep"}}, "by destroy only"),
+        ({**CLORE_JOB, "workload": JOB["workload"]}, "by the next `up`"),
+    ],
+    ids=["kept", "clore"],
+)
+def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(rig, spec, ends):
+    """Kept machines, and those of a market where none ends itself, cost what they did until they are released; the budget goes on counting them."""
+    held = rig.create(spec)
+    rig.store.advance(3_600)
+    held = rig.read(held)
+    assert (held.status, held.detail) == ("ended", "exit code 0")
+    (record,) = json.loads(rig.gpus("ps", "--json")[1])
+    assert record["price_usd_per_hour"] and record["status"] == "ended"
+    assert f"its job is over: {ends}" in rig.gpus("ps")[1]
+    assert [line for line in rig.said if "its machine runs on, at $" in line]
+    assert [launch.ended_at for launch in rig.world.journal.launches("rehearsal")] == [None]
+
+
 def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig):
     """Its machine was deleted by the cloud: that is told, and `gpus wait` ends with 1."""
     rig.store.set_latency("gcp", "job", 4 * 3_600)
