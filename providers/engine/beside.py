@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.delivery import delivered, healthy
-from providers.engine.holding import applied
+from providers.engine.holding import applied, began
 from providers.engine.reconcile import Place, price_of
 from providers.engine.settle import bill, repeated
 from providers.errors import HalfMade
@@ -76,7 +76,7 @@ async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | N
         mine = [node for node in well if node.handle in entry.handles or node.name in entry.order.node_names]
         known.update(node.handle for node in mine)
         if mine and not entry.order.joins and len(mine) == len(entry.order.node_names):
-            return _moved(held, mine, entry)
+            return _moved(held, mine, entry, world.clock.now())
     rest = [node for node in well if node.handle not in known]
     kinds = {(node.handle.provider, node.zone or node.region, node.machine_type, node.gpu_type, node.capacity) for node in rest}
     if len(kinds) != 1:
@@ -84,13 +84,13 @@ async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | N
     first = rest[0]
     where = Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(rest), first.capacity)
     price = await price_of(world, None, where, first, None)
-    moved = _moved(held, rest, None)
+    moved = _moved(held, rest, None, world.clock.now())
     return moved._replace(micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
 
 
-def _moved(held: Held, nodes: Sequence[Node], entry: journals.Entry | None) -> Held:
+def _moved(held: Held, nodes: Sequence[Node], entry: journals.Entry | None, now: float) -> Held:
     first = nodes[0]
-    launched = min((node.created_at for node in nodes if node.created_at), default=held.launched_at)
+    launched = began(nodes, now, held.launched_at)
     moved = held._replace(
         handles=tuple(node.handle for node in nodes),
         machines=tuple(nodes),

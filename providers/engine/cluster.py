@@ -16,7 +16,7 @@ from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere, without_journal
-from providers.engine.holding import REPLACE_ALL, finished, kept_stopped, loss, runs_on, seen, to_release
+from providers.engine.holding import REPLACE_ALL, began, finished, kept_stopped, loss, runs_on, seen, to_release
 from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
@@ -204,7 +204,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
         price_source=price.source,
         handles=(node.handle,),
         machines=(node,),
-        launched_at=node.created_at,
+        launched_at=began((node,), world.clock.now(), 0.0),
         account=await world.call(provider, world.account, provider),
         kind=node.kind,
     )

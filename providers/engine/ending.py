@@ -74,7 +74,8 @@ async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Han
             f"{held.cluster}: could not be deleted: {trimmed(error)}; {bill(handles, held.micro_usd)}", provider=adapter.name, handles=handles
         ) from error
     if world.manifests[adapter.name].capabilities.relabels:
-        others = {node.handle for node in nodes if node.mark is not None and held.generation and node.mark.generation != held.generation}
+        # A mark without a generation is no other one's: somebody took the label off, or it did not arrive.
+        others = {node.handle for node in nodes if node.mark is not None and held.generation and node.mark.generation not in ("", held.generation)}
     else:
         launches = await asyncio.to_thread(world.journal.launches, world.name, held.owner, held.cluster)
         ids = {native for launch in launches if launch.ended_at is None and launch.generation != held.generation for native in launch.native_ids}

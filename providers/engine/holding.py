@@ -16,7 +16,7 @@ from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUE
 from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from providers.model.machine import Node, Setup
 
@@ -38,12 +38,19 @@ ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
 
 
+def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:
+    """When the first of the machines was made, as their cloud says. A moment that cannot be, such as one still to come, is none: what they cost is
+    counted from it.
+    """
+    return min((node.created_at for node in nodes if 0 < node.created_at <= now + ENDS_SLACK_S), default=otherwise)
+
+
 def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: float) -> Held:
     """The record of a purchase, whatever it came to."""
     placed = outcome.placed
     ttl_s = ttl(wanted, placed.entry)
     made = outcome.state == ACQUIRED
-    launched = min((node.created_at for node in outcome.nodes if node.created_at), default=now)
+    launched = began(outcome.nodes, now, now)
     done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
     status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
     return Held(

@@ -12,7 +12,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, said
 from providers.engine.acquire import UNCONFIRMED, WAITING_ON, Outcome, resumed
 from providers.engine.delivery import DONE, healthy
-from providers.engine.holding import applied, status_of, ttl
+from providers.engine.holding import applied, began, status_of, ttl
 from providers.engine.lines import trimmed
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
@@ -225,7 +225,7 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
     price = await price_of(world, wanted.ask, where, first, made)
     now = world.clock.now()
     world.journal.adopt(world.name, wanted.owner, wanted.cluster, generation, handles, now)
-    launched = min((node.created_at for node in chosen if node.created_at), default=made.created_at if made is not None else now)
+    launched = began(chosen, now, made.created_at if made is not None else now)
     ttl_s = (made.order.setup.ttl_s if made is not None else ttl(wanted, entry)) or 0
     held = Held(
         world=world.name,

@@ -6,9 +6,9 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine import cluster
+from providers.engine import cluster, holding
 from providers.engine.journal import Journal
-from providers.model.machine import Setup
+from providers.model.machine import Handle, Node, Setup
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, offer, run, wanted
 
@@ -245,6 +245,22 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
         held = run(cluster.update(world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))))
         assert "200" == dict(held.applied)["disk_gib"]
     assert lab.creates == 1
+
+
+@pytest.mark.parametrize("created", [1e300, float("inf"), float("nan"), -1.0, 10_000_000_000.0])
+def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
+    """What a machine costs is counted from it: of one that is still to come, or no moment at all, it is counted from now."""
+    node = Node(Handle("alpha", "m1"), "m1", "running", created_at=created)
+    assert holding.began([node], 1_000.0, 900.0) == 900.0
+    assert holding.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
+
+
+def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
+    """A mark without a generation is no other one's: what the record names is ended, not left as taken over."""
+    world, held = made(lab)
+    lab.alpha.relabel(held.handles[0], "")
+    run(cluster.delete(world, held))
+    assert lab.alive == []
 
 
 def test_update_of_policy_makes_no_purchase(lab):
