@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.adapters.base import REHEARSAL
 from providers.adhoc import declared, ended, front, overlay
 from providers.adhoc.sync import Machine, portal
+from providers.engine.concluding import moment
 from providers.engine.holding import ON_DONE
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
@@ -228,7 +229,7 @@ def ps(options: argparse.Namespace) -> int:
         who = f"process {machine.process}" if machine.process else "nobody"
         nodes = f"{held.nodes} x " if held.nodes > 1 else ""
         # Without a moment it is of a purchase that was cut short: whether anything ends it is not known here.
-        ends = front.clock(held.ends_at) if machine.inner.ends_itself else "by release only" if held.ends_at else "not known"
+        ends = moment(held.ends_at) if machine.inner.ends_itself else "by release only" if held.ends_at else "not known"
         rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
     _aligned(rows)
     if any(machine.process is None for machine in found):
@@ -241,10 +242,10 @@ def _ends(one: declared.Declared) -> str:
     if one.runs_on:
         return "its job is over: by destroy only" if dict(one.held.applied).get(ON_DONE) == KEEP else "its job is over: by the next `up`"
     if one.is_over:
-        return f"ended before {front.clock(one.ended_at)}" if one.ended_at else "ended"
+        return f"ended before {moment(one.ended_at)}" if one.ended_at else "ended"
     if one.held.ends_at:
-        return front.clock(one.held.ends_at)
-    return f"{front.clock(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
+        return moment(one.held.ends_at)
+    return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> None:

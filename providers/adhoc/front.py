@@ -11,6 +11,7 @@ from providers.adapters.base import LIVE, REHEARSAL, WORLDS
 from providers.adhoc import access, holdings
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
+from providers.engine.concluding import moment
 from providers.engine.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 
@@ -222,7 +223,7 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
         world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
     machine = await holdings.rent(world, spec, ssh_key, by_login=by_login)
     try:
-        ends = f"; it ends by itself at {clock(machine.held.ends_at)}" if machine.ends_itself else ""
+        ends = f"; it ends by itself at {moment(machine.held.ends_at)}" if machine.ends_itself else ""
         world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
         if not machine.ends_itself:
             by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
@@ -239,13 +240,6 @@ def _kept(machine: AsyncMachine) -> None:
     price = "" if machine.price_usd_per_hour is None else f" at ${machine.price_usd_per_hour:,.2f}/h"
     text = f"{machine.name}: kept running{price}; gpus ssh {machine.name}; to release it: gpus release {machine.name} --world {machine.world}"
     machine.report("info", text)
-
-
-def clock(moment: float) -> str:
-    """`2026-11-27 18:04 UTC`. Pure."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _opened(world: str, settings: Settings | None, report: Report | None = None) -> World:
