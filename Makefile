@@ -3,7 +3,7 @@ PYTHON ?= python3
 STACK ?= train-h100x8
 ACTIVATE = . .venv/bin/activate
 
-.PHONY: up test setup destroy lint bench hostile crash
+.PHONY: up test setup destroy lint lock bench hostile crash
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -21,6 +21,12 @@ test: ## all the set-up, then lint, types and every test
 
 lint:
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+
+LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+lock: ## the lock files anew, from pyproject.toml; needs uv
+	@$(LOCK) --extra aws --extra clore --extra modal -o requirements.lock
+	@$(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock
 
 hostile: ## 10,000 generated declarations and 2,500 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED
 	@$(PYTHON) .ci/setup.py --development

@@ -30,6 +30,8 @@ PULUMI_VERSION = "3.276.0"
 OLDEST_PULUMI = (3, 200)
 LANGUAGE_HOST_VERSION = "3.78.0"
 """The newest version of the Go module `sdk/v3` that still holds the Python language host."""
+UV_VERSION = "0.13.9"
+OLDEST_UV = (0, 5)
 TOOLS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 INSTALLER = "https://get.pulumi.com"
 OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a secret
@@ -83,23 +85,42 @@ def check_machine() -> None:
 
 
 def make_environment(*, development: bool) -> None:
-    """`.venv` with the package and its dependencies; with `development`, what the tests need too."""
-    wanted = hashlib.sha256((REPOSITORY / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    """`.venv` with the package and exactly what the lock file names; with `development`, what the tests need too."""
     stamp = ENVIRONMENT / "installed.json"
     have = json.loads(stamp.read_text()) if stamp.exists() else {}
-    if have.get("of") == wanted and have.get("development", False) >= development and (BIN / "gpus").exists():
-        return
-    if not (BIN / "python").exists() or have.get("of", wanted) != wanted:
-        say("making .venv")
-        run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
     tools = development or bool(have.get("development"))
-    extras = "aws,clore,modal,dev" if tools else "aws,clore,modal"
-    say(f"installing the Python packages{' and the test tools' if tools else ''} (a minute or two the first time)")
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    lock = REPOSITORY / ("requirements-dev.lock" if tools else "requirements.lock")
+    wanted = hashlib.sha256((REPOSITORY / "pyproject.toml").read_bytes() + lock.read_bytes() + sys.version.encode()).hexdigest()
+    if have.get("of") == wanted and (BIN / "gpus").exists():
+        return
+    uv = uv_tool()
+    if have.get("python") != sys.version or not (BIN / "python").exists():
+        say("making .venv")
+        run([uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, str(ENVIRONMENT)])
+    say(f"installing the Python packages{' and the test tools' if tools else ''} (up to a minute the first time)")
+    into = ["--quiet", "--python", str(BIN / "python")]
+    run([uv, "pip", "sync", *into, "--require-hashes", str(lock)], slow="installing")
     # A plain path entry: the default import hook of an editable install costs every Python start 10 ms.
     plain_path = ["--config-settings", "editable_mode=compat"]
-    run([str(BIN / "python"), "-m", "pip", "install", *quiet, *plain_path, "-e", f"{REPOSITORY}[{extras}]"], slow="installing")
-    stamp.write_text(json.dumps({"of": wanted, "development": tools}))
+    run([uv, "pip", "install", *into, *plain_path, "--no-deps", "-e", str(REPOSITORY)], slow="installing")
+    stamp.write_text(json.dumps({"of": wanted, "development": tools, "python": sys.version}))
+
+
+def uv_tool() -> str:
+    """The path of uv, which installs from a lock file in seconds: the one on PATH, else one kept in the cache, got by pip once."""
+    found = shutil.which("uv", path=outside_path())
+    if found is not None:
+        answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+        version = re.match(r"uv (\d+)\.(\d+)", answer.stdout)
+        if version and (int(version[1]), int(version[2])) >= OLDEST_UV:
+            return found
+    kept = cache_folder() / f"uv-{UV_VERSION}"
+    tool = kept / "bin" / "uv"
+    if not tool.exists():
+        say(f"getting uv {UV_VERSION}, which installs the packages")
+        run([sys.executable, "-m", "venv", "--clear", str(kept)])
+        run([str(kept / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", f"uv=={UV_VERSION}"])
+    return str(tool)
 
 
 def compile_sources() -> None:
@@ -127,10 +148,14 @@ def found_on_path() -> Path | None:
     return Path(cli).resolve().parent
 
 
+def cache_folder() -> Path:
+    """Where tools are kept: outside the checkout, so that a second checkout has them."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpus"
+
+
 def cache() -> Path:
-    """Where the tool chain is kept: outside the checkout, keyed by version and machine."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "gpus" / f"pulumi-{PULUMI_VERSION}-{platform.system().lower()}-{platform.machine().lower()}"
+    """Where the Pulumi tool chain is kept, by version and machine."""
+    return cache_folder() / f"pulumi-{PULUMI_VERSION}-{platform.system().lower()}-{platform.machine().lower()}"
 
 
 def official_installer(into: Path) -> bool:

@@ -129,3 +129,41 @@ def test_a_failing_step_is_one_message_without_traceback(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("setup: this Python cannot make environments")
     assert "Traceback" not in done.stderr
+
+
+def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monkeypatch):
+    """The packages are installed by the uv that is there, if it is recent enough; else by one kept in the cache."""
+    tool(tmp_path / "other", "uv", "uv 0.13.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin")
+    assert setup.uv_tool() == str(tmp_path / "other" / "uv")
+    tool(tmp_path / "other", "uv", "uv 0.1.0")
+    kept = setup.cache_folder() / f"uv-{setup.UV_VERSION}" / "bin"
+    tool(kept, "uv")
+    assert setup.uv_tool() == str(kept / "uv")
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"), [("requirements.lock", ["aws", "clore", "modal"]), ("requirements-dev.lock", ["aws", "clore", "modal", "dev"])]
+)
+def test_the_lock_file_satisfies_every_declared_dependency(lock, extras):
+    """A dependency that is added or raised without `make lock` fails here."""
+    import tomllib
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+    lines = [line.split(";")[0].strip(" \\") for line in (REPOSITORY / lock).read_text().splitlines() if "==" in line and not line.startswith(" ")]
+    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    for requirement in map(Requirement, declared):
+        if requirement.name != "gpus":
+            assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), f"{requirement}: run `make lock`"
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_file_pins_by_hash_and_names_no_host(lock):
+    """What is installed is what was locked, from whatever registry the machine uses."""
+    text = (REPOSITORY / lock).read_text()
+    assert "--hash=sha256:" in text
+    assert "://" not in text
