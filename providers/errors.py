@@ -18,6 +18,7 @@
         ├── Transient             a passing fault; nothing happened
         ├── OutcomeUnknown        a create may have happened; it must be found before anything else is bought
         ├── HalfMade              machines exist that are not what was ordered; they must be deleted first
+        │   └── NotReady          they are what was ordered, and were not ready within the wait: slow is not sold out
         └── Unclassified          a code no table knows; handled as OutcomeUnknown, and reported loudly
 
 Classes follow who must act. An adapter maps a cloud's codes to them in one table; words in messages are never matched.
@@ -198,6 +199,10 @@ class HalfMade(CloudError):
     def __init__(self, message: str, *, handles: Sequence[Handle] = (), **rest: object) -> None:
         self.handles: tuple[Handle, ...] = tuple(handles)
         super().__init__(message, **rest)  # type: ignore[arg-type]
+
+
+class NotReady(HalfMade):
+    """Machines started as ordered, and they or what they run were not ready within the wait: no lack of capacity, so no place is blocked."""
 
 
 class Unclassified(OutcomeUnknown):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
-from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, trimmed
+from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, too_slow, trimmed
 from providers.engine.planning import listed, overlay
-from providers.engine.ready import REACH, until_ready
+from providers.engine.ready import LOADING, REACH, until_ready
 from providers.engine.refusal import PROVIDER_WIDE, ahead, refused
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
@@ -27,6 +27,7 @@ from providers.errors import (
     HalfMade,
     NoCapacity,
     NotConfigured,
+    NotReady,
     OfferGone,
     OutcomeUnknown,
     PriceRose,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 OUT_OF_REACH = 2
-"""Machines in a row that could not be reached, after which a cloud is left alone."""
+"""Machines in a row that could not be reached or were not ready in time, after which a cloud is left alone."""
 
 
 class Outcome(NamedTuple):
@@ -265,7 +266,7 @@ class _Walk:
             if late.ticket.state == QUEUED:
                 return self._queued(late.ticket)
             left = await abandon(self.world, adapter, order, late.ticket, self.keep)
-            error: CloudError = NoCapacity(f"not ready within {duration.text(order.wait_s)}", provider=adapter.name, code=WAITED)
+            error: CloudError = self._none_came(adapter, order)
         except _Unsure as unsure:
             return self._unsettled(order, unsure.error, started)
         except HalfMade as half:
@@ -411,12 +412,16 @@ class _Walk:
         if self.brake.on and left.clean:
             self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
             raise GpusError(self._stopped())
-        why = self.brake.why if self.brake.on else f"not ready within {duration.text(order.wait_s)}"
-        error = NoCapacity(why, provider=adapter.name, code=WAITED)
+        error = self._none_came(adapter, order)
         if not left.clean:
             return self._stuck(order, error, left, started)
         await self._refusal(adapter, order, error, started)
         return None
+
+    def _none_came(self, adapter: Adapter, order: Order) -> NoCapacity:
+        """The cloud took the order and delivered no machine by the deadline."""
+        why = self.brake.why if self.brake.on else f"no machine within {duration.text(order.wait_s)}"
+        return NoCapacity(why, provider=adapter.name, code=WAITED)
 
     async def _half_made(self, adapter: Adapter, order: Order, error: HalfMade, started: float) -> Outcome | None:
         self.world.report("warning", f"{self._line(order)}: {trimmed(error)}; deleting it")
@@ -427,18 +432,21 @@ class _Walk:
         self._block(order.candidates, error)
         self._out_of_reach(order, error)
         self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
+        if error.code == LOADING:
+            raise too_slow(self.wanted.cluster, self.attempts, order.wait_s)
         return None
 
     def _out_of_reach(self, order: Order, error: HalfMade) -> None:
-        """Leaves a cloud alone for this run once two machines in a row could not be reached: each costs its whole wait, and it is the network
-        there, not the place. Where ports are mapped, each host is a network of its own.
+        """Leaves a cloud alone for this run once two machines in a row could not be reached or were not ready in time: each costs its whole wait,
+        and it is the network, the image or the `wait`, not the place. Where ports are mapped, each host is a network of its own.
         """
         provider = order.candidates[0].provider
-        self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH else 0
+        self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH or isinstance(error, NotReady) else 0
         manifest = self.world.manifests.get(provider)
         if self.unreached[provider] >= OUT_OF_REACH and not (manifest is not None and manifest.capabilities.maps_ports):
-            reason = f"{provider}: {OUT_OF_REACH} machines in a row could not be reached from here"
-            self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready`")
+            found = "could not be reached from here" if error.code in REACH else f"were not ready within {duration.text(order.wait_s)}"
+            reason = f"{provider}: {OUT_OF_REACH} machines in a row {found}"
+            self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready` and `wait`")
             self.blocked.append((Scope(provider), "", reason))
 
     async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:

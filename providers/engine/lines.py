@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.errors import AllFailed, CloudError, QuotaExceeded, shortened
+from providers.model import duration
 from providers.model.money import per_hour
 from providers.planner.rules import GPU, NAMES
 
@@ -38,6 +39,7 @@ SAID = {
     "Transient": "failed for now",
     "OutcomeUnknown": "answer lost; nothing was made",
     "HalfMade": "not as ordered; released",
+    "NotReady": "started, not ready in time; released",
     "Unclassified": "failed with an unknown code; nothing was made",
 }
 
@@ -92,6 +94,23 @@ def bare(provider: str, text: object) -> str:
     """The text without the provider's name before it, however that is written, for a line that names it already."""
     said, prefix = str(text), f"{provider}: "
     return said[len(prefix) :] if said.lower().startswith(prefix.lower()) else said
+
+
+def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFailed:
+    """The end of a walk at a service that started and did not answer in time: it would load as long at the next place, for the same money again."""
+    last = attempts[-1]
+    return AllFailed(
+        "\n".join(
+            (
+                f"{cluster}: {last.message}",
+                *(clipped(str(attempt)) for attempt in attempts),
+                f"set a longer `wait` than {duration.text(wait_s)}: a large model takes that long to download and load; "
+                f"while it starts, `gpus logs {cluster}` shows what it writes",
+                "it was released, and no other place is tried, where it would take as long",
+            )
+        ),
+        attempts,
+    )
 
 
 def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]], hints: Sequence[str] = ()) -> AllFailed:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import REHEARSAL
 from providers.engine.delivery import DONE
 from providers.engine.holding import WORK, finished, works
-from providers.engine.ready import LOOK_FIRST_S
+from providers.engine.ready import LOADING, LOOK_FIRST_S
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
-from providers.errors import GpusError, HalfMade
+from providers.errors import GpusError, HalfMade, NotReady
+from providers.model import duration
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
 from providers.model.workload import CONSOLE as WORD
 from providers.model.workload import FAILED as DID_FAIL
@@ -120,7 +121,7 @@ async def until_working(
 ) -> tuple[Node, ...] | None:
     """The machines once the service on all of them answers by its own health path; None when the brake came on.
 
-    Raises HalfMade when it does not by the deadline, when its set-up failed, or when its cloud ended a machine. One look at each per poll.
+    Raises NotReady when it does not by the deadline, HalfMade when its set-up failed, or when its cloud ended a machine. One look at each per poll.
     """
     interval, told = LOOK_FIRST_S, ""
     handles = tuple(node.handle for node in nodes)
@@ -134,11 +135,15 @@ async def until_working(
         if all(each.state == READY for each in said):
             return nodes
         broken = next((each for each in said if each.state == SETUP_FAILED), None)
-        late = world.clock.now() >= deadline
-        if broken is not None or late:
-            found = f"its set-up ended with {broken.detail}" if broken is not None else f"{said[0].state or 'no word of it'} ({placed.provider})"
-            todo = "" if broken is not None else "; `gpus logs` shows what it wrote, a longer `wait` gives a large model time to load"
-            raise HalfMade(f"wanted the service to answer, found {found}{todo}", provider=placed.provider, code="no-answer", handles=handles)
+        if broken is not None:
+            text = f"wanted the service to answer, found its set-up ended with {broken.detail}"
+            raise HalfMade(text, provider=placed.provider, code="no-answer", handles=handles)
+        if world.clock.now() >= deadline:
+            slow = next(each for each in said if each.state != READY)
+            text = (
+                f"wanted the service to answer within {duration.text(order.wait_s)}, found it started, not ready: {slow.state or 'no word of it yet'}"
+            )
+            raise NotReady(text, provider=placed.provider, code=LOADING, handles=handles)
         if brake.on:
             return None
         if (state := said[0].state) != told:

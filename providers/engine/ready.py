@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.engine.lines import bare, trimmed
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause
-from providers.errors import HalfMade, RateLimited, Transient
+from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
 from providers.model.place import Placed
 
@@ -33,6 +33,9 @@ STAGES = {
     WRONG_GPUS: "wrong GPUs",
 }
 """How far a machine got, in words."""
+
+LOADING = "loading"
+"""The code of a service that started and did not answer within the wait. It loads what it serves: that takes as long at any place."""
 
 REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
 """The stages that say more of the way to a machine than of the machine."""
@@ -87,8 +90,8 @@ async def until_ready(
 ) -> tuple[Node, ...] | None:
     """The machines once all of them are ready, None when the brake came on.
 
-    Raises HalfMade when they are not by the deadline, when one can never be, or when the cloud ended one; its code is the stage reached or the
-    cloud's status. One cloud call and one look at each machine per poll.
+    Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the cloud ended one; its code is the stage reached
+    or the cloud's status. One cloud call and one look at each machine per poll.
     """
     started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", Look(NO_ADDRESS)
     while True:
@@ -143,4 +146,5 @@ def _unready(placed: Ordered, handles: Sequence[Handle], look: Look, waited_s: f
     within = "" if waited_s is None else f" within {waited_s:.0f}s"
     note = f"; {look.note}" if look.note else ""
     text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"
-    return HalfMade(text, provider=placed.provider, code=look.stage, handles=handles)
+    kind = HalfMade if waited_s is None else NotReady
+    return kind(text, provider=placed.provider, code=look.stage, handles=handles)

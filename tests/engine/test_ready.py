@@ -198,3 +198,16 @@ def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab
     _, held = create(lab, probe, wait_s=30)
     assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == ["port-closed", "port-closed", ""]
     assert lab.said("alpha: 2 machines in a row could not be reached from here")
+
+
+def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(lab):
+    """A driver that is slow to come would be slow at 100 places of that cloud too; the places are not called sold out, and are not blocked."""
+
+    async def probe(node, _placed):
+        return Look(NO_DRIVER, "loading") if node.handle.provider == "alpha" else Look()
+
+    world, held = create(lab, probe, wait_s=30)
+    assert held.provider == "beta" and [attempt.outcome for attempt in held.attempts] == ["NotReady", "NotReady", "acquired"]
+    assert lab.said("started, not ready in time; released (no-driver)") and not lab.said("sold out")
+    assert lab.said("alpha: 2 machines in a row were not ready within 30s")
+    assert world.journal.blocks("rehearsal") == ()

@@ -205,7 +205,7 @@ def test_a_job_that_does_not_start_in_time_is_the_next_region(rig):
     """Stuck in PENDING past the wait: cancelled, seen cancelled, and the next place is asked."""
     rig.store.add_fault("vertex", "customJobs.create", "slow", seconds=3_000)
     held = rig.create()
-    assert "running" == held.status and "not ready within 2m" in held.attempts[0].message
+    assert "running" == held.status and "no machine within 2m" in held.attempts[0].message
     assert 1 == rig.sent("customJobs.cancel") and 1 == len(rig.live())
 
 

@@ -116,13 +116,17 @@ def test_a_service_is_had_once_it_answers(provider, rig):
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_a_service_that_never_answers_is_released(provider, rig, monkeypatch):
-    """Within the wait no answer: the machine goes, and nothing is left."""
+def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(provider, rig, monkeypatch):
+    """Started, and no answer within the wait: the machine goes, no other is bought, and the message says which field to set."""
     lab = rig(provider)
     monkeypatch.setattr(progress, "last", lambda _text: progress.Word("running", "", "other"))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, wait="1m", max_price_per_hour=1, **({"regions": ["us-central1"]} if provider == "gcp" else {})))
-    assert "wanted the service to answer" in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith("t: wanted the service to answer within 1m, found it started, not ready: ")
+    assert "set a longer `wait` than 1m" in said and "sold out" not in said
+    assert [attempt.outcome for attempt in caught.value.attempts] == ["NotReady"]
+    assert lab.world.journal.blocks("rehearsal") == ()
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 
