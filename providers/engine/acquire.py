@@ -16,7 +16,7 @@ from providers.engine.delivery import delivered
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, too_slow, trimmed
 from providers.engine.planning import listed, overlay
 from providers.engine.ready import LOADING, REACH, until_ready
-from providers.engine.refusal import PROVIDER_WIDE, ahead, refused
+from providers.engine.refusal import PROVIDER_WIDE, ahead, of_account, refused
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
 from providers.engine.starting import start, started
@@ -537,7 +537,7 @@ class _Walk:
     def _pinned(self, error: CloudError) -> None:
         """Where nobody else could serve it, what is wrong with the account is all there is to say."""
         others = self.plan is not None and any(candidate.provider != error.provider for candidate in self.plan.candidates)
-        if isinstance(error, PROVIDER_WIDE) and (len(self.wanted.ask.providers) == 1 or (self.plan is not None and not others)):
+        if of_account(error) and (len(self.wanted.ask.providers) == 1 or (self.plan is not None and not others)):
             raise error
 
     async def _refresh(self, adapter: Adapter) -> None:

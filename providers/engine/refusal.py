@@ -17,6 +17,11 @@ PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
 
+def of_account(error: CloudError) -> bool:
+    """Whether a refusal concerns the account as a whole. One that names narrower scopes (a host that takes another coin) leaves the other places."""
+    return isinstance(error, PROVIDER_WIDE) and (not error.scopes or Scope(error.provider) in error.scopes)
+
+
 def refused(candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False) -> tuple[Scope, ...]:
     """The scopes that a refusal of these candidates closes: those it names, else as wide as its class says. `wide`: the whole provider."""
     provider = candidates[0].provider

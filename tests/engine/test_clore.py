@@ -325,3 +325,45 @@ def test_without_a_key_the_market_is_shown_and_refused(market):
     assert () == plan.candidates
     assert plan.rejected_by_rule["configured"]
     assert not plan.warnings
+
+
+def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(market):
+    """The cheapest two take bitcoin only, the wallet holds none: one attempt closes both, and a host payable in a funded coin is rented."""
+    for number in (71001, 71002):
+        market.state.change(number, allowed_coins=["bitcoin"])
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert ("running", "server-71003") == (held.status, held.machine_type)
+    assert ["InsufficientFunds", "acquired"] == [attempt.outcome for attempt in held.attempts]
+    assert "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet" in held.attempts[0].message
+    assert 1 == len(market.posts)
+
+
+@pytest.mark.parametrize(("empty", "paid"), [("USD-Blockchain", "CLORE-Blockchain"), ("CLORE-Blockchain", "USD-Blockchain")])
+def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, paid):
+    """The first coin of `pay_with` is not there, the second is: the same host, without an attempt that fails."""
+    market.state.set_wallet(empty, 0)
+    held = run(cluster.create(market.world(), wanted(), "g1"))
+    assert ("server-71002", 1) == (held.machine_type, len(held.attempts))
+    assert [paid] == [made.coin for made in market.alive]
+
+
+def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(market):
+    """Nothing on the market can be paid: the one message names every coin a host takes and every balance, and what to do."""
+    for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"):
+        market.state.set_wallet(coin, 0)
+    with pytest.raises(errors.InsufficientFunds) as caught:
+        run(cluster.create(market.world(), wanted(), "g1"))
+    said = str(caught.value)
+    assert all(f"{coin} a day" in said or f" {coin} or" in said for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"))
+    assert "found 0 CLORE-Blockchain, 0 USD-Blockchain, 0 bitcoin in the wallet; deposit at clore.ai" in said
+    assert not market.posts
+
+
+def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(market):
+    """`not_enough_balance` though the wallet shows an hour: a host that takes this coin only is not tried, one that takes another is."""
+    market.state.change(71001, allowed_coins=["USD-Blockchain"])
+    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="not_enough_balance")
+    servers = ordered(world := market.world())
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert ("running", "server-71003") == (held.status, held.machine_type)
+    assert [71002, 71003] == [number for number, _ in servers]

@@ -224,7 +224,7 @@ def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(be
         ({"reason": "server-offline"}, errors.OfferGone, "server-71001"),
         ({"reason": "currency-not-allowed"}, errors.OfferGone, "server-71001"),
         ({"reason": "too_low_price", "min_price": 3.2}, errors.PriceRose, "server-71001"),
-        ({"reason": "not_enough_balance"}, errors.InsufficientFunds, ""),
+        ({"reason": "not_enough_balance"}, errors.InsufficientFunds, "server-71001"),
         ({"code": 2}, errors.Unsupported, ""),
         ({"code": 3}, errors.BadCredentials, ""),
         ({"code": 4}, errors.Unsupported, ""),
@@ -238,7 +238,7 @@ def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
     with pytest.raises(kind) as caught:
         bench.adapter.submit(order)
     assert type(caught.value) is kind
-    assert [scope] == [found.machine_type for found in caught.value.scopes]
+    assert scope == caught.value.scopes[0].machine_type
     assert str(settings.get("reason", settings.get("code"))) in str(caught.value)
     assert ("3.2" in str(caught.value)) == ("min_price" in settings)
     assert bench.adapter.resume(order) is None
@@ -474,6 +474,7 @@ def test_a_server_that_changed_since_the_plan_is_gone(bench, change):
 def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench):
     """InsufficientFunds with the balance, the coin and where to deposit; a balance that is not told stops nothing."""
     bench.state.set_wallet("USD-Blockchain", 0.1)
+    bench.state.set_wallet("CLORE-Blockchain", 0)
     with pytest.raises(errors.InsufficientFunds) as caught:
         bench.adapter.submit(bench.order())
     assert "0.1" in str(caught.value)

@@ -17,6 +17,7 @@ from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
 from providers.adapters.clore.options import read as read_options
+from providers.adapters.clore.paying import Funds
 from providers.adapters.clore.refusals import Refuse
 from providers.errors import (
     BadCredentials,
@@ -77,6 +78,7 @@ class Purchase(NamedTuple):
     per_day: Decimal
     usd_per_day: Decimal
     cap_usd_per_day: Decimal
+    funds: Funds
 
 
 class CloreAdapter:
@@ -213,6 +215,10 @@ class CloreAdapter:
             else:
                 # A refusal by its code, or nothing was sent: there is nothing to look for.
                 self._memory.settle(order.token)
+            if isinstance(error, InsufficientFunds):
+                # The service asks for more of this coin than an hour's price: hosts that take another one may still be paid.
+                funds = bought.funds._replace(refused=bought.terms.coin)
+                error.scopes = funds.unpayable(server, candidate.capacity, self._servers(MARKET_AGE_S))
             raise
         self._memory.intend(intent._replace(answered=True))
         return Ticket(order, "waiting", (("server", str(server)),), self._placed(candidate, intent), (), "accepted, not listed yet")
@@ -261,7 +267,8 @@ class CloreAdapter:
             )
         self._fits(order, listed, chosen, gone)
         view: Mapping[str, object] = self._client.spot_market(server) if candidate.capacity == SPOT else {}
-        terms = market.terms(listed, candidate.capacity, chosen.pay_with, bids.rates(view))
+        funds = Funds(wallet(self._client), chosen.pay_with)
+        terms = market.terms(listed, candidate.capacity, funds.coins(listed, candidate.capacity) or chosen.pay_with, bids.rates(view))
         if isinstance(terms, str) or terms.usd_per_day is None:
             raise gone.offer(terms if isinstance(terms, str) else f"no dollar price in {terms.coin}", "no-price")
         limits = [limit for limit in (order.max_micro_usd, int(chosen.max_bid_usd_per_hour * 1_000_000) or None) if limit is not None]
@@ -278,16 +285,10 @@ class CloreAdapter:
         # Whole micro-dollars on both sides: a cap of exactly the price is kept.
         if market.hourly_micro_usd(usd_per_day, candidate.capacity) > market.hourly_micro_usd(cap, candidate.capacity):
             raise gone.price(candidate.capacity, usd_per_day, cap)
-        balances = wallet(self._client)
-        if terms.coin in balances and balances[terms.coin] < per_day / 24:
-            raise InsufficientFunds(
-                f"clore: wanted at least an hour at {per_day.normalize():f} {terms.coin}/day, found {balances[terms.coin].normalize():f};"
-                " deposit at clore.ai (Account, Deposit), or pay with another coin: pay_with",
-                provider=self.name,
-                code="wallet",
-                scopes=(Scope(self.name),),
-            )
-        return Purchase(request.body(order, candidate, chosen, terms, per_day, self._jupyter_token, self._variable), terms, per_day, usd_per_day, cap)
+        if not funds.last(terms.coin, per_day):
+            raise funds.short(listed, candidate.capacity, per_day, terms.coin, self._servers(MARKET_AGE_S))
+        body = request.body(order, candidate, chosen, terms, per_day, self._jupyter_token, self._variable)
+        return Purchase(body, terms, per_day, usd_per_day, cap, funds)
 
     def _fits(self, order: Order, listed: Mapping[str, object], chosen: Options, gone: Refuse) -> None:
         """The filters of this order, and what it needs of the host."""
