@@ -277,7 +277,7 @@ def test_an_image_of_another_region_is_refused_there(rig):
 
 
 @pytest.mark.parametrize("kind", ["reply-lost", "error-after", "malformed"])
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [1, 2, 3])
 def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes):
     """The work was done and the answer lost: the order's own machines are found and taken, exactly one creating call."""
     for method in ("ec2.CreateFleet", "ec2.RunInstances"):
@@ -288,6 +288,20 @@ def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes):
     assert wanted.token == caught.value.token
     ticket = rig.had(rig.ec2.resume(wanted))
     assert nodes == len(ticket.handles) == len(rig.left()[0]) and 1 == rig.count("CreateFleet") + rig.count("RunInstances")
+    assert list(wanted.node_names) == [node.name for node in rig.ec2.observe(ticket.handles)]
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_each_node_has_a_name_of_its_own_whoever_looks_first(rig, refused):
+    """The names are given at a look, so a refused one is given at the next, by another process too; each machine is renamed once."""
+    for _ in range(refused):
+        rig.store.add_fault("aws", "ec2.CreateTags", "unavailable")
+    wanted = order(candidate(nodes=3), nodes=3)
+    ticket = rig.ec2.submit(wanted)
+    rig.ec2 = rig.adapter()
+    ticket = rig.had(ticket)
+    assert list(wanted.node_names) == [node.name for node in rig.ec2.observe(ticket.handles)]
+    assert 2 + refused == rig.count("CreateTags")
 
 
 def test_nothing_made_is_believed_after_several_looks(rig):

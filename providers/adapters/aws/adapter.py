@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import compile as native
@@ -230,7 +231,7 @@ class Ec2:
         creating = context._replace(creating=True)
         try:
             call = native.creating_call(order, around)
-            ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(order, call, creating)
+            ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(call, creating)
         except OutcomeUnknown:
             raise
         except CloudError:
@@ -249,18 +250,9 @@ class Ec2:
             raise from_fleet(answer.get("Errors") or (), self._with_zones(context))
         return ids
 
-    def _run(self, order: Order, call: native.Call, context: Context) -> list[str]:
+    def _run(self, call: native.Call, context: Context) -> list[str]:
         answer = self._client.call("run_instances", context, **call.body)
-        made = sorted(answer.get("Instances") or (), key=lambda item: int(item.get("AmiLaunchIndex", 0)))
-        ids = [str(item["InstanceId"]) for item in made]
-        for name, instance_id in list(zip(order.node_names, ids, strict=False))[1:]:
-            # One call made them all, so all bear the first one's name; a name is no more than that, so a failure here is none.
-            try:
-                tags = native.tag_list({native.NAME: name})
-                self._client.call("create_tags", context._replace(creating=False), Resources=[instance_id], Tags=tags)
-            except CloudError:
-                break
-        return ids
+        return [str(item["InstanceId"]) for item in sorted(answer.get("Instances") or (), key=read.launch_order)]
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Looks at the machines themselves and compares them with the order; done once all of them run."""
@@ -346,11 +338,25 @@ class Ec2:
         if placed is None:
             what = "; ".join(sorted({read.describe(instance, ids) for instance in made}))
             raise self._half_made("NOT_AS_ORDERED", f"EC2 made {what}", made, context)
+        self._name(order, made, context)
         if {read.state(instance) for instance in made} == {"running"}:
-            ordered = sorted(made, key=lambda instance: (int(instance.get("AmiLaunchIndex", 0)), str(instance["InstanceId"])))
+            ordered = sorted(made, key=read.launch_order)
             handles = tuple(read.handle(context.region, str(instance["InstanceId"])) for instance in ordered)
             return ticket._replace(state="done", placed=placed, handles=handles)
         return ticket._replace(state="waiting")
+
+    def _name(self, order: Order, made: Sequence[Mapping[str, Any]], context: Context) -> None:
+        """Gives each machine a name of its own: one call made them all, so all bear the first one's. Best effort, and again at the next look."""
+        free, doubled = list(order.node_names), []
+        for instance in sorted(made, key=read.launch_order):
+            name = read.tags(instance).get(native.NAME, "")
+            if name in free:
+                free.remove(name)
+            else:
+                doubled.append(str(instance["InstanceId"]))
+        with suppress(CloudError):
+            for instance_id, name in zip(doubled, free, strict=False):
+                self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.NAME: name}))
 
     # Seeing
 

@@ -63,6 +63,11 @@ def tags(instance: Mapping[str, Any]) -> dict[str, str]:
     return {str(tag.get("Key")): str(tag.get("Value", "")) for tag in instance.get("Tags") or ()}
 
 
+def launch_order(instance: Mapping[str, Any]) -> tuple[int, str]:
+    """The same order of one call's machines at every look."""
+    return int(instance.get("AmiLaunchIndex", 0)), str(instance["InstanceId"])
+
+
 def state(instance: Mapping[str, Any]) -> str:
     """`running`, `terminated`, ..."""
     return str((instance.get("State") or {}).get("Name", ""))
