@@ -3,7 +3,7 @@ PYTHON ?= python3
 STACK ?= train-h100x8
 ACTIVATE = . .venv/bin/activate
 
-.PHONY: up test setup destroy lint lock bench hostile crash
+.PHONY: up test test-full setup destroy lint lock bench hostile crash
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -14,10 +14,14 @@ destroy: setup ## ends what `make up` started
 setup: ## the environment, the Pulumi tool chain, local state and the declared stacks
 	@$(PYTHON) .ci/setup.py
 
-test: ## all the set-up, then lint, types and every test
+test: ## all the set-up, then lint, types and every rule of the product
 	@$(PYTHON) .ci/setup.py --development
 	@$(MAKE) --no-print-directory lint
-	@$(ACTIVATE) && python -m pytest
+	@$(ACTIVATE) && python -m pytest -m "not long"
+
+test-full: ## the long tests: all runs through the real Pulumi engine, launchers, samples of the crash matrix
+	@$(PYTHON) .ci/setup.py --development
+	@$(ACTIVATE) && python -m pytest -m long
 
 lint:
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy

@@ -11,6 +11,8 @@ from tests.crash import matrix
 from tests.crash.matrix import PARTS, SEED, points, report, results, sample
 from tests.crash.point import Point, Result, count, overlaps
 
+pytestmark = pytest.mark.long
+
 SIZES = {"a": 15, "b": 100}
 REPOSITORY = Path(__file__).parents[2]
 

@@ -28,6 +28,8 @@ from tests.contract.test_vertex import HARNESS as VERTEX
 from tests.hostile.conftest import many
 from tests.hostile.mutations import KINDS, TAPS, Mutator
 
+pytestmark = pytest.mark.long
+
 HARNESSES = {harness.name: harness for harness in (GCP, AWS, CLORE, MODAL, VERTEX)}
 UNKNOWN = (OutcomeUnknown, Unclassified, HalfMade)
 """The classes that leave open whether something was made."""

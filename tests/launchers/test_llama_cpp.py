@@ -15,6 +15,8 @@ from providers.workloads.script import script
 from tests.launchers.gguf import write
 from tests.launchers.machines import machines
 
+pytestmark = pytest.mark.long
+
 SERVER = shutil.which("llama-server")
 
 

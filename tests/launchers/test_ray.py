@@ -18,7 +18,7 @@ from providers.workloads.script import script
 from tests.launchers.machines import machines
 
 RAY = shutil.which("ray")
-pytestmark = pytest.mark.skipif(RAY is None, reason="needs ray: pip install ray")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(RAY is None, reason="needs ray: pip install ray")]
 
 WORK = """
 import os, time

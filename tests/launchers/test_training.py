@@ -14,6 +14,8 @@ from providers.workloads.compile import program
 from providers.workloads.script import script
 from tests.launchers.machines import machines
 
+pytestmark = pytest.mark.long
+
 TRAIN = Path(__file__).parents[2] / "stacks" / "train.py"
 TORCHRUN = shutil.which("torchrun")
 SMALL = "--steps 400 --batch 2 --context 32 --width 64 --layers 1 --save-every 5"

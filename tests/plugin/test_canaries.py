@@ -12,6 +12,8 @@ import pytest
 
 from tests.plugin.conftest import BIN, Project
 
+pytestmark = pytest.mark.long
+
 ENVIRONMENT = {
     "CLORE_API_KEY": "canaryclorekey",
     "CLORE_JUPYTER_TOKEN": "canaryjupyter",

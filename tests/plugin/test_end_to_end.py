@@ -9,6 +9,7 @@ import pytest
 from tests.plugin.conftest import BIN, REPOSITORY, wait_until
 
 
+@pytest.mark.core
 def test_up_refresh_preview_preempt_up_destroy(project):
     """The whole life: a fallback place is had, nothing changes, a preempted machine is replaced in one up, destroy leaves zero machines."""
     made = project()
@@ -50,6 +51,7 @@ def test_up_killed_then_destroy(project, also_plugin):
     assert made.machines() == []
 
 
+@pytest.mark.core
 def test_up_killed_then_up(project):
     """The next `up` adopts or clears what the killed one left: one machine, never two."""
     made = project()
@@ -144,6 +146,7 @@ def test_nothing_to_be_had(project):
     made.destroy()
 
 
+@pytest.mark.core
 def test_sold_out_on_one_cloud_lands_on_the_next(project):
     """Google Cloud has none: the same `up` goes on at EC2, shows each attempt, and destroy leaves nothing."""
     made = project()
@@ -157,6 +160,7 @@ def test_sold_out_on_one_cloud_lands_on_the_next(project):
     assert made.machines() == []
 
 
+@pytest.mark.core
 def test_bad_input_is_told_whole(project):
     """Every problem with its path, at preview; unknown keys of the configuration too."""
     made = project()
@@ -194,6 +198,7 @@ def test_live_without_credentials_is_not_a_rehearsal(project):
     made.destroy()
 
 
+@pytest.mark.core
 def test_managed_network(project):
     """Two nodes in a network of their own; after a kill the machines go before the network, which they use."""
     made = project("train-h100x8x2")
@@ -210,6 +215,7 @@ def test_managed_network(project):
     assert made.machines() == []
 
 
+@pytest.mark.core
 def test_a_program_of_ones_own(project):
     """`GpuCluster` in any Pulumi program, with an Output that is unknown at preview among its inputs; the ownership comes by itself."""
     made = project()
@@ -246,6 +252,7 @@ def test_import_of_a_lost_machine(project):
     assert made.machines() == []
 
 
+@pytest.mark.core
 def test_the_schema_is_accepted(tmp_path):
     """`pulumi package get-schema` takes the plugin's schema whole."""
     if shutil.which("pulumi", path=f"{BIN}") is None and shutil.which("pulumi") is None:
@@ -264,6 +271,7 @@ def test_the_schema_is_accepted(tmp_path):
     assert schema["resources"]["gpu:index:Cluster"]["properties"]["price_usd_per_hour"]["type"] == "number"
 
 
+@pytest.mark.core
 def test_stack_files_are_left_as_they_are(project):
     """Making a stack and setting a value that it has leave the committed file as it is, byte for byte."""
     made = project()
@@ -272,6 +280,7 @@ def test_stack_files_are_left_as_they_are(project):
         assert (made.folder / "stacks" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.core
 def test_ctrl_c_once(project):
     """One Ctrl-C while it buys: no further attempt, what was asked for is released, the state is whole; then destroy as ever."""
     made = project()
@@ -360,6 +369,7 @@ def test_live_needs_credentials_before_anything_is_declared(project):
     assert "gcp:project: wanted plain text, found a secret" in made.preview(fails=True)
 
 
+@pytest.mark.core
 def test_a_forced_replacement_says_what_goes(project):
     """Under --replace nothing is compared, and the preview still knows the machine that goes; an edit that nothing can serve leaves it alone."""
     made = project("serve-l4")
