@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.errors import CloudError, Problem
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
+    from providers.model.host import Host
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
@@ -276,6 +277,8 @@ class Manifest(NamedTuple):
     """How long a job of the provider's own may take by its section of options and its ttl, all attempts together, in seconds. Pure.
     None: only a ttl ends it.
     """
+    host: Callable[[str, Mapping[str, object]], Host | None] | None = None
+    """What a machine type boots from under the provider's section of options, and what its disk can be. Pure and cheap. None: not known."""
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
     """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
     it cannot serve the offers are restricted with the reason.

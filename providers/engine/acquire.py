@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
+from providers.engine.hosting import hosting, with_disk
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, too_slow, trimmed
 from providers.engine.planning import listed, overlay
 from providers.engine.ready import LOADING, REACH, until_ready
@@ -201,6 +202,7 @@ class _Walk:
         token = str(uuid.uuid4())
         entry = self.wanted.ask.entries[head.entry]
         setup = self.wanted.setup if entry.ttl_s is None else self.wanted.setup._replace(ttl_s=entry.ttl_s)
+        setup = with_disk(setup, hosting(self.wanted.ask, self.world.manifests)(entry, head.provider, head.machine_type))
         begun = start(self.wanted.ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
         setup = started(setup._replace(options=tuple(sorted(section.items())), secrets=narrowed(setup.secrets, head.provider)), begun)
         names = tuple(f"{self.wanted.cluster}-{token[:8]}-{index}" for index in range(head.nodes))
@@ -546,7 +548,7 @@ class _Walk:
             return
         self.refreshed.add(adapter.name)
         try:
-            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask)
+            rows = await repeated(self.world, adapter.name, listed, adapter, self.wanted.ask, self.world.manifests.get(adapter.name))
         except CloudError as error:
             self.world.report("warning", f"{adapter.name}: its offers could not be listed again: {bare(adapter.name, trimmed(error))}")
             return

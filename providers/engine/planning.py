@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import LIVE, REHEARSAL
 from providers.catalog.table import OfferTable, table
+from providers.engine.hosting import asked, hosting
 from providers.errors import GpusError, NoHome, NotConfigured
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Market(NamedTuple):
     unavailable: Mapping[str, str]
     notes: Mapping[str, Callable[[Candidate, Setup], Sequence[str]]] = {}
     """Provider -> what its adapter has to say about a candidate."""
+    manifests: Mapping[str, Manifest] = {}
+    """Provider -> its manifest, which says what its machines boot from."""
 
     def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None) -> Plan:
         """The plan of an ask over this market. `setup` is what its notes depend on (none: the defaults). Pure."""
@@ -46,7 +49,7 @@ class Market(NamedTuple):
 
         known = setup or Setup()
 
-        fits = fitting(ask)
+        fits, hosted = fitting(ask), hosting(ask, self.manifests)
 
         def noted(candidate: Candidate) -> Sequence[str]:
             note = self.notes.get(candidate.provider)
@@ -56,6 +59,8 @@ class Market(NamedTuple):
                 lines += [found.note] if found.note else []
                 if found.job_hours is not None and candidate.micro_usd is not None:
                     lines.append(f"the run: about {found.job_hours:,.1f} h, ${found.job_hours * candidate.micro_usd / 1e6:,.2f}")
+            host = hosted(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
+            lines += [host.note] if host is not None and host.note else []
             able = self.capabilities.get(candidate.provider)
             if known.idle_s and able is not None:
                 lines += _idle_notes(candidate, able)
@@ -71,6 +76,7 @@ class Market(NamedTuple):
             noted=noted,
             fits=fits,
             closed=untold(ask, known),
+            hosted=hosted,
         )
 
 
@@ -192,7 +198,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
-    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes)
+    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes, world.manifests)
     return with_warnings(seen, lines) if lines else seen
 
 
@@ -277,10 +283,10 @@ def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]
     return offers
 
 
-def listed(adapter: Adapter, ask: Ask | None) -> Sequence[Offer] | None:
+def listed(adapter: Adapter, ask: Ask | None, manifest: Manifest | None = None) -> Sequence[Offer] | None:
     """The live offers, as the declaration decides over them where the adapter's depend on it."""
     chosen: Any = getattr(adapter, "offers_for", None)
-    return adapter.offers() if chosen is None or ask is None else chosen(ask)
+    return adapter.offers() if chosen is None or ask is None else chosen(asked(ask, manifest))
 
 
 def _look(
@@ -304,7 +310,7 @@ def _look(
             adapter = world.adapter(name)
             # What is missing to buy there is known without an answer.
             missing[name] = getattr(adapter, "not_configured", "")
-            results[name] = listed(adapter, ask) if name in live else today(adapter) if world.name == LIVE else None
+            results[name] = listed(adapter, ask, world.manifests.get(name)) if name in live else today(adapter) if world.name == LIVE else None
         except Exception as error:
             results[name] = error
 

@@ -98,6 +98,8 @@ class Ask(NamedTuple):
     """Name of each secret -> the providers that a reference says how to fetch it at."""
     by_login: bool = False
     """What runs is started by login once the machine is ready, not by the machine itself at its boot."""
+    image: str = ""
+    """The container image that runs there, where a market is listed for an ask."""
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:

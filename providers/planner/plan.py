@@ -147,16 +147,18 @@ def make(
     noted: Callable[[Candidate], Sequence[str]] | None = None,
     fits: Callable[[Entry, str, int], rules.Fitting] | None = None,
     closed: Callable[[str, str, int], str] | None = None,
+    hosted: Callable[[Entry, str, str], rules.Hosting | None] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
     `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
     what to leave alone until when, `now` the moment in seconds since the epoch, `noted` what there is to know about a candidate (asked when
     first read), `fits` whether a GPU type and a count hold what is to run there,
-    `closed` why it can't be told there by login. Pure; about 1 ms over some thousand offers.
+    `closed` why it can't be told there by login, `hosted` what a machine type's disk and driver mean for an entry.
+    Pure; about 1 ms over some thousand offers.
     """
     standing = blocklist.by_provider(blocks, now)
-    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, standing, now, fits, closed)
+    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted)
     sifted = rules.sift(terms)
     return Plan(terms, _ranked(terms, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
 
@@ -192,7 +194,7 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
         Candidate(
             rank,
             item.entry,
-            offer._replace(node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of="") if item.overridden else offer,
+            _priced(offer, item),
             ask.entries[item.entry].nodes,
             item.reservation,
             item.micro_usd,
@@ -201,6 +203,16 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
         )
         for rank, (item, offer) in enumerate(ranked, 1)
     )
+
+
+def _priced(offer: Offer, item: rules.Kept) -> Offer:
+    """The offer at what it costs this ask: at the user's own rate, or with its disk."""
+    if item.overridden:
+        return offer._replace(node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of="")
+    if not item.disk:
+        return offer
+    rest = "; ".join(part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"})
+    return offer._replace(node_micro_usd=item.node_micro_usd, parts=f"{offer.parts or 'machine'} + {item.disk}", left_out=rest)
 
 
 def _speeds(offers: Iterable[Offer]) -> dict[str, float]:

@@ -283,7 +283,7 @@ def _change(plan: Plan, running: Running) -> str:
     return running.change or change_line(running.micro_usd, new, running.what)
 
 
-_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET], rules.NAMES[rules.KEPT]})
+_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET], rules.NAMES[rules.KEPT], rules.NAMES[rules.DISK], rules.NAMES[rules.DRIVER]})
 """Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
 
 
@@ -299,7 +299,16 @@ def hints(plan: Plan) -> list[str]:
     def cheapest(changed: Ask) -> Candidate | None:
         # What cannot hold the work, or cannot be told of it, is no help at any price.
         priced = changed._replace(rank="price")
-        return make(priced, terms.table, terms.capabilities, unavailable=terms.unavailable, now=terms.now, fits=terms.fits, closed=terms.closed).best
+        return make(
+            priced,
+            terms.table,
+            terms.capabilities,
+            unavailable=terms.unavailable,
+            now=terms.now,
+            fits=terms.fits,
+            closed=terms.closed,
+            hosted=terms.hosted,
+        ).best
 
     allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
     out = [f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name]]

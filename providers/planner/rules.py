@@ -37,6 +37,8 @@ RULES = (
     ("ttl", "the provider lets a machine live as long as asked"),
     ("secret", "each secret has a reference that says how to fetch it there"),
     ("checkpoint", "what it saves can be kept from there where that is asked for"),
+    ("disk", "the disk holds the boot image, the container image, the weights and what is saved"),
+    ("driver", "the host's driver runs the CUDA of the container image"),
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
@@ -62,6 +64,8 @@ NAMES = tuple(name for name, _ in RULES)
     TTL,
     SECRET,
     KEPT,
+    DISK,
+    DRIVER,
     CONFIGURED,
     ORDERABLE,
     PRICE,
@@ -84,6 +88,22 @@ class Fitting(Protocol):
     def job_hours(self) -> float | None: ...
 
 
+class Hosting(Protocol):
+    """What a provider's machine type means for an entry: why its disk or its driver will not do, and what the disk costs on top of the offer."""
+
+    @property
+    def disk(self) -> str: ...
+
+    @property
+    def driver(self) -> str: ...
+
+    @property
+    def micro_usd(self) -> int: ...
+
+    @property
+    def parts(self) -> str: ...
+
+
 class Terms(NamedTuple):
     """Everything that a plan was made from. `blocks` are the standing ones, by provider; `fits` judges a GPU type and a count for an entry."""
 
@@ -96,6 +116,8 @@ class Terms(NamedTuple):
     fits: Callable[[Entry, str, int], Fitting] | None = None
     closed: Callable[[str, str, int], str] | None = None
     """Why machines of (provider, machine type, count of nodes) take no login from here, where what runs there has to be told something by one."""
+    hosted: Callable[[Entry, str, str], Hosting | None] | None = None
+    """What (provider, machine type) brings to an entry: disk, driver, and the price of the disk."""
 
 
 class Kept(NamedTuple):
@@ -108,6 +130,8 @@ class Kept(NamedTuple):
     node_micro_usd: int
     micro_usd: int
     overridden: bool
+    disk: str = ""
+    """What of the price is the disk's, in words; empty where the offer holds it or leaves it out."""
 
 
 class Sifted(NamedTuple):
@@ -207,6 +231,7 @@ def able(
     machine_type: str,
     capacity: str,
     closed: Callable[[str, str, int], str] | None = None,
+    host: Hosting | None = None,
 ) -> int:
     """The first rule of `provider` to `orderable` that this machine of this provider breaks for this entry, or one past the last rule."""
     if ask.providers and provider not in ask.providers:
@@ -226,6 +251,10 @@ def able(
         return SECRET
     if unkept(ask, skills):
         return KEPT
+    if host is not None and host.disk:
+        return DISK
+    if host is not None and host.driver:
+        return DRIVER
     if provider in unavailable:
         return CONFIGURED
     if capacity not in skills.capacities or not skills.orders(machine_type):
@@ -240,7 +269,7 @@ def sift(terms: Terms) -> Sifted:
     count of nodes, another reservation). A row that all refuse is refused by the rule of the entry under which it got furthest.
     """
     ask, table, capabilities, unavailable, blocked = terms[:5]
-    fits, closed = terms.fits, terms.closed
+    fits, closed, hosted = terms.fits, terms.closed, terms.hosted
     column = cast("Any", table.column)
     providers, regions, zones, machines = column("provider"), column("region"), column("zone"), column("machine_type")
     counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
@@ -255,7 +284,7 @@ def sift(terms: Terms) -> Sifted:
         ways: dict[str, list[tuple[int, str]]] = {}
         for index, way in enumerate(entry.capacity):
             ways.setdefault(way.kind, []).append((index, way.reservation))
-        sellers: dict[tuple[str, str, str], int] = {}
+        sellers: dict[tuple[str, str, str], tuple[int, Hosting | None]] = {}
         want, nodes = entry.gpu_count, entry.nodes
         verdicts = [(rule, number) for rule in range(len(RULES))]
         for gpu_type in types(entry):
@@ -281,7 +310,10 @@ def sift(terms: Terms) -> Sifted:
                     provider, machine = providers[row], machines[row]
                     seller = (provider, machine, capacity)
                     found = sellers.get(seller)
-                    rule = found if found is not None else sellers.setdefault(seller, able(entry, ask, capabilities, unavailable, *seller, closed))
+                    if found is None:
+                        host = hosted(entry, provider, machine) if hosted is not None else None
+                        found = sellers[seller] = (able(entry, ask, capabilities, unavailable, *seller, closed, host), host)
+                    rule, host = found
                     if rule == _PASSED:
                         listed = prices[row]
                         if overrides is not None:
@@ -291,7 +323,7 @@ def sift(terms: Terms) -> Sifted:
                         if not listed or not 0 < listed < float("inf"):
                             rule = PRICE
                         else:
-                            price = int(listed)
+                            price = int(listed) + (host.micro_usd if host is not None and not overridden else 0)
                             if cap is not None and price * nodes > cap:
                                 rule = CAP
                             elif provider in blocked and blocklist.covering(blocked[provider], regions[row], zones[row], machine, gpu_type, capacity):
@@ -301,7 +333,18 @@ def sift(terms: Terms) -> Sifted:
                     for index, reservation in ways[capacity]:
                         if (nodes, reservation) not in done:
                             done.append((nodes, reservation))
-                            kept.append(Kept(row, number, index, reservation, price, price * nodes, overridden))
+                            kept.append(
+                                Kept(
+                                    row,
+                                    number,
+                                    index,
+                                    reservation,
+                                    price,
+                                    price * nodes,
+                                    overridden,
+                                    "" if overridden or host is None else host.parts,
+                                )
+                            )
                 else:
                     before = refused.get(row)
                     if before is None or before[0] < rule:
@@ -355,6 +398,11 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return f"a reference for {missing} at {offer.provider}", f"none under secrets.{missing.partition(',')[0]}.{offer.provider}"
     if rule == KEPT:
         return "a place that its checkpoints can be kept from", unkept(ask, skills) if skills is not None else ""
+    if rule in (DISK, DRIVER):
+        host = terms.hosted(entry, offer.provider, offer.machine_type) if terms.hosted is not None else None
+        if rule == DISK:
+            return "a disk that holds what runs there", host.disk if host is not None else ""
+        return "a driver that runs the image", host.driver if host is not None else ""
     if rule == CONFIGURED:
         return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
     if rule == ORDERABLE:
@@ -365,6 +413,9 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == CAP:
         own = Overrides(ask.price_overrides).price(offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity)
         node = own if own is not None else known(offer.node_micro_usd)
+        if own is None and node is not None and terms.hosted is not None:
+            host = terms.hosted(entry, offer.provider, offer.machine_type)
+            node += host.micro_usd if host is not None else 0
         return f"at most {per_hour(ask.max_price_micro_usd)}", f"{per_hour(None if node is None else node * entry.nodes)}, above the cap"
     block = blocklist.covering(terms.blocks.get(offer.provider, ()), offer.region, offer.zone, offer.machine_type, offer.gpu_type, offer.capacity)
     rest = f" (left alone for another {duration.text(max(block.until - terms.now, 1))})" if block and block.until < float("inf") else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import GpusError, Problem, SpecError
@@ -85,6 +85,17 @@ def find(text: str, *, hub: bool = True) -> Architecture:
     if not hub:
         raise GpusError(f"{wanted} is not bundled: give the path of its config.json, or a size such as 7b")
     return from_hub(wanted)
+
+
+@lru_cache(maxsize=256)
+def known(name: str) -> Architecture | None:
+    """The model of that name, where it is bundled, a size, or a config.json here; None otherwise. Asks nobody."""
+    if not name or not bundled():
+        return None
+    try:
+        return find(name, hub=False)
+    except GpusError:
+        return None
 
 
 def _is_path(text: str) -> bool:

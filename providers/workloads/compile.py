@@ -13,6 +13,7 @@ from providers.errors import Problem, SpecError
 from providers.model.workload import Process, Program
 from providers.workloads import fit as fits
 from providers.workloads import parallel
+from providers.workloads.architecture import known
 from providers.workloads.launchers import RECIPES, TOKEN, Where, listens, recipe
 from providers.workloads.mistakes import mistakes
 
@@ -111,7 +112,7 @@ def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     found = fits.fit(workload._replace(tasks=(task,)), None, gpu_type, gpu_count, nodes).verdict
     if found is not None and found.layout is not None and task.launcher != "tgi":
         return found.layout.tensor, found.layout.pipeline, found.layout.replicas
-    model = fits.architecture(task.model)
+    model = known(task.model)
     if model is not None:
         sizes = parallel.tensor_sizes(model.heads, model.kv_heads, gpu_count)
         return max(size for size in sizes if gpu_count % size == 0), 1, 1

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog import names
 from providers.catalog.hardware import hardware
-from providers.errors import GpusError
 from providers.workloads import memory, size, speed
-from providers.workloads.architecture import Architecture, bundled, find
+from providers.workloads.architecture import known
 from providers.workloads.size import NO, Serve, Train, Verdict
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def overridden(task: Task, override: Override | None) -> Task:
 def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
     if task.dtype and (why := memory.lacks(gpu_type, task.dtype)):
         return Fit(why)
-    model = architecture(task.model)
+    model = known(task.model)
     if model is None:
         return Fit()
     training = workload.training
@@ -95,25 +94,14 @@ def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_coun
     task = overridden(workload.tasks[0], override)
     dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
     if training.hours:
-        known = names.canonical(training.hours_on)
-        scaled = speed.scaled_hours(training.hours, training.hours_on if known is None else names.accepts(known)[0], gpu_type, dtype)
+        card = names.canonical(training.hours_on)
+        scaled = speed.scaled_hours(training.hours, training.hours_on if card is None else names.accepts(card)[0], gpu_type, dtype)
         return None if scaled is None else scaled[1] / (gpu_count * nodes)
-    model = architecture(task.model)
+    model = known(task.model)
     if model is None or not training.tokens:
         return None
     verdict = size.judge(model, Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype), gpu_type, gpu_count, nodes)
     return verdict.hours
-
-
-@lru_cache(maxsize=256)
-def architecture(name: str) -> Architecture | None:
-    """The model of that name, where it is bundled or a size; None otherwise. Asks nobody."""
-    if not name or not bundled():
-        return None
-    try:
-        return find(name, hub=False)
-    except GpusError:
-        return None
 
 
 def cuda(image: str, gpu_type: str) -> str:

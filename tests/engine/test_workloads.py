@@ -19,7 +19,10 @@ from providers.testing.bench import StoreClock
 CLOUDS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:1", "modal": "L4:1"}
 MACHINES = [name for name in CLOUDS if name != "modal"]
 JOB = {"kind": "job", "workload": {"command": "python3 train.py"}}
-SERVICE = {"kind": "service", "workload": {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16"}}
+SERVICE = {
+    "kind": "service",
+    "workload": {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16", "image": "vllm/vllm-openai:v0.19.1"},
+}
 
 
 class Rig:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, Placement
+    from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -100,6 +101,13 @@ def shut(setup: Setup) -> str:
     return "" if dict(setup.options).get("security_group") else "options.aws.security_group, one that lets the port in"
 
 
+def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
+    """See `providers.adapters.aws.host`."""
+    from providers.adapters.aws.host import host as known
+
+    return known(machine_type, section)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -113,4 +121,5 @@ MANIFEST = Manifest(
     ends_itself="shutdown -h now",
     reference=reference,
     shut=shut,
+    host=host,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import limit, machines
 from providers.adapters.aws import secrets as secret
+from providers.adapters.aws.host import DEFAULT_DISK_GIB
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.adapters.base import KEEP_STATUS, too_large
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 FLEET, RUN = "CreateFleet", "RunInstances"
 
-DEFAULT_DISK_GIB = 100
 MOST_OVERRIDES = 50
 """Of one fleet. EC2's own limit is higher; a region has fewer zones times types for one ask."""
 

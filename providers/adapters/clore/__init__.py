@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import Manifest
 from providers.errors import Problem
 from providers.model.capability import Capabilities
+from providers.model.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +82,18 @@ def reference(text: str) -> str:
     return "" if re.match(r"^env:[A-Za-z_][A-Za-z0-9_]{0,127}\Z", text) else 'a variable of the environment that runs pulumi, as in "env:HF_TOKEN"'
 
 
+def host(_machine_type: str, section: Mapping[str, object]) -> Host:
+    """Its disk is the server's own, which the market lists and its price holds. An image comes at the least speed that the filter asks for."""
+    from providers.adapters.clore.options import Options, read
+    from providers.errors import SpecError
+
+    try:
+        chosen = read(section)
+    except SpecError:
+        chosen = Options()
+    return Host(disk="the server's own", write_mib_s=chosen.down_mbps * 1e6 / 8 / 2**20, container=chosen.image if "image" in section else "")
+
+
 SETTINGS = (
     *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
@@ -99,4 +112,5 @@ MANIFEST = Manifest(
     fits=fits,
     reference=reference,
     programs=("command",),
+    host=host,
 )

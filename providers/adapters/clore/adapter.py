@@ -16,6 +16,7 @@ from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
 from providers.adapters.clore.memory import Intent
+from providers.adapters.clore.options import IMAGE
 from providers.adapters.clore.options import read as read_options
 from providers.adapters.clore.paying import Funds
 from providers.adapters.clore.refusals import Refuse
@@ -141,15 +142,16 @@ class CloreAdapter:
         limits = [entry.ttl_s for entry in ask.entries]
         known = [limit for limit in limits if limit is not None]
         # One choice without a ttl takes any host.
-        return self._read(chosen, min(known) if known and len(known) == len(limits) else None, ask.disk_gib).offers
+        shortest = min(known) if known and len(known) == len(limits) else None
+        return self._read(chosen, shortest, ask.disk_gib, chosen.image if chosen.image != IMAGE else ask.image).offers
 
     def listing(self) -> market.Listing:
         """The market now, with every refused host. Calls: 1, without a key."""
         return self._read(self._options, None, None)
 
-    def _read(self, chosen: Options, ttl_s: int | None, disk_gib: int | None) -> market.Listing:
+    def _read(self, chosen: Options, ttl_s: int | None, disk_gib: int | None, image: str = "") -> market.Listing:
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
-        return market.read(self._servers(0.0), chosen, as_of, self._source, ttl_s=ttl_s, disk_gib=disk_gib)
+        return market.read(self._servers(0.0), chosen, as_of, self._source, ttl_s=ttl_s, disk_gib=disk_gib, image=image)
 
     def _servers(self, age_s: float) -> list[object]:
         with self._lock:
@@ -292,7 +294,7 @@ class CloreAdapter:
 
     def _fits(self, order: Order, listed: Mapping[str, object], chosen: Options, gone: Refuse) -> None:
         """The filters of this order, and what it needs of the host."""
-        why = market.unfit(listed, chosen) or market.short(listed, order.setup.ttl_s, order.setup.disk_gib)
+        why = market.unfit(listed, chosen) or market.short(listed, order.setup.ttl_s, order.setup.disk_gib) or market.undriven(listed, chosen.image)
         if why:
             raise gone.unfit(why)
 

@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.clore import names
+from providers.model import images
 from providers.model.ask import ON_DEMAND, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.money import micro_usd
@@ -243,6 +244,19 @@ def short(server: Mapping[str, object], ttl_s: int | None, disk_gib: int | None)
     return ""
 
 
+def undriven(server: Mapping[str, object], image: str) -> str:
+    """Why a host's driver can't start a container image; empty where it can, or where the image's name does not say its CUDA.
+
+    `cuda_version` is the newest CUDA that the driver runs; within a major all do (`images.LEAST_DRIVER`).
+    """
+    wanted, found = images.cuda(image), number(server.get("cuda_version"))
+    if wanted is None:
+        return ""
+    if found is None:
+        return f"states no CUDA, {image} has CUDA {wanted}"
+    return f"CUDA {found:f} is the newest that its driver runs, {image} has CUDA {wanted}" if found < wanted.major else ""
+
+
 def disk_gb(text: object) -> Decimal | None:
     """The size in a disk's free text, the last one named: `NVMe 512.0GB`."""
     sizes = _DISK.findall(text) if isinstance(text, str) else []
@@ -264,10 +278,11 @@ def read(
     *,
     ttl_s: int | None = None,
     disk_gib: int | None = None,
+    image: str = "",
 ) -> Listing:
     """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per hour with the renter's fee.
 
-    A host is refused by the options, and by a time or a disk that it has not.
+    A host is refused by the options, by a time or a disk that it has not, and by a driver that does not run the image.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
@@ -282,7 +297,7 @@ def read(
             refused.append(Refusal(label, gpu, "no usable id" if number_id is None else str(held)))
             continue
         why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
-        why = why or unfit(server, options) or short(server, ttl_s, disk_gib)
+        why = why or unfit(server, options) or short(server, ttl_s, disk_gib) or undriven(server, image)
         if why:
             refused.append(Refusal(label, gpu, why))
         for capacity in CAPACITIES:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, Placement
+    from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
 
@@ -113,6 +114,13 @@ def shut(setup: Setup) -> str:
     return "" if setup.network else "network: managed, which declares the firewall"
 
 
+def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
+    """See `providers.adapters.gcp.host`."""
+    from providers.adapters.gcp.host import host as known
+
+    return known(machine_type, section)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -127,6 +135,7 @@ MANIFEST = Manifest(
     reference=reference,
     programs=("container",),
     shut=shut,
+    host=host,
 )
 
 ALSO = (VERTEX,)

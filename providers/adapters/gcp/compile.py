@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.base import KEEP_STATUS, too_large
 from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp import secrets as secret
+from providers.adapters.gcp.host import DEFAULT_DISK_GIB
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 REGIONAL, ZONAL, INSERT = "regionInstances.bulkInsert", "instances.bulkInsert", "instances.insert"
 
-DEFAULT_DISK_GIB = 100
 FLEX_START_MIN_S, FLEX_START_MAX_S = 600, 7 * 86_400
 """Google, "create an A3 Ultra/A4 VM", 2026-04-06: a Flex-start machine must name a run duration from 10 minutes to 7 days."""
 RUN_MIN_S, RUN_MAX_S = 30, 120 * 86_400

@@ -8,6 +8,7 @@ from providers.adapters.base import LIVE, Manifest
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
+from providers.model.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,6 +141,11 @@ def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", config.get("profile", ""), node.handle.native_id)
 
 
+def host(_machine_type: str, _section: Mapping[str, object]) -> Host:
+    """A container's own disk: its size is not asked for here, and its price holds it (modal.com, "Disk quota", as remembered 2026-11)."""
+    return Host(default_gib=DISK_GIB, most_gib=DISK_GIB, sized=False, disk="disk quota")
+
+
 def in_regions(free: Sequence[Offer], wanted: Sequence[str]) -> Sequence[Offer]:
     """See `providers.adapters.modal.regions`."""
     from providers.adapters.modal.regions import offers
@@ -154,6 +160,8 @@ def upgrade(gpu_type: str) -> str:
     sold = gpu.SOLD.get(gpu_type)
     return sold.upgrade if sold is not None else ""
 
+
+DISK_GIB = 512
 
 MANIFEST = Manifest(
     "modal",
@@ -172,6 +180,7 @@ MANIFEST = Manifest(
     port=port,
     upgrade=upgrade,
     in_regions=in_regions,
+    host=host,
     lasts_s=lasts_s,
     programs=("command",),
 )

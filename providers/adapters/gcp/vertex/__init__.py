@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.errors import Problem
     from providers.model.ask import Ask
+    from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
@@ -92,6 +93,13 @@ def derived(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
     return sold(ask, offers)
 
 
+def host(_machine_type: str, section: Mapping[str, object]) -> Host:
+    """See `providers.adapters.gcp.vertex.options`."""
+    from providers.adapters.gcp.vertex.options import host as known
+
+    return known(section)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -102,5 +110,6 @@ MANIFEST = Manifest(
     notes=notes,
     fits=fits,
     runs=runs,
+    host=host,
     derived=("gcp", derived),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.gcp.nodes import moment
 from providers.adapters.gcp.vertex.errors import PROVIDER
 from providers.adapters.gcp.vertex.offers import ACCELERATORS, GPU_OF
-from providers.adapters.gcp.vertex.options import Options, read
+from providers.adapters.gcp.vertex.options import DISK_MIN_GIB, Options, read
 from providers.errors import Problem, SpecError, Unsupported
 from providers.model.ask import FLEX_START, ON_DEMAND, SPOT
 from providers.model.duration import text as duration_text
@@ -31,8 +31,6 @@ _CAPACITIES = {"SPOT": SPOT, "FLEX_START": FLEX_START}
 
 FLEX_START_MAX_S = 7 * 86_400
 """Google, "Schedule training jobs based on resource availability", 2026: a queued job's timeout is at most 7 days."""
-DISK_MIN_GIB = 100
-"""The boot disk's default (DiskSpec)."""
 
 WAITS = frozenset({"JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_UNSPECIFIED", "JOB_STATE_PAUSED"})
 RUNS = frozenset({"JOB_STATE_RUNNING", "JOB_STATE_UPDATING"})

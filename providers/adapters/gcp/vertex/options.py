@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import too_large
 from providers.adapters.gcp.options import ACCOUNT, CONTAINER
 from providers.errors import Problem
+from providers.model.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from providers.model.workload import Program
 
 DISK_TYPES = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
+DISK_MIN_GIB, DISK_MAX_GIB = 100, 64_000
+"""Of a worker's boot disk (DiskSpec, discovery v1 revision 20261106)."""
+USED_GIB = 30
+"""What of it is full before the container comes. Assumed."""
+DISK_MICRO_USD = {"pd-ssd": 195_500, "pd-standard": 46_000, "hyperdisk-balanced": 92_000}
+"""For a GiB and month: Compute Engine's rates in us-central1 with Vertex AI's 15 % (its pricing page, as remembered 2026-11)."""
+DISK_MIB_S = {"pd-ssd": 240.0, "pd-standard": 12.0, "hyperdisk-balanced": 155.0}
+"""MiB/s of writing at the least size ("About Persistent Disk", as remembered 2026-11)."""
 WORD_MAX = 131_072
 """Bytes of one word of a command line: Linux's own limit (MAX_ARG_STRLEN), which whatever starts the container is bound by."""
 ENV_MAX = 100
@@ -48,6 +57,21 @@ def problems(section: Mapping[str, object]) -> list[Problem]:
 def read(section: Mapping[str, object]) -> Options:
     """The options of a section that was checked; what is wrong in it is left at its default."""
     return _read(section)[0]
+
+
+def host(section: Mapping[str, object]) -> Host:
+    """The disk of a worker under the options; which driver it has, nobody says."""
+    chosen = read(section)
+    name = chosen.boot_disk_type or DISK_TYPES[0]
+    return Host(
+        used_gib=USED_GIB,
+        default_gib=DISK_MIN_GIB,
+        most_gib=DISK_MAX_GIB,
+        disk=name,
+        micro_usd_per_gib_month=DISK_MICRO_USD[name],
+        write_mib_s=DISK_MIB_S[name],
+        container=chosen.image,
+    )
 
 
 def fits(section: Mapping[str, object]) -> list[Problem]:

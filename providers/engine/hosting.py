@@ -1,0 +1,125 @@
+"""What a provider's machines bring to a declared program: the disk that is ordered for it, what that costs, and whether its driver runs the image.
+
+Owns the joining of `Manifest.host` with what the workload needs; the planner asks it for each place, an order for its own. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.model.duration import text as duration_text
+from providers.model.money import HOURS_PER_MONTH, per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from providers.adapters.base import Manifest
+    from providers.model.ask import Ask, Entry
+    from providers.model.host import Host
+    from providers.model.machine import Setup
+
+WAIT_STEP_S = 300
+WAIT_SPARE = 1.3
+"""A `wait` that is proposed has so much more than the estimate, in steps of five minutes."""
+
+
+class Hosted(NamedTuple):
+    """What a machine type means for a choice. `disk` and `driver` say why it will not do.
+
+    `disk_gib` is what is ordered (None: the adapter's default), `micro_usd` its price for each node and hour, `parts` that price in words.
+    """
+
+    disk: str = ""
+    driver: str = ""
+    disk_gib: int | None = None
+    micro_usd: int = 0
+    parts: str = ""
+    note: str = ""
+
+
+def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Entry, str, str], Hosted | None]:
+    """What answers for (choice, provider, machine type); with None where the provider says nothing of its machines. Remembers its answers."""
+
+    @lru_cache(maxsize=4096)
+    def hosted(entry: Entry, provider: str, machine_type: str) -> Hosted | None:
+        manifest = manifests.get(provider)
+        if manifest is None or manifest.host is None:
+            return None
+        section = ask.options.get(provider)
+        known = manifest.host(machine_type, section if section is not None and not manifest.options(section) else {})
+        return None if known is None else _hosted(ask, entry, known, f"{provider} {known.image}".strip())
+
+    return hosted
+
+
+def with_disk(setup: Setup, found: Hosted | None) -> Setup:
+    """The setup of an order with the disk that is ordered there."""
+    return setup if found is None else setup._replace(disk_gib=found.disk_gib)
+
+
+def asked(ask: Ask, manifest: Manifest | None) -> Ask:
+    """The ask as a market is listed for it: with the least disk that a choice needs of this provider's machines, and the image that runs there."""
+    if manifest is None or manifest.host is None or ask.workload is None:
+        return ask
+    from providers.workloads import disk
+
+    section = ask.options.get(manifest.name)
+    known = manifest.host("", section if section is not None and not manifest.options(section) else {})
+    if known is None:
+        return ask
+    sizes = [_hosted(ask, entry, known, "").disk_gib for entry in ask.entries]
+    least = None if None in sizes else min(size for size in sizes if size is not None)
+    return ask._replace(disk_gib=least, image=disk.image(ask.workload))
+
+
+def _hosted(ask: Ask, entry: Entry, host: Host, where: str) -> Hosted:
+    declared = ask.disk_gib
+    if declared is not None and declared < host.image_gib:
+        why = f"disk_gib is {declared}, the boot image {host.image} takes {host.image_gib} GiB"
+        return Hosted(f"{why}: set disk_gib: {host.default_gib}, or leave it out")
+    if declared is not None and 0 < host.most_gib < declared:
+        return Hosted(f"disk_gib is {declared:,}, the largest {host.disk} has {host.most_gib:,} GiB")
+    driver = _driver(ask, host, where)
+    if ask.workload is None:
+        return _bought(declared, host)._replace(driver=driver)
+    from providers.workloads import disk as disks
+
+    need = disks.needed(ask.workload, entry.override)
+    sized = disks.sized(need, host) if need.known else None
+    if declared is not None and sized is not None and declared < (least := need.least + (host.used_gib if need.least else 0)):
+        why = f"disk_gib is {declared}, it takes {least:.0f} GiB ({need.parts(host.used_gib)}): set disk_gib: {sized}, or leave it out"
+        return Hosted(why, driver)
+    size = declared if declared is not None else sized
+    if host.most_gib and size is not None and size > host.most_gib:
+        return Hosted(f"it takes a disk of {size:,} GiB ({need.parts(host.used_gib)}), the largest {host.disk} has {host.most_gib:,} GiB", driver)
+    found = _bought(None if size is not None and declared is None and size == host.default_gib else size, host)
+    note = ""
+    if ask.kind == "service" and need.weights:
+        spent = disks.load_s(need, size or host.default_gib, host)
+        if spent > entry.wait_s:
+            wait = -(-int(spent * WAIT_SPARE) // WAIT_STEP_S) * WAIT_STEP_S
+            how = f"{need.weights * disks.GB_IN_GIB:.0f} GB of weights at about {disks.rate_mib_s(size or host.default_gib, host):.0f} MiB/s"
+            note = (
+                f"loading takes about {duration_text(round(spent / 60) * 60)} ({how}), `wait` is {duration_text(entry.wait_s)}: "
+                f"set wait: {duration_text(wait)}"
+            )
+    return found._replace(driver=driver, note=note)
+
+
+def _driver(ask: Ask, host: Host, where: str) -> str:
+    from providers.model import images
+    from providers.workloads import disk
+
+    image = host.container or (disk.image(ask.workload) if ask.workload is not None else "")
+    return images.undriven(image, host.driver, where) if image else ""
+
+
+def _bought(size: int | None, host: Host) -> Hosted:
+    """A disk of that size with its price. None: the default one, which the price leaves out."""
+    if not host.sized:
+        return Hosted()
+    if size is None or host.micro_usd_per_gib_month is None:
+        return Hosted(disk_gib=size)
+    micro = round((size * host.micro_usd_per_gib_month + host.micro_usd_per_month) / HOURS_PER_MONTH)
+    return Hosted(disk_gib=size, micro_usd=micro, parts=f"{size:,} GiB {host.disk} {per_hour(micro)}")

@@ -1,0 +1,276 @@
+"""What a declared program needs of a machine's disk and driver, in plans and in orders."""
+
+from pathlib import Path
+
+import pytest
+
+import providers
+from providers.adapters.aws.host import host as aws
+from providers.adapters.clore import market
+from providers.adapters.clore.options import Options
+from providers.adapters.clore.standin.inventory import servers
+from providers.adapters.gcp.host import host as gcp
+from providers.engine import hosting, planning, registry
+from providers.engine.world import open_world
+from providers.model import images
+from providers.model.machine import Setup
+from providers.model.spec import read_cluster
+from providers.model.workload import Override
+from providers.stackfile import read as read_stack
+from providers.workloads import disk
+
+LLAMA_70B = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "dtype": "bf16"}
+DEEPSEEK = {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3", "dtype": "fp8"}
+STACKS = sorted((Path(providers.__file__).parent.parent / "stacks").glob("Pulumi.*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def market_now(tmp_path_factory):
+    """The rehearsal's market, looked at once."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("GPUS_HOME", str(tmp_path_factory.mktemp("home")))
+    world = open_world("rehearsal")
+    yield planning.market(world)
+    world.close()
+    patch.undo()
+
+
+def planned(market_now, **declared):
+    cluster = read_cluster("t", {"kind": "service", "providers": ["gcp", "aws"], **declared})
+    return market_now.plan(cluster.ask(), setup=cluster.setup())
+
+
+def hosted(provider, machine_type, **declared):
+    ask = read_cluster("t", {"kind": "service", "gpu": "H200:8", **declared}).ask()
+    return hosting.hosting(ask, registry.manifests())(ask.entries[0], provider, machine_type)
+
+
+def refused(plan, rule):
+    return {found.found for found in plan.rejections if found.rule == rule}
+
+
+@pytest.mark.parametrize(
+    ("workload", "provider", "machine_type", "size"),
+    [
+        # (system + image 30 + weights) + 10 % + 10, in steps of 10
+        (LLAMA_70B, "gcp", "a2-ultragpu-4g", 230),
+        (LLAMA_70B, "aws", "p4de.24xlarge", 240),
+        (DEEPSEEK, "gcp", "a3-ultragpu-8g", 770),
+        (DEEPSEEK, "aws", "p5en.48xlarge", 790),
+        ({**LLAMA_70B, "model": "meta-llama/Llama-3.1-8B"}, "gcp", "g2-standard-8", 100),
+        # Served in 8 bit, downloaded in 16; a 4-bit checkpoint is 4 bits on the disk too.
+        ({**LLAMA_70B, "dtype": "fp8"}, "gcp", "a2-ultragpu-4g", 230),
+        ({**LLAMA_70B, "dtype": "awq"}, "gcp", "a2-ultragpu-4g", 120),
+        ({**LLAMA_70B, "model": "meta-llama/Llama-3.1-405B"}, "aws", "p5en.48xlarge", 930),
+    ],
+)
+def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(workload, provider, machine_type, size):
+    """C04 (llm-d#857): 141 GB of weights do not land on a disk of 100 GB, nor 672 GB of DeepSeek-V3."""
+    found = hosted(provider, machine_type, workload=workload)
+    assert (found.disk_gib or 100) == size and found.disk == ""
+    assert hosting.with_disk(Setup(), found).disk_gib == found.disk_gib
+
+
+def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now):
+    """What the disk costs is in the price, with its size and kind in words, and no longer among what is left out."""
+    sized = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B)
+    plain = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine")
+    first, same = sized.best, plain.best
+    assert first.micro_usd - same.micro_usd == round(230 * 100_000 / 730)
+    assert "+ 230 GiB pd-balanced $0.0315/h" in first.offer.parts and "boot disk" not in first.offer.left_out
+    assert "boot disk" in same.offer.left_out
+    declared = planned(market_now, gpu="L4:1", providers=["aws"], kind="machine", disk_gib=500)
+    assert "+ 500 GiB gp3 $0.0548/h" in declared.best.offer.parts and "EBS" not in declared.best.offer.left_out
+
+
+def test_the_price_cap_holds_with_the_disk(market_now):
+    """A place that costs exactly the cap without its disk is above it with it; the refusal names the whole."""
+    bare = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine").best.price_usd_per_hour
+    plan = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B, max_price_per_hour=bare)
+    assert plan.best is None and any(f"${bare + 0.0315:,.2f}/h, above the cap" in text for text in refused(plan, "price-cap"))
+
+
+@pytest.mark.parametrize(
+    ("workload", "gpu", "disk_gib", "told"),
+    [
+        (LLAMA_70B, "A100-80GB:4", 100, "disk_gib is 100, it takes 191 GiB (weights 131.4, container image 30, system 30): set disk_gib: 230"),
+        (DEEPSEEK, "H200:8", 600, "disk_gib is 600, it takes 702 GiB (weights 626.7, container image 30, system 45): set disk_gib: 790"),
+    ],
+)
+def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(market_now, workload, gpu, disk_gib, told):
+    """C04: `disk_gib: 100` under 141 GB of weights; the hint of the plan says it too."""
+    plan = planned(market_now, gpu=gpu, disk_gib=disk_gib, workload=workload)
+    assert plan.best is None
+    assert any(told in text for text in refused(plan, "disk"))
+    assert "refused by the rule disk: disk_gib is" in " ".join(plan.as_text().split())
+    enough = planned(market_now, gpu=gpu, disk_gib=900, workload=workload)
+    assert not refused(enough, "disk")
+
+
+def test_an_image_of_unknown_size_refuses_no_declared_disk():
+    """What is assumed sizes a disk; it refuses none."""
+    small = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "image": "me/server:1"}
+    assert hosted("gcp", "g2-standard-4", workload=small, disk_gib=60).disk == ""
+    assert "container image 30" in hosted("gcp", "g2-standard-4", workload={**small, "image": "vllm/vllm-openai:v0.19.1"}, disk_gib=60).disk
+
+
+@pytest.mark.parametrize(("provider", "disk_gib", "least"), [("gcp", 40, 50), ("aws", 60, 75)])
+def test_a_disk_below_the_boot_image_is_refused_in_the_plan(market_now, provider, disk_gib, least):
+    """Not at the cloud, and not by trying another place; an image of the user's own has no known size."""
+    plan = planned(market_now, gpu="L4:1", kind="machine", providers=[provider], disk_gib=disk_gib)
+    assert plan.best is None
+    assert any(f"disk_gib is {disk_gib}, the boot image" in text and f"takes {least} GiB" in text for text in refused(plan, "disk"))
+    own = {"gcp": {"image": "projects/me/global/images/small"}} if provider == "gcp" else {"aws": {"ami": "ami-0123456789abcdef0"}}
+    assert planned(market_now, gpu="L4:1", kind="machine", providers=[provider], disk_gib=disk_gib, options=own).best is not None
+
+
+def test_a_disk_beyond_the_largest_is_refused(market_now):
+    """gp2 ends at 16 TiB, Modal's containers at 512 GiB."""
+    plan = planned(market_now, gpu="L4:1", kind="machine", providers=["aws"], disk_gib=20_000, options={"aws": {"volume_type": "gp2"}})
+    assert plan.best is None and any("the largest gp2 has 16,384 GiB" in text for text in refused(plan, "disk"))
+    assert "626.7" in hosted("modal", "container-8", workload=DEEPSEEK).disk
+    assert hosted("modal", "container-4", workload=LLAMA_70B).disk == ""
+
+
+def test_a_fallback_is_sized_in_its_own_format():
+    """A choice that changes the format of the checkpoint changes the download."""
+    task = read_cluster("t", {"kind": "service", "gpu": "H200:8", "workload": LLAMA_70B}).ask().workload
+    assert disk.needed(task, Override(dtype="awq")).weights < disk.needed(task, None).weights / 3
+
+
+def test_training_has_room_for_its_checkpoints():
+    """Two checkpoints: of everything when all is trained, of the adapters with LoRA."""
+    base = {"launcher": "torchrun", "command": "train.py", "model": "meta-llama/Llama-3.1-8B", "image": "me/train:1"}
+
+    def size(method):
+        return hosted("gcp", "a3-highgpu-8g", kind="job", workload={**base, "train": {"method": method, "tokens": "1B"}}).disk_gib
+
+    assert size("full") == 330  # 15 GiB of weights, twice 104.7 of checkpoints
+    assert size("lora") is None  # the default of 100 will do
+
+
+def test_local_ssd_of_the_machine_does_not_count():
+    """The start-up script puts nothing there, so 6 TB of it make no disk smaller."""
+    assert hosted("gcp", "a3-highgpu-8g", workload=DEEPSEEK).disk_gib == hosted("gcp", "a2-highgpu-8g", workload=DEEPSEEK).disk_gib
+
+
+def test_clores_hosts_are_held_against_what_the_program_needs():
+    """C04: a host with 200 GB is refused for 141 GB of weights with their image, whatever `disk_gb` (default 40) says."""
+    ask = read_cluster("t", {"kind": "service", "gpu": "RTX-4090:8", "providers": ["clore"], "workload": {**LLAMA_70B, "dtype": "bf16"}}).ask()
+    asked = hosting.asked(ask, registry.manifests()["clore"])
+    assert asked.disk_gib == 190
+    small = [{**server, "specs": {**server["specs"], "disk": "NVMe 200.0GB"}} for server in servers() if isinstance(server.get("specs"), dict)]
+    listed = market.read(small, Options(), "2026-11-28", "test", disk_gib=asked.disk_gib).offers
+    assert listed and all(offered.restriction for offered in listed)
+    assert any("it has 200.0 GB of disk, wanted 190 GiB" in offered.restriction for offered in listed)
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem.partition(".")[2])
+def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path):
+    """No candidate of a shipped stack has less disk than its workload takes, and none is refused for its disk."""
+    for name, raw in read_stack(path.stem.partition(".")[2]).clusters.items():
+        ask = read_cluster(name, raw).ask()
+        plan = market_now.plan(ask)
+        answers = hosting.hosting(ask, registry.manifests())
+        for candidate in plan.candidates:
+            entry, found = ask.entries[candidate.entry], answers(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
+            if ask.workload is None or found is None or candidate.provider in {"modal", "clore"}:
+                continue
+            need = disk.needed(ask.workload, entry.override)
+            assert (found.disk_gib or 100) >= need.least
+        assert "disk" not in plan.rejected_by_rule
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ("pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "13.0"),
+        ("pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime", "12.8"),
+        ("me/app:cu130", "13.0"),
+        ("me/app:v1-cu121", "12.1"),
+        ("me/app:cuda-12.4", "12.4"),
+        ("me/app:cuda12", "12.0"),
+        ("nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04", "13.0"),
+        ("nvcr.io/nvidia/cuda:12.6.3-base-ubuntu22.04", "12.6"),
+        ("registry.example:5000/team/torch:13.0.1-cudnn-devel", "13.0"),
+        ("registry.example:5000/team/torch:cu118@sha256:" + "0" * 64, "11.8"),
+        ("nvcr.io/nvidia/pytorch:25.09-py3", "13.0"),
+        ("nvcr.io/nvidia/pytorch:24.04-py3", "12.0"),
+        ("vllm/vllm-openai:latest", "13.0"),
+        ("vllm/vllm-openai", "13.0"),
+        ("vllm/vllm-openai:v0.22.1", "13.0"),
+        ("vllm/vllm-openai:v0.19.1", "12.8"),
+        ("vllm/vllm-openai:latest-cu129", "12.9"),
+        ("me/app:1.2.3", None),
+        ("me/app:13.0.1", None),
+        ("registry.example:5000/team/cuda", None),
+        ("python:3.12", None),
+        ("ubuntu:22.04", None),
+        ("", None),
+    ],
+)
+def test_an_images_cuda_is_read_from_its_name_alone(image, found):
+    """vllm#18813: what the name does not say is not claimed."""
+    assert (None if images.cuda(image) is None else str(images.cuda(image))) == found
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "why"),
+    [
+        ("pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "12.8", "CUDA 12.8 is the newest that its driver runs"),
+        ("me/app:cu130", "12.8", "me/app:cu130 has CUDA 13.0"),
+        ("nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04", "12.9", "has CUDA 13.0"),
+        ("me/app:cu130", "13.0", ""),
+        ("me/app:cu130", None, "states no CUDA"),
+        # Within a major every driver of it will do.
+        ("me/app:cuda12.8", "12.2", ""),
+        ("me/app:cuda12.8", "11.8", "has CUDA 12.8"),
+        ("me/app:cu118", "12.8", ""),
+        ("me/app:1.2.3", "11.0", ""),
+    ],
+)
+def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why):
+    """C13 (vllm#18813): `cuda13.0` at a host with CUDA 12.8 was bought."""
+    server = {**servers()[0], "cuda_version": version}
+    assert (why in market.undriven(server, image)) if why else market.undriven(server, image) == ""
+
+
+def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatch):
+    """C13, whole: no host of an older CUDA is a candidate, for the workload's image and for the options' own."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    job = {"kind": "job", "gpu": "RTX-4090:2", "providers": ["clore"]}
+    newest = {**job, "workload": {"image": "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "command": "nvidia-smi"}}
+    plan = providers.plan(read_cluster("t", newest))
+    assert {candidate.machine_type for candidate in plan.candidates} == {"server-71003"}
+    assert any("has CUDA 13.0" in text for text in refused(plan, "sold"))
+    single = providers.plan(read_cluster("t", {**newest, "gpu": "RTX-4090:1"}))
+    assert single.best is None
+    own = {"gpu": "RTX-4090:2", "providers": ["clore"], "options": {"clore": {"image": "me/app:cu130"}}}
+    assert {candidate.machine_type for candidate in providers.plan(read_cluster("t", own)).candidates} == {"server-71003"}
+
+
+def test_at_google_and_ec2_the_boot_images_driver_decides(market_now):
+    """C13: driver 570 does not start CUDA 13; 580 does; of an image of the user's own nothing is claimed."""
+    old = {"gcp": {"image_family": "common-cu128-ubuntu-2204-nvidia-570", "image_project": "deeplearning-platform-release"}}
+    job = {"kind": "job", "gpu": "L4:1", "workload": {"image": "me/app:cu130", "command": "python train.py"}}
+    plan = planned(market_now, **{**job, "providers": ["gcp"], "options": old})
+    assert plan.best is None
+    assert any("me/app:cu130 has CUDA 13.0, which wants driver 580 or newer; gcp common-cu128" in text for text in refused(plan, "driver"))
+    assert planned(market_now, **job).best is not None
+    assert aws("g6.xlarge", {}).driver == 580 and aws("g6.xlarge", {"ami": "ami-0123456789abcdef0"}).driver == 0
+    assert gcp("g2-standard-4", {"image": "projects/me/global/images/mine"}).driver == 0
+
+
+def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now):
+    """C21: 672 GB of weights do not answer within 15 minutes; a wait that is long enough, and a small model, need no line."""
+
+    def told(**declared):
+        return [text for text in planned(market_now, **declared).notes if text.startswith("loading takes")]
+
+    (line,) = told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK)
+    assert "672 GB of weights" in line or "673 GB of weights" in line
+    assert "`wait` is 15m: set wait: " in line
+    assert not told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK, wait="3h")
+    assert not told(gpu="L4:1", workload={**LLAMA_70B, "model": "meta-llama/Llama-3.2-1B"})
+    faster = told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK, options={"aws": {"volume_throughput": 1000}})
+    assert faster != [line]
