@@ -12,7 +12,7 @@ from providers.engine.acquire import ACQUIRED, Outcome, acquire
 from providers.engine.ending import end
 from providers.engine.holding import had
 from providers.engine.lines import named, trimmed
-from providers.engine.planning import market
+from providers.engine.planning import market, presentable
 from providers.engine.ready import until_ready
 from providers.engine.spending import limit_of, spell_of
 from providers.errors import GpusError, HalfMade, NotConfigured
@@ -112,6 +112,7 @@ async def _walk(
         if allowed and all(name in on_sale.unavailable for name in allowed):
             lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items())
             raise NotConfigured(f"{wanted.cluster}: no allowed provider is configured in the {world.name} world\n{lines}", provider=allowed[0])
+    presentable(plan, wanted.cluster)
     if wanted.budget is not None:
         accept = affordable(world, wanted, plan, accept)
     return await acquire(world, plan, wanted, generation, brake=brake, market=on_sale, keep=keep, accept=accept, before=before)

@@ -14,7 +14,7 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, acquire
 from providers.engine.delivery import HEALTHY
 from providers.engine.ending import release_all, stuck
 from providers.engine.holding import status_of, ttl
-from providers.engine.planning import market
+from providers.engine.planning import market, presentable
 from providers.engine.records import UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon
 from providers.errors import AllFailed
@@ -63,7 +63,7 @@ async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: B
     part = _part(world, held, wanted, index, missing)
     on_sale = await world.call("", market, world, part.ask)
     # Where one was taken back just now there may be room all the same: asking costs nothing.
-    plan = on_sale.plan(part.ask, setup=part.setup)
+    plan = presentable(on_sale.plan(part.ask, setup=part.setup), held.cluster)
     here = tuple(_here(candidate, held) for candidate in plan.candidates if _same(candidate, held))
     if not here:
         return None

@@ -172,7 +172,9 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
-    looked = _look(world, looking, live, ask, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None)
+    looked = _look(
+        world, looking, live, ask, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None, lines
+    )
     unavailable: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
@@ -283,6 +285,16 @@ def _today(adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]
     return offers
 
 
+def presentable(plan: Plan, cluster: str) -> Plan:
+    """The plan, once it is certain that it can be shown. Raises GpusError where it cannot: then nothing is bought by it either."""
+    try:
+        plan.as_text()
+    except Exception as error:
+        text = f"{cluster}: wanted a plan to show before anything is bought, found one that cannot be written ({type(error).__name__}: {error})"
+        raise GpusError(f"{text}; nothing was bought: leave out the provider whose offers are odd, and report it") from error
+    return plan
+
+
 def listed(adapter: Adapter, ask: Ask | None, manifest: Manifest | None = None) -> Sequence[Offer] | None:
     """The live offers, as the declaration decides over them where the adapter's depend on it."""
     chosen: Any = getattr(adapter, "offers_for", None)
@@ -295,6 +307,7 @@ def _look(
     live: Collection[str],
     ask: Ask | None,
     today: Callable[[Adapter], Sequence[Offer] | None],
+    lines: list[str],
 ) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
@@ -311,6 +324,7 @@ def _look(
             # What is missing to buy there is known without an answer.
             missing[name] = getattr(adapter, "not_configured", "")
             results[name] = listed(adapter, ask, world.manifests.get(name)) if name in live else today(adapter) if world.name == LIVE else None
+            lines.extend(f"{name}: {remark}" for remark in getattr(adapter, "remarks", ()))
         except Exception as error:
             results[name] = error
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from providers.model import foreign
+
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_LENGTH_MAX = 40
+"""Characters of a duration."""
 LONGEST_S = 3_650 * 86_400
 """Ten years: the longest that anything is declared to take. Far beyond it a moment has no date."""
 
@@ -15,16 +19,23 @@ def seconds(text: str | float) -> int:
     if isinstance(text, bool):
         raise ValueError(f"{text!r} is no duration")
     if isinstance(text, (int, float)):
-        if not 0 <= text < float("inf"):
-            raise ValueError(f"{text!r} is no duration")
-        return int(text)
-    cleaned = text.strip().lower()
+        return _whole(text, text)
+    cleaned = text[:_LENGTH_MAX].strip().lower()
+    if len(text) > _LENGTH_MAX:
+        raise ValueError(f"{cleaned!r}... is no duration")
     if cleaned.isdigit():
-        return int(cleaned)
+        return _whole(cleaned, text)
     parts = _PART.findall(cleaned)
     if not parts or "".join(f"{number}{unit}" for number, unit in parts) != cleaned.replace(" ", ""):
         raise ValueError(f"{text!r} is no duration")
-    return int(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
+
+
+def _whole(found: str | float, told: object) -> int:
+    total = foreign.real(found, foreign.SECONDS)
+    if total is None:
+        raise ValueError(f"{told!r} is no duration")
+    return int(total)
 
 
 def text(total_s: float) -> str:

@@ -6,20 +6,21 @@ JSON reader looks.
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal
+
+from providers.model import foreign
 
 HOURS_PER_MONTH = 730
 """The clouds' own convention for a month (365 x 24 / 12)."""
 
+_AMOUNT = foreign.Bounds(-1e12, 1e12)
+
 
 def micro_usd(dollars: str | float | Decimal) -> int:
-    """Whole micro-dollars. Raises ValueError for what is no finite number."""
-    try:
-        value = Decimal(str(dollars))
-    except InvalidOperation:
-        raise ValueError(f"{dollars!r} is no amount of dollars") from None
-    if not value.is_finite():
-        raise ValueError(f"{dollars!r} is no amount of dollars")
+    """Whole micro-dollars. Raises ValueError for what is no number, and for more than anybody pays."""
+    value = foreign.number(dollars, _AMOUNT)
+    if value is None:
+        raise ValueError(f"{str(dollars)[:40]!r} is no amount of dollars")
     return int((value * 1_000_000).to_integral_value(rounding=ROUND_HALF_UP))
 
 

@@ -367,3 +367,41 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
     held = run(cluster.create(world, wanted(), "g1"))
     assert ("running", "server-71003") == (held.status, held.machine_type)
     assert [71002, 71003] == [number for number, _ in servers]
+
+
+@pytest.fixture
+def odd_host(market, monkeypatch):
+    """Writes figures into the listing of server-71001, as its host would."""
+    from providers.adapters.clore.standin import inventory
+
+    real = inventory.servers
+
+    def change(**figures):
+        def servers():
+            return [row | figures if row["id"] == 71001 else row for row in real()]
+
+        monkeypatch.setattr(inventory, "servers", servers)
+
+    return change
+
+
+def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_host):
+    """The plan names the row that it leaves out; the cheapest other host is rented, once."""
+    odd_host(price={"on_demand": {"USD-Blockchain": "1e5000"}, "spot": {}})
+    world = market.world()
+    plan = planning.market(world, wanted().ask).plan(wanted().ask)
+    assert ["clore: 1 listing left out that cannot be read: server 71001: its price.on_demand.USD-Blockchain cannot be 1e5000"] == [
+        line for line in plan.warnings if "cannot be read" in line
+    ]
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert "server-71002" == held.machine_type
+    assert 1 == len(market.posts)
+
+
+def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
+    """Whatever keeps the table from being written keeps the order from being sent; the refusal says so."""
+    monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
+    with pytest.raises(errors.GpusError, match="wanted a plan to show before anything is bought"):
+        run(cluster.create(market.world(), wanted(), "g1"))
+    assert [] == list(market.posts)
+    assert [] == market.alive

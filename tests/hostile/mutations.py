@@ -8,17 +8,34 @@ import json
 import random
 import xml.etree.ElementTree as ET
 
+from tests.hostile.words import nest
+
 KINDS = ("missing", "null", "text", "number", "truth", "huge", "nested", "unicode", "list", "mapping", "empty", "html", "cut", "hollow")
-ODD = ("\u202eevil\x00", "İﬀ𝐇\ud7ff", "a\r\nHost: evil", "$(touch CANARY)", "", "-1", "nan", "../..", "9" * 400, "٣")
-NUMBERS = (-1, 0, 2**63, 2**70, -(2**40), 0.1, 1e300, float("inf"), float("nan"))
+ODD = (
+    "\u202eevil\x00",
+    "İﬀ𝐇\ud7ff",
+    "a\r\nHost: evil",
+    "$(touch CANARY)",
+    "",
+    "-1",
+    "nan",
+    "../..",
+    "9" * 400,
+    "٣",
+    "1e5000",
+    "1e99999",
+    "-1e99999",
+    "16/1e400",
+    "22:1e99999",
+    "\x1b[2J\x9b31m",
+)
+NUMBERS = (-1, 0, 2**63, 2**70, -(2**40), 10**4_000, 0.1, 1e300, float("inf"), float("nan"))
 HTML = "<!doctype html><html><body>Sign in to the hotel's network</body></html>"
 
 
 def value(kind, draw, old):
     """What stands in the place of a JSON value."""
-    nested = None
-    for _ in range(40):
-        nested = [nested]
+    nested = nest(draw.choice((40, 300)))
     table = {
         "null": None,
         "text": draw.choice(ODD),

@@ -28,6 +28,13 @@ ODD = (
     "\x00",
     "a\x00b",
     "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\",
+    "\x9b2J",
+    "a\rb",
+    "a\x08b",
+    "\u2066evil\u2069",
+    "\u2028line",
     "\u202egnp.exe",
     "\ufeffgpu",
     "ﬀ",
@@ -51,6 +58,17 @@ ODD = (
     "inf",
     "-0",
     "1e999",
+    "1e5000",
+    "1e99999",
+    "-1e99999",
+    "1e-99999",
+    "0e99999",
+    "9" * 5_000,
+    "16/1e400",
+    "22:1e99999",
+    "1e99999h",
+    "H100:1e99999",
+    "sNaN",
     "0x10",
     "1_000",
     "H100:8:8",
@@ -74,8 +92,17 @@ NUMBERS = st.one_of(
     st.floats(),
     st.sampled_from([0, -1, 1, 2**31, 2**63, 2**64, 10**30, 0.1, 1e-300, 1e300, float("inf"), float("nan"), True, False]),
 )
+
+
+def nest(depth, inner=None):
+    """A list in a list, so many times."""
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
 JUNK = st.recursive(
-    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, st.sampled_from([60, 300]).map(nest)),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
     max_leaves=12,
 )

@@ -748,3 +748,12 @@ def test_a_mark_is_recognised_beside_other_ports():
     assert not mark.is_mark([first])
     assert not mark.is_mark([22, 8888])
     assert not mark.is_mark([first, second + 256 if second + 256 < 49_152 else second - 256])
+
+
+@pytest.mark.parametrize("huge", ["1e99999", "9" * 400, "inf", float("nan"), 1e300, -1, 65_536, "22.5"], ids=lambda value: str(value)[:8])
+def test_a_port_that_cannot_be_is_left_out_at_once(huge):
+    """Numbers of an order have bounds, too: a port, a time, a state."""
+    assert {22: 1277} == orders.ports({"tcp_ports": ["22:1277", f"23:{huge}", f"{huge}:24"]})
+    assert {22: 1277} == orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}})
+    assert not orders.is_up({"mon_container": huge, "tcp_ports": ["22:1277"], "pub_cluster": ["n1"]})
+    assert orders.made({"ct": huge}) in {None, 65_536.0, 22.5}

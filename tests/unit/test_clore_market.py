@@ -1,5 +1,6 @@
 """The market's listing read: models, counts, prices, filters. Pure. Payloads are made up in documented or recorded shapes."""
 
+import time
 from decimal import Decimal
 
 import pytest
@@ -259,3 +260,72 @@ def test_env_needs_trust_in_the_marketplace():
     assert (("A", "1"),) == read({"env": {"A": "1"}, "trust_marketplace": True}).env
     with pytest.raises(SpecError):
         read({"env": {"A": "x&y"}, "trust_marketplace": True})
+
+
+def put(row, path, value):
+    """The row with one figure changed."""
+    *steps, last = path.split("/")
+    holder = row
+    for step in steps:
+        holder = holder.setdefault(step, {})
+    holder[last] = value
+    return row
+
+
+FIGURES = (
+    *("id", "mrl", "reliability", "cuda_version", "price/on_demand/USD-Blockchain", "price/on_demand/bitcoin", "price/spot/USD-Blockchain"),
+    *("price/usd/on_demand_usd", "price/usd/spot", "specs/cpus", "specs/ram", "specs/gpuram", "specs/pcie_rev", "specs/pcie_width"),
+    *("specs/net/down", "specs/net/up", "rating/avg", "rating/cnt", "partial_gpu_rental/available_gpus"),
+)
+
+
+@pytest.mark.parametrize("huge", ["1e5000", "1e99999", "9" * 400, 1e300, float("inf"), "nan"], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize("path", FIGURES)
+def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge):
+    """Counted and named in a line, in no time; every other host is offered as before."""
+    value = f"16/{huge}" if path == "specs/cpus" else huge
+    begun = time.process_time()
+    found = listing(server(1), put(server(2), path, value), server(3))
+    assert time.process_time() - begun < 0.5
+    assert {1, 3} == offered(found, "RTX-4090", 2)
+    assert all(offer.machine_type != "server-2" for offer in found.offers)
+    (refused,) = found.refused
+    assert refused.unreadable
+    assert found.unreadable.startswith("1 listing left out that cannot be read: server ")
+    assert path.replace("/", ".") in found.unreadable
+    assert len(found.unreadable) < 250
+
+
+@pytest.mark.parametrize("odd", [None, True, "", "x16", {}, [], [[]], {"a": 1}, "unknown"], ids=repr)
+@pytest.mark.parametrize("path", FIGURES)
+def test_a_figure_that_is_none_is_unknown(path, odd):
+    """A host that does not state a figure is refused where it is asked for, and by no other rule; nothing raises."""
+    found = listing(put(server(2), path, odd))
+    assert not found.unreadable
+    assert path == "id" or "partial" in path or "USD-Blockchain" in path or {2} == offered(found, "RTX-4090", 2)
+
+
+def test_whatever_a_host_says_the_others_are_offered():
+    """Nests, long texts and control characters in any place cost that host its row, in no time, and reach no line raw."""
+    nest = []
+    for _ in range(5_000):
+        nest = [nest]
+    rows = [
+        put(server(10 + at), path, value)
+        for at, (path, value) in enumerate(
+            (path, value)
+            for path in (*FIGURES, "gpu_array", "specs/gpu", "specs/disk", "specs/net/cc", "allowed_coins", "price", "specs", "rating")
+            for value in (nest, "9" * 300_000, "NVIDIA " * 50_000, "\x1b[31m\u202e\n")
+        )
+    ]
+    begun = time.process_time()
+    found = listing(server(1), *rows, None, 7, nest, server(3))
+    assert time.process_time() - begun < 5
+    assert {1, 3} <= offered(found, "RTX-4090", 2)
+    for text in (
+        found.unreadable,
+        *(refusal.server + refusal.reason for refusal in found.refused),
+        *(o.region + o.restriction + o.parts for o in found.offers),
+    ):
+        assert text.isprintable()
+        assert len(text) < 4_000

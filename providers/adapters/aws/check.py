@@ -11,6 +11,7 @@ from providers.adapters.aws import machines
 from providers.adapters.aws.errors import PROVIDER, Context, quota_page
 from providers.adapters.base import REHEARSAL
 from providers.errors import BadCredentials, CloudError, NotConfigured
+from providers.model import foreign
 from providers.model.machine import CheckLine
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _quotas(client: Client, regions: tuple[str, ...]) -> list[CheckLine]:
         except CloudError:
             return None
         value = (answer.get("Quota") or {}).get("Value")
-        return float(value) if isinstance(value, (int, float)) else None
+        return foreign.real(value)
 
     pairs = [(region, code) for _, _, code in codes for region in regions]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="aws-quota") as pool:

@@ -24,6 +24,7 @@ from providers.errors import (
     Unclassified,
     Unsupported,
 )
+from providers.model import foreign
 from providers.model.ask import SPOT
 from providers.model.place import Scope
 
@@ -271,7 +272,7 @@ def from_response(response: Mapping[str, Any], context: Context) -> CloudError:
     """The refusal in an answer (`ClientError.response`): by its code, else by its HTTP status."""
     error = response.get("Error") or {}
     code, message = str(error.get("Code") or ""), str(error.get("Message") or "")
-    status = int((response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0)
+    status = foreign.whole((response.get("ResponseMetadata") or {}).get("HTTPStatusCode"), foreign.COUNT) or 0
     if code in OWN and context.own:
         return _error(Transient, CODES[code]._replace(scope=NOTHING, todo="it is made again"), code, message, context, context.candidates)
     row = CODES.get(code) or STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)

@@ -7,6 +7,8 @@ to the machine, and a mere reboot is not. Pure.
 
 from __future__ import annotations
 
+from providers.model import foreign
+
 TTL_LINE = "gpus_ttl_s="
 """The line of the user data that says after how many seconds the machine shuts itself down."""
 START_LINE = "gpus_start="
@@ -50,7 +52,7 @@ systemctl enable --now gpus-limit.service"""
 
 def limit_s(user_data: str) -> float:
     """The seconds after which a machine with this user data ends itself; 0 for none."""
-    return float(_value(user_data, TTL_LINE) or 0)
+    return foreign.real(_value(user_data, TTL_LINE), foreign.SECONDS) or 0.0
 
 
 def start(user_data: str) -> str:

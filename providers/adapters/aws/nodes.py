@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import machines
 from providers.adapters.aws.errors import Context, from_exception
+from providers.model import foreign
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Node
 
@@ -65,7 +66,7 @@ def tags(instance: Mapping[str, Any]) -> dict[str, str]:
 
 def launch_order(instance: Mapping[str, Any]) -> tuple[int, str]:
     """The same order of one call's machines at every look."""
-    return int(instance.get("AmiLaunchIndex", 0)), str(instance["InstanceId"])
+    return foreign.whole(instance.get("AmiLaunchIndex"), foreign.COUNT) or 0, str(instance["InstanceId"])
 
 
 def state(instance: Mapping[str, Any]) -> str:

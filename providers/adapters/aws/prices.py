@@ -10,7 +10,6 @@ import json
 import threading
 import time
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +167,7 @@ def _history(prices: Prices, client: Client, around: Surroundings, region: str, 
 def _micro(text: object) -> int | None:
     """Micro-dollars; None for what is no price: nothing, zero, a word."""
     try:
-        price = micro_usd(Decimal(str(text)))
-    except (InvalidOperation, ValueError):
+        price = micro_usd(str(text))
+    except ValueError:
         return None
     return price if price > 0 else None

@@ -12,6 +12,7 @@ from providers.adapters.aws import compile as native
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.nodes import machines_of, parse
 from providers.errors import CloudError, NoCapacity, Unsupported
+from providers.model import foreign
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Surroundings:
         reservation = native.Reservation(
             str(item["CapacityReservationId"]), str(item.get("InstanceType", "")), zone, item.get("ReservationType") == "capacity-block"
         )
-        state, free = str(item.get("State", "")), int(item.get("AvailableInstanceCount", 0))
+        state, free = str(item.get("State", "")), foreign.whole(item.get("AvailableInstanceCount"), foreign.COUNT) or 0
         if native.matching(order, reservation) is None:
             text = f"{context.what}: it is for {reservation.machine_type} in {zone}, which this plan does not ask for"
             raise Unsupported(text, provider=PROVIDER, code="RESERVATION_DIFFERS", block_s=0.0)
@@ -296,7 +297,7 @@ def _one_image(image_id: str, item: Mapping[str, Any], region: str, architecture
         raise Unsupported(text, provider=PROVIDER, code="InvalidAMIID.Unavailable", scopes=where, block_s=0.0)
     device = str(item.get("RootDeviceName") or "/dev/sda1")
     sizes = [
-        int((mapping.get("Ebs") or {}).get("VolumeSize") or 0)
+        foreign.whole((mapping.get("Ebs") or {}).get("VolumeSize"), foreign.COUNT) or 0
         for mapping in item.get("BlockDeviceMappings") or ()
         if mapping.get("DeviceName") == device
     ]

@@ -32,6 +32,7 @@ from providers.errors import (
     Transient,
     Unsupported,
 )
+from providers.model import foreign
 from providers.model.ask import SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import ENDED, GONE, PREEMPTED, RUNNING, STARTING, STOPPING, CheckLine, Handle, Mark, Node, Order, Ticket
@@ -123,6 +124,8 @@ class CloreAdapter:
         self._sole = sole
         self._lock = threading.Lock()
         self._listed: tuple[float, list[object]] | None = None
+        self.remarks: tuple[str, ...] = ()
+        """What the last listing held that could not be read, in a line."""
 
     # What is for sale
 
@@ -151,7 +154,9 @@ class CloreAdapter:
 
     def _read(self, chosen: Options, ttl_s: int | None, disk_gib: int | None, image: str = "") -> market.Listing:
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
-        return market.read(self._servers(0.0), chosen, as_of, self._source, ttl_s=ttl_s, disk_gib=disk_gib, image=image)
+        found = market.read(self._servers(0.0), chosen, as_of, self._source, ttl_s=ttl_s, disk_gib=disk_gib, image=image)
+        self.remarks = (found.unreadable,) if found.unreadable else ()
+        return found
 
     def _servers(self, age_s: float) -> list[object]:
         with self._lock:
@@ -237,7 +242,7 @@ class CloreAdapter:
         unknown = self._unknown(rows, chosen)
         listed = ", ".join(str(orders.order_id(row)) for row in unknown)
         now = self._clock()
-        if any(not orders.ports(row) and now - float(market.number(row.get("ct")) or 0) < chosen.start_deadline_s for row in unknown):
+        if any(not orders.ports(row) and now - (orders.made(row) or 0.0) < chosen.start_deadline_s for row in unknown):
             message = f"clore: orders {listed} are starting; whose they are shows when they are up"
             raise Transient(message, provider=self.name, code="unknown-order-starting", scopes=(Scope(self.name),))
         if unknown:
@@ -279,7 +284,7 @@ class CloreAdapter:
             rate = terms.usd_per_day / terms.per_day
             per_day = bids.needed(view, terms.coin, terms.per_day, rate)
             cap = market.daily_usd(min(limits) if limits else planned or 0, SPOT)
-            usd_per_day = per_day * rate
+            usd_per_day = min(per_day * rate, Decimal(foreign.MONEY.most))
         else:
             per_day, usd_per_day = terms.per_day, terms.usd_per_day
             caps = [limit for limit in (order.max_micro_usd, None if planned is None else int(planned * ROSE)) if limit is not None]
@@ -409,7 +414,7 @@ class CloreAdapter:
             else:
                 found = [row for row in rows if intent is not None and orders.order_id(row) not in known and orders.is_order_of(row, intent)]
             if found:
-                newest = max(found, key=lambda row: float(market.number(row.get("ct")) or 0))
+                newest = max(found, key=lambda row: orders.made(row) or 0.0)
                 newest = orders.from_completed(newest) if completed else newest
                 if rental is None and intent is not None:
                     self._memory.keep(orders.order_id(newest), intent.mark, token)
@@ -491,7 +496,7 @@ class CloreAdapter:
             gpu_count=0 if isinstance(held, str) else held.gpu_count,
             capacity=orders.capacity(row),
             external_ip=orders.host(row),
-            created_at=float(market.number(row.get("ct")) or 0),
+            created_at=orders.made(row) or 0.0,
             detail=detail,
             ports=tuple(sorted(mapped.items())),
             ssh_user="root",
@@ -501,13 +506,13 @@ class CloreAdapter:
         """A status and why. No state stands in a row: it is read from what is there and what is not."""
         spot = orders.capacity(row) == SPOT
         if orders.has_ended(row):
-            made_at, hours = market.number(row.get("ct")), market.number(row.get("mrl"))
+            made_at, hours = orders.made(row), market.longest_hours(row)
             if cancelled:
                 return GONE, ""
             if spot:
                 return PREEMPTED, "outbid, or ended by the host"
-            if made_at is not None and hours is not None and float(made_at) + float(hours) * 3_600 <= self._clock():
-                return ENDED, f"the longest rental of {hours:f} h is over"
+            if made_at is not None and hours is not None and made_at + hours * 3_600 <= self._clock():
+                return ENDED, f"the longest rental of {hours:g} h is over"
             return GONE, "ended by the host or by hand"
         if cancelled:
             return STOPPING, ""

@@ -11,6 +11,7 @@ from decimal import ROUND_UP, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.clore import market
+from providers.model import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ class Bid(NamedTuple):
 
 def rates(view: Mapping[str, object]) -> dict[str, Decimal]:
     """Dollars per coin, as the reply states them."""
-    found = {str(coin): market.number(rate) for coin, rate in market.section(view, "currency_rates_in_usd").items()}
+    found = {str(coin): foreign.number(rate, foreign.MONEY) for coin, rate in market.section(view, "currency_rates_in_usd").items()}
     return {market.USD: Decimal(1)} | {coin: rate for coin, rate in found.items() if rate is not None and rate > 0}
 
 
@@ -42,7 +43,7 @@ def bids(view: Mapping[str, object]) -> Iterator[Bid]:
     known = rates(view)
     listed = view.get("offers")
     for row in listed if isinstance(listed, (list, tuple)) else ():
-        amount = market.number(row.get("bid")) if isinstance(row, Mapping) else None
+        amount = foreign.number(row.get("bid"), foreign.MONEY) if isinstance(row, Mapping) else None
         if amount is None or amount <= 0:
             continue
         coin = str(row.get("currency"))
@@ -57,7 +58,8 @@ def outbid(view: Mapping[str, object]) -> bool:
 
 def needed(view: Mapping[str, object], coin: str, floor: Decimal, usd_rate: Decimal) -> Decimal:
     """The least bid per day in `coin` that takes the server: its floor, or just over the bid that holds it. `usd_rate` is dollars per coin."""
-    least = market.number(market.section(market.section(view, "server"), "min_pricing").get(coin))
+    least = foreign.number(market.section(market.section(view, "server"), "min_pricing").get(coin), foreign.MONEY)
     holders = [bid.usd_per_day for bid in bids(view) if bid.active and not bid.ours and bid.usd_per_day is not None]
     over = max(holders, default=Decimal(0)) * OVER / usd_rate
-    return max(floor, least or Decimal(0), over).quantize(_STEPS[coin], rounding=ROUND_UP)
+    # More than anybody pays need not be exact.
+    return min(max(floor, least or Decimal(0), over), Decimal(foreign.MONEY.most)).quantize(_STEPS[coin], rounding=ROUND_UP)

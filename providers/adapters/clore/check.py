@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.clore import errors, market, orders
 from providers.adapters.clore.options import COINS
 from providers.errors import BadCredentials, CloudError
+from providers.model import foreign
 from providers.model.ask import ON_DEMAND, SPOT
 from providers.model.machine import CheckLine
 
@@ -45,7 +46,7 @@ def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callab
 
 def balances(client: Client) -> dict[str, Decimal]:
     """The wallet by coin; a balance that is not told is left out. Calls: 1."""
-    found = {str(row.get("name") or row.get("currency")): market.number(row.get("balance")) for row in client.wallets()}
+    found = {str(row.get("name") or row.get("currency")): foreign.number(row.get("balance")) for row in client.wallets()}
     return {coin: balance for coin, balance in found.items() if balance is not None and coin in COINS}
 
 
@@ -66,7 +67,8 @@ def _market(listing: Callable[[], market.Listing]) -> CheckLine:
     except CloudError as error:
         return _line("market", "unknown", str(error), _later(error, "the offers were not read"))
     free = sum(1 for offer in found.offers if not offer.restriction)
-    return _line("market", "ok", f"{free} offers, {len(found.refused)} hosts refused")
+    unreadable = f"; {found.unreadable}" if found.unreadable else ""
+    return _line("market", "ok", f"{free} offers, {len(found.refused)} hosts refused{unreadable}")
 
 
 def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
@@ -75,7 +77,7 @@ def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
         return _line("wallet", "unknown", "the service states no balance")
     burn: dict[str, Decimal] = {}
     for row in rows:
-        coin, per_day = str(row.get("currency")), market.number(row.get("price"))
+        coin, per_day = str(row.get("currency")), foreign.number(row.get("price"))
         burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (1 + market.RENTER_FEE[orders.capacity(row) or ON_DEMAND])
     parts = []
     for coin, balance in sorted(held.items()):
@@ -87,7 +89,7 @@ def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
 
 def _fees(fees: Mapping[str, object]) -> CheckLine:
     """Whether the service still charges what offers reckon with. The reply's shape is known in part only: `on_demand.base` and `spot.base`."""
-    stated = {kind: market.number(market.section(fees, key).get("base")) for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))}
+    stated = {kind: foreign.number(market.section(fees, key).get("base")) for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))}
     parts = [f"{kind} {rate:f} % in all" for kind, rate in stated.items() if rate is not None]
     off = [kind for kind, rate in stated.items() if rate is not None and rate / 200 != market.RENTER_FEE[kind]]
     if not parts:

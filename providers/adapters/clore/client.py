@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.clore import errors
+from providers.model import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -143,7 +144,7 @@ class Client:
         except Exception as problem:
             raise fault(_code(problem)) from problem
         try:
-            reply = answer.json()
+            reply = foreign.loads(answer.content)
         except ValueError:
             reply = None
         code = errors.code_of(answer.status_code, reply)
@@ -154,8 +155,7 @@ class Client:
 
 def _is_id(value: object) -> bool:
     """True for a whole number from 1, as JSON or as text."""
-    text = value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-    return text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63
+    return isinstance(value, (int, str)) and foreign.whole(value, foreign.ID) is not None
 
 
 def _code(problem: Exception) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers import errors
+from providers.errors import printable, shortened
+from providers.model import foreign
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ EVERYTHING, SERVER, KIND = "provider", "server", "server and capacity"
 _API = "docs.clore.ai for-hosts/api and dev/reference/api-reference"
 _SEEN = "recorded by public clients"
 _READ_ON = "2026-11-27"
+_WORD_MAX = 80
+"""Characters of the service's own words in a message."""
 
 
 class Row(NamedTuple):
@@ -119,11 +123,11 @@ def code_of(status: int, reply: object) -> str:
     if isinstance(reply, AnyMapping):
         code = reply.get("code")
         if isinstance(code, (int, str)) and not isinstance(code, bool):
-            word = str(code).strip()
+            word = shortened(printable(str(code).strip()), _WORD_MAX)
             if word == "0":
                 return "" if status < 400 else f"http:{status}"
             # Code 1 comes with HTTP 500 too, and says no less then.
-            return f"6:{reply.get('error')}" if word == "6" else word
+            return f"6:{shortened(printable(str(reply.get('error'))), _WORD_MAX)}" if word == "6" else word
     if status in {401, 403, 429} or status >= 500:
         return f"http:{status}"
     return "html" if status < 400 else f"http:{status}"
@@ -146,14 +150,18 @@ def error(
     scopes: tuple[Scope, ...] = (Scope(PROVIDER),)
     if row.scope != EVERYTHING:
         scopes = (Scope(PROVIDER, machine_type=machine, capacity=capacity if row.scope == KIND else ""),) if server else ()
-    told = "".join(f", {key} {(reply or {})[key]}" for key in ("min_price", "max_step", "time_to_lowering") if key in (reply or {}))
+    told = "".join(
+        f", {key} {shortened(printable(str((reply or {})[key])), _WORD_MAX)}"
+        for key in ("min_price", "max_step", "time_to_lowering")
+        if key in (reply or {})
+    )
     text = f"clore{' ' + doing if doing else ''}{' for ' + machine if machine else ''}: {row.meaning} (code {code}{told})"
     if row.todo:
         text += f"; {row.todo}"
     rest: dict[str, object] = {"provider": PROVIDER, "code": code, "scopes": scopes, "block_s": row.block_s}
     if issubclass(kind, errors.RateLimited):
-        wait = (reply or {}).get("time_to_lowering")
-        return kind(text, retry_after_s=float(wait) if isinstance(wait, (int, float)) else 5.0 if creating else 1.0, **rest)
+        wait = foreign.real((reply or {}).get("time_to_lowering"), foreign.SECONDS)
+        return kind(text, retry_after_s=wait if wait is not None else 5.0 if creating else 1.0, **rest)
     if issubclass(kind, errors.OutcomeUnknown):
         return kind(text, token=token, **rest)
     return kind(text, **rest)  # type: ignore[arg-type]

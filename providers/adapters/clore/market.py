@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.clore import names
-from providers.model import images
+from providers.errors import printable, shortened
+from providers.model import foreign, images
 from providers.model.ask import ON_DEMAND, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.money import micro_usd
@@ -38,15 +39,22 @@ _QUOTES = {"bitcoin": "on_demand_btc", "CLORE-Blockchain": "on_demand_clore", US
 _APART = Decimal("1.30")
 """A coin's dollar quote further than this from the same server's dollar price is no price: the quotes of a listing are known to disagree."""
 
-_DISK = re.compile(r"(\d+(?:\.\d+)?)\s*([GT])B", re.IGNORECASE)
+_DISK = re.compile(r"(?<![\d.])(\d{1,12}(?:\.\d{1,9})?)\s{0,9}([GT])B", re.IGNORECASE)
+_TEXT_MAX = 1_000
+"""Characters of a host's words that are read."""
+_LABEL_MAX = 40
+"""Characters of an id or a figure that a line shows."""
+_NAMED = 3
+"""How many unreadable listings a line names."""
 
 
 class Refusal(NamedTuple):
-    """A host that is not offered, and why. `server` is its id as listed."""
+    """A host that is not offered, and why. `server` is its id as listed. `unreadable`: its listing says what cannot be."""
 
     server: str
     gpu: str
     reason: str
+    unreadable: bool = False
 
 
 class Listing(NamedTuple):
@@ -54,6 +62,16 @@ class Listing(NamedTuple):
 
     offers: tuple[Offer, ...]
     refused: tuple[Refusal, ...]
+
+    @property
+    def unreadable(self) -> str:
+        """One line that counts and names the listings that say what cannot be; empty without any."""
+        found = [refusal for refusal in self.refused if refusal.unreadable]
+        if not found:
+            return ""
+        named = "; ".join(f"server {refusal.server}: {refusal.reason}" for refusal in found[:_NAMED])
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return f"{len(found)} listing{'s' if len(found) > 1 else ''} left out that cannot be read: {named}{more}"
 
 
 class Terms(NamedTuple):
@@ -72,17 +90,6 @@ class Gpus(NamedTuple):
     reported_gb: float | None
 
 
-def number(value: object) -> Decimal | None:
-    """A finite number of a reply, None for anything else. Pure."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        found = Decimal(str(value).strip())
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
-
-
 def section(value: object, key: str) -> Mapping[str, object]:
     """The mapping under a key of a mapping; empty where there is none."""
     inner = value.get(key) if isinstance(value, Mapping) else None
@@ -91,8 +98,7 @@ def section(value: object, key: str) -> Mapping[str, object]:
 
 def server_id(server: object) -> int | None:
     """A server's id as a whole number; None for one that cannot be ordered."""
-    found = number(server.get("id")) if isinstance(server, Mapping) else None
-    return int(found) if found is not None and found == int(found) and found > 0 else None
+    return foreign.whole(server.get("id"), foreign.ID) if isinstance(server, Mapping) else None
 
 
 def machine_type(server: int) -> str:
@@ -106,9 +112,10 @@ def ordered_server(machine: str) -> int:
 
 
 def region(server: Mapping[str, object]) -> str:
-    """The country as the listing codes it, in capitals; `XX` where it says nothing."""
+    """The country as the listing codes it, in capitals; `XX` where it names none."""
     code = section(section(server, "specs"), "net").get("cc")
-    return code.strip().upper() if isinstance(code, str) and code.strip() else "XX"
+    code = code.strip().upper() if isinstance(code, str) else ""
+    return code if re.fullmatch(r"[A-Z]{2,3}", code) else "XX"
 
 
 def gpus(server: Mapping[str, object]) -> Gpus | str:
@@ -118,10 +125,10 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
     """
     specs = section(server, "specs")
     text = specs.get("gpu")
-    text = text.strip() if isinstance(text, str) else ""
+    text = text[:_TEXT_MAX].strip() if isinstance(text, str) else ""
     listed = _flat(server.get("gpu_array"))
-    memory = number(specs.get("gpuram"))
-    reported = float(memory) if memory is not None and memory > 0 else None
+    memory = foreign.real(specs.get("gpuram"))
+    reported = memory if memory is not None and memory > 0 else None
     if len({entry.casefold() for entry in listed}) > 1:
         return f"a mixed rig: {', '.join(sorted(set(listed)))}"
     spoken = [word for word in (text, *listed[:1]) if word]
@@ -142,9 +149,9 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
     partial = server.get("partial_gpu_rental")
     count = counts.pop() if counts else 1
     if isinstance(partial, Mapping):
-        free, total = number(partial.get("available_gpus")), number(partial.get("total_gpus"))
+        free, total = foreign.number(partial.get("available_gpus")), foreign.number(partial.get("total_gpus"))
         if free is None or free != total or free != count:
-            return f"rented by parts: {partial.get('available_gpus')} of {partial.get('total_gpus')} free"
+            return "rented by parts; not all of its GPUs are free" if free is not None else "rented by parts; how many GPUs are free is not said"
     elif partial:
         return "rented by parts; how many GPUs are free is not said"
     return Gpus(models.pop(), count, reported) if count >= 1 else "names no GPU"
@@ -152,7 +159,7 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
 
 def _flat(value: object) -> list[str]:
     if isinstance(value, str):
-        return [value.strip()] if value.strip() else []
+        return [value[:_TEXT_MAX].strip()] if value.strip() else []
     if isinstance(value, (list, tuple)):
         return [word for item in value for word in _flat(item)]
     return []
@@ -166,11 +173,11 @@ def terms(server: Mapping[str, object], capacity: str, pay_with: Sequence[str], 
     price = section(server, "price")
     listed = section(price, "on_demand" if capacity == ON_DEMAND else "spot")
     quotes = section(price, "usd")
-    if capacity == SPOT and number(quotes.get("spot")) == 0:
+    if capacity == SPOT and foreign.number(quotes.get("spot")) == 0:
         return "no spot"
     allowed = server.get("allowed_coins")
     coins = [coin for coin in _flat(allowed) if coin in _QUOTES]
-    amounts = {coin: amount for coin in coins if (amount := number(listed.get(coin))) is not None and amount > 0}
+    amounts = {coin: amount for coin in coins if (amount := foreign.number(listed.get(coin), foreign.MONEY)) is not None and amount > 0}
     if not amounts:
         return "no spot" if capacity == SPOT else "no price in a coin that it takes"
     payable = [coin for coin in pay_with if coin in amounts]
@@ -186,7 +193,7 @@ def _rate(coin: str, price: Mapping[str, object], rates: Mapping[str, Decimal]) 
     if coin in rates:
         return rates[coin]
     listed, quotes = section(price, "on_demand"), section(price, "usd")
-    amount, quote, dollars = number(listed.get(coin)), number(quotes.get(_QUOTES[coin])), number(listed.get(USD))
+    amount, quote, dollars = (foreign.number(value, foreign.MONEY) for value in (listed.get(coin), quotes.get(_QUOTES[coin]), listed.get(USD)))
     if amount is None or quote is None or amount <= 0 or quote <= 0:
         return None
     if dollars is not None and dollars > 0 and not dollars / _APART <= quote <= dollars * _APART:
@@ -214,16 +221,16 @@ def unfit(server: Mapping[str, object], options: Options) -> str:
     specs, rating = section(server, "specs"), section(server, "rating")
     net = section(specs, "net")
     figures = (
-        ("reliability", options.reliability, number(server.get("reliability")), ""),
-        ("CUDA", options.cuda, number(server.get("cuda_version")), ""),
-        ("download", options.down_mbps, number(net.get("down")), " Mbps"),
-        ("upload", options.up_mbps, number(net.get("up")), " Mbps"),
+        ("reliability", options.reliability, foreign.number(server.get("reliability")), ""),
+        ("CUDA", options.cuda, foreign.number(server.get("cuda_version")), ""),
+        ("download", options.down_mbps, foreign.number(net.get("down")), " Mbps"),
+        ("upload", options.up_mbps, foreign.number(net.get("up")), " Mbps"),
         ("disk", options.disk_gb, disk_gb(specs.get("disk")), " GB"),
-        ("RAM", options.ram_gb, number(specs.get("ram")), " GB"),
-        ("PCIe revision", options.pcie_rev, number(specs.get("pcie_rev")), ""),
-        ("PCIe width", options.pcie_width, number(specs.get("pcie_width")), ""),
-        ("rating", options.rating, number(rating.get("avg")) if number(rating.get("cnt")) else None, ""),
-        ("longest rental", options.min_hours, number(server.get("mrl")), " h"),
+        ("RAM", options.ram_gb, foreign.number(specs.get("ram")), " GB"),
+        ("PCIe revision", options.pcie_rev, foreign.number(specs.get("pcie_rev")), ""),
+        ("PCIe width", options.pcie_width, foreign.number(specs.get("pcie_width")), ""),
+        ("rating", options.rating, foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None, ""),
+        ("longest rental", options.min_hours, foreign.number(server.get("mrl")), " h"),
     )
     for what, least, found, unit in figures:
         if least and found is None:
@@ -249,7 +256,7 @@ def undriven(server: Mapping[str, object], image: str) -> str:
 
     `cuda_version` is the newest CUDA that the driver runs; within a major all do (`images.LEAST_DRIVER`).
     """
-    wanted, found = images.cuda(image), number(server.get("cuda_version"))
+    wanted, found = images.cuda(image), foreign.number(server.get("cuda_version"))
     if wanted is None:
         return ""
     if found is None:
@@ -259,14 +266,13 @@ def undriven(server: Mapping[str, object], image: str) -> str:
 
 def disk_gb(text: object) -> Decimal | None:
     """The size in a disk's free text, the last one named: `NVMe 512.0GB`."""
-    sizes = _DISK.findall(text) if isinstance(text, str) else []
+    sizes = _DISK.findall(text[:_TEXT_MAX]) if isinstance(text, str) else []
     return Decimal(sizes[-1][0]) * (1_000 if sizes[-1][1] in "tT" else 1) if sizes else None
 
 
 def longest_hours(server: Mapping[str, object]) -> float | None:
     """`mrl`: how long one order can last, in hours."""
-    hours = number(server.get("mrl"))
-    return None if hours is None else float(hours)
+    return foreign.real(server.get("mrl"))
 
 
 def read(
@@ -287,28 +293,81 @@ def read(
     offers: list[Offer] = []
     refused: list[Refusal] = []
     for server in servers if isinstance(servers, (list, tuple)) else ():
-        if not isinstance(server, Mapping):
-            refused.append(Refusal("?", "", "no listing"))
-            continue
-        text = section(server, "specs").get("gpu")
-        label, gpu = str(server.get("id")), text if isinstance(text, str) else ""
-        number_id, held = server_id(server), gpus(server)
-        if number_id is None or isinstance(held, str):
-            refused.append(Refusal(label, gpu, "no usable id" if number_id is None else str(held)))
-            continue
-        why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
-        why = why or unfit(server, options) or short(server, ttl_s, disk_gib) or undriven(server, image)
-        if why:
-            refused.append(Refusal(label, gpu, why))
-        for capacity in CAPACITIES:
-            found = terms(server, capacity, options.pay_with, rates)
-            if found == "no spot":
-                continue
-            against = why or (found if isinstance(found, str) else _over_bid(found, capacity, options))
-            if against and not why:
-                refused.append(Refusal(label, gpu, against))
-            offers.append(_offer(server, number_id, held, capacity, found, against, as_of, source))
+        try:
+            found, against = _read_one(server, options, as_of, source, rates, ttl_s, disk_gib, image)
+        except Exception as error:  # One host's words never cost another's offer.
+            found, against = (), (Refusal(_label(server), "", f"a listing that cannot be read ({type(error).__name__})", unreadable=True),)
+        offers.extend(found)
+        refused.extend(against)
     return Listing(tuple(offers), tuple(refused))
+
+
+def _read_one(
+    server: object,
+    options: Options,
+    as_of: str,
+    source: str,
+    rates: Mapping[str, Decimal] | None,
+    ttl_s: int | None,
+    disk_gib: int | None,
+    image: str,
+) -> tuple[Sequence[Offer], Sequence[Refusal]]:
+    """One host's offers, and why it is refused if it is."""
+    if not isinstance(server, Mapping):
+        return (), (Refusal("?", "", "no listing", unreadable=True),)
+    text = section(server, "specs").get("gpu")
+    label, gpu = _label(server), text if isinstance(text, str) else ""
+    if absurd := _absurd(server):
+        return (), (Refusal(label, gpu, absurd, unreadable=True),)
+    number_id, held = server_id(server), gpus(server)
+    if number_id is None or isinstance(held, str):
+        return (), (Refusal(label, gpu, "no usable id" if number_id is None else _shown(str(held))),)
+    why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
+    why = why or unfit(server, options) or short(server, ttl_s, disk_gib) or undriven(server, image)
+    offers: list[Offer] = []
+    refused = [Refusal(label, gpu, why)] if why else []
+    for capacity in CAPACITIES:
+        found = terms(server, capacity, options.pay_with, rates)
+        if found == "no spot":
+            continue
+        against = why or (found if isinstance(found, str) else _over_bid(found, capacity, options))
+        if against and not why:
+            refused.append(Refusal(label, gpu, against))
+        offers.append(_offer(server, number_id, held, capacity, found, against, as_of, source))
+    return offers, refused
+
+
+def _label(server: object) -> str:
+    """The id of a listing as it can be shown."""
+    stated = server.get("id") if isinstance(server, Mapping) else None
+    return _shown(str(stated), _LABEL_MAX) if isinstance(stated, (str, int, float)) else "?"
+
+
+def _shown(text: str, most: int = _TEXT_MAX) -> str:
+    return printable(shortened(text, most))
+
+
+def _absurd(server: Mapping[str, object]) -> str:
+    """What figure of a listing cannot be; empty when each can. A host that states one is not believed in the others."""
+    specs, rating, price = section(server, "specs"), section(server, "rating"), section(server, "price")
+    net, partial = section(specs, "net"), section(server, "partial_gpu_rental")
+    figures = [
+        ("id", server.get("id"), foreign.ID),
+        *((f"price.{kind}.{coin}", value, foreign.MONEY) for kind in ("on_demand", "spot", "usd") for coin, value in section(price, kind).items()),
+        *((name, server.get(name), foreign.ANY) for name in ("reliability", "cuda_version", "mrl")),
+        *((f"specs.{name}", specs.get(name), foreign.ANY) for name in ("ram", "gpuram", "pcie_rev", "pcie_width")),
+        ("specs.cpus", _threads(specs), foreign.ANY),
+        *((f"specs.net.{name}", net.get(name), foreign.ANY) for name in ("down", "up")),
+        *((f"rating.{name}", rating.get(name), foreign.ANY) for name in ("avg", "cnt")),
+        *((f"partial_gpu_rental.{name}", value, foreign.COUNT) for name, value in partial.items() if name.endswith("_gpus")),
+    ]
+    bad = next(((name, value) for name, value, bounds in figures if foreign.impossible(value, bounds)), None)
+    return "" if bad is None else f"its {_shown(bad[0], _LABEL_MAX)} cannot be {_shown(str(bad[1]), _LABEL_MAX)}"
+
+
+def _threads(specs: Mapping[str, object]) -> str:
+    """The threads of `16/32`: what stands last."""
+    return str(specs.get("cpus") or "")[:_TEXT_MAX].rpartition("/")[2]
 
 
 def _over_bid(found: Terms, capacity: str, options: Options) -> str:
@@ -322,7 +381,6 @@ def _over_bid(found: Terms, capacity: str, options: Options) -> str:
 
 def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: str, found: Terms | str, why: str, as_of: str, source: str) -> Offer:
     specs = section(server, "specs")
-    threads = str(specs.get("cpus") or "").rpartition("/")[2]
     hours = longest_hours(server)
     micro = None if isinstance(found, str) or found.usd_per_day is None else hourly_micro_usd(found.usd_per_day, capacity)
     return Offer(
@@ -337,8 +395,8 @@ def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: s
         price_as_of=as_of,
         price_source=source,
         gpu_memory_gib=held.reported_gb or held.model.memory_gb,
-        vcpus=float(number(threads) or 0),
-        memory_gib=float(number(specs.get("ram")) or 0),
+        vcpus=foreign.real(_threads(specs)) or 0.0,
+        memory_gib=foreign.real(specs.get("ram")) or 0.0,
         parts="" if isinstance(found, str) else _parts(found, capacity),
         left_out=LEFT_OUT + ("" if hours is None else f"; at most {hours:g} h"),
         restriction=why,

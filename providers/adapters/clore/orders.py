@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import mark, market
+from providers.adapters.clore import mark
+from providers.model import foreign
 from providers.model.ask import ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
@@ -26,13 +27,17 @@ SSH_PORT = 22
 
 def whole(row: Mapping[str, object], key: str) -> int:
     """A whole number of a row, 0 where there is none."""
-    found = market.number(row.get(key))
-    return 0 if found is None else int(found)
+    return foreign.whole(row.get(key)) or 0
 
 
 def order_id(row: Mapping[str, object]) -> int:
     """The order's id."""
     return whole(row, "id")
+
+
+def made(row: Mapping[str, object]) -> float | None:
+    """When it was ordered, in seconds since 1970."""
+    return foreign.real(row.get("ct"), foreign.SECONDS)
 
 
 def host(row: Mapping[str, object]) -> str:
@@ -51,8 +56,8 @@ def ports(row: Mapping[str, object]) -> dict[int, int]:
         pairs = found.items()
     elif isinstance(found, (list, tuple)):
         pairs = ((inside, outside) for inside, _, outside in (str(entry).partition(":") for entry in found))
-    read = ((market.number(inside), market.number(outside)) for inside, outside in pairs)
-    return {int(inside): int(outside) for inside, outside in read if inside is not None and outside is not None and outside > 0}
+    read = ((foreign.whole(inside, foreign.PORT), foreign.whole(outside, foreign.PORT)) for inside, outside in pairs)
+    return {inside: outside for inside, outside in read if inside is not None and outside is not None}
 
 
 def is_up(row: Mapping[str, object]) -> bool:
@@ -87,11 +92,11 @@ def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
 
     After a refusal it has to show the mark: another of the key's users may have been the faster one.
     """
-    made_at = market.number(row.get("ct"))
+    made_at = made(row)
     return (
         whole(row, "si") == intent.server
         and order_id(row) not in intent.before
-        and (made_at is None or float(made_at) >= intent.started_at - SKEW_S)
+        and (made_at is None or made_at >= intent.started_at - SKEW_S)
         and (not intent.refused or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
         and (not ports(row) or not mark.is_mark(ports(row)) or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.base import REHEARSAL
 from providers.adapters.gcp.errors import PROVIDER, Context, quota_page
 from providers.errors import BadCredentials, CloudError, NotConfigured
+from providers.model import foreign
 from providers.model.machine import CheckLine
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def _everywhere(quotas: Sequence[dict[str, Any]], project: str) -> CheckLine:
     topic = "quota GPUS_ALL_REGIONS"
     if row is None:
         return CheckLine(PROVIDER, topic, UNKNOWN, "not listed, which is not zero", f"see {quota_page(project)}")
-    limit, usage = float(row.get("limit", 0)), float(row.get("usage", 0))
+    limit, usage = foreign.real(row.get("limit", 0)), foreign.real(row.get("usage", 0)) or 0.0
+    if limit is None:
+        return CheckLine(PROVIDER, topic, UNKNOWN, "a limit that cannot be read, which is not zero", f"see {quota_page(project)}")
     if limit <= 0:
         return CheckLine(PROVIDER, topic, MISSING, "0: no GPU machine can be made in any region", f"ask for more at {quota_page(project)}")
     return CheckLine(PROVIDER, topic, OK, f"{usage:g} of {limit:g} used, over all regions")
@@ -92,7 +95,8 @@ def _regions(client: Client, project: str) -> list[CheckLine]:
             for region in page.get("items", ()):
                 for row in region.get("quotas", ()):
                     metric = str(row.get("metric", ""))
-                    limits.setdefault(metric, {})[str(region.get("name"))] = (float(row.get("limit", 0)), float(row.get("usage", 0)))
+                    if (limit := foreign.real(row.get("limit", 0))) is not None:
+                        limits.setdefault(metric, {})[str(region.get("name"))] = (limit, foreign.real(row.get("usage", 0)) or 0.0)
     except CloudError as error:
         return [CheckLine(PROVIDER, "quota by region", UNKNOWN, str(error), f"see {quota_page(project)}")]
     metrics = [f"{prefix}NVIDIA_{gpu}_GPUS" for gpu in GPUS for prefix in ("", "PREEMPTIBLE_")]

@@ -24,6 +24,7 @@ from providers.errors import (
     Unclassified,
     Unsupported,
 )
+from providers.model import foreign
 from providers.model.ask import FLEX_START, SPOT
 from providers.model.place import Scope
 
@@ -352,7 +353,7 @@ def _error(
     if kind is NoCapacity and hints:
         text += f"; it names {', '.join(hints)} as worth trying"
     if kind is RateLimited:
-        return RateLimited(text, retry_after_s=float(retry_after) if retry_after.isdigit() else 0.0, **base)
+        return RateLimited(text, retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0, **base)
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import machines
 from providers.errors import Problem, SpecError
-from providers.model import idle
+from providers.model import foreign, idle
 from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import ENDED, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
 
@@ -83,7 +83,9 @@ def accelerator(instance: Mapping[str, Any]) -> tuple[str, int]:
     """(accelerator type, count): as the API says, or as the machine type implies where it says nothing."""
     listed = instance.get("guestAccelerators") or ()
     if listed:
-        return tail(str(listed[0].get("acceleratorType", ""))), sum(int(item.get("acceleratorCount", 0)) for item in listed)
+        return tail(str(listed[0].get("acceleratorType", ""))), sum(
+            foreign.whole(item.get("acceleratorCount"), foreign.COUNT) or 0 for item in listed
+        )
     return machines.built_in(tail(str(instance.get("machineType", ""))))
 
 
@@ -155,7 +157,7 @@ def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[st
     if instance is None:
         return ""
     plan = instance.get("scheduling") or {}
-    limit_s = float((plan.get("maxRunDuration") or {}).get("seconds", 0))
+    limit_s = foreign.real((plan.get("maxRunDuration") or {}).get("seconds"), foreign.SECONDS) or 0.0
     started, stopped = (moment(str(instance.get(key, ""))) for key in ("lastStartTimestamp", "lastStopTimestamp"))
     if limit_s and started and stopped >= started + limit_s - _RUN_LIMIT_SLACK_S:
         return ENDED

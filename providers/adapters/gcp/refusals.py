@@ -11,6 +11,7 @@ from providers.adapters.gcp import machines
 from providers.adapters.gcp.errors import PROVIDER, Context, quota_exceeded
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import CloudError, NotConfigured, QuotaExceeded, Unsupported
+from providers.model import foreign
 from providers.model.ask import FLEX_START, RESERVATION, SPOT
 from providers.model.place import Scope
 
@@ -80,6 +81,7 @@ def named(client: Client, error: QuotaExceeded, order: Order, context: Context) 
         return error
     for metric, region, holder in (("GPUS_ALL_REGIONS", "", everywhere), (regional, first.region, there)):
         for row in holder.get("quotas", ()):
-            if row.get("metric") == metric and float(row.get("usage", 0)) + wanted > float(row.get("limit", 0)):
-                return quota_exceeded(error.code, metric, float(row.get("limit", 0)), region, context)
+            limit, usage = foreign.real(row.get("limit", 0)), foreign.real(row.get("usage", 0)) or 0.0
+            if row.get("metric") == metric and limit is not None and usage + wanted > limit:
+                return quota_exceeded(error.code, metric, limit, region, context)
     return error

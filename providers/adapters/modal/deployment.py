@@ -14,7 +14,7 @@ from providers.adapters.modal import gpu, request
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import Options, fits, for_kind, problems, timeout_s
 from providers.errors import Unsupported
-from providers.model import duration
+from providers.model import duration, foreign
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.place import Scope
 from providers.model.secret import referred
@@ -120,7 +120,7 @@ def ordered(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, bool], ...], int]
     """((GPU type, exact) in order, count) that an app was ordered with."""
     names, _, count = tags.get(request.GPU, "").rpartition(".")
     choices = tuple((name.removesuffix(_EXACT), name.endswith(_EXACT)) for name in names.split("_") if name)
-    return choices, int(count) if count.isdigit() else 0
+    return choices, foreign.whole(count, foreign.COUNT) or 0
 
 
 def group(candidates: Sequence[Candidate]) -> int:

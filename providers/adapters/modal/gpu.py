@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from providers.errors import Unsupported
+from providers.model import foreign
 from providers.model.place import Scope
 
 PROVIDER = "modal"
@@ -72,7 +73,7 @@ def read(gpu_text: str) -> tuple[str, int]:
     """(catalog name, count) of a string that `text` made, or of what the server reports. An unknown name comes back as it is."""
     name, _, count = gpu_text.partition(":")
     plain = name.upper().rstrip("!+")
-    return _BY_TEXT.get(plain, plain), int(count) if count.isdigit() else 1
+    return _BY_TEXT.get(plain, plain), foreign.whole(count, foreign.COUNT) or 1
 
 
 def delivered_as_ordered(ordered: str, delivered: str, *, exact: bool) -> bool:

@@ -10,7 +10,7 @@ from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import MAX_TTL_S, Options, problems, read
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import Unsupported
-from providers.model import duration
+from providers.model import duration, foreign
 from providers.model.machine import Mark
 from providers.model.money import usd
 from providers.model.place import Scope
@@ -154,4 +154,4 @@ def machine_type(count: int) -> str:
 def ordered_gpu(tags: Mapping[str, str]) -> tuple[str, int, bool]:
     """(GPU type, count, exact) that a sandbox was ordered with."""
     name, _, count = tags.get(GPU, "").rpartition(".")
-    return name, int(count) if count.isdigit() else 0, tags.get(EXACT) == "1"
+    return name, foreign.whole(count, foreign.COUNT) or 0, tags.get(EXACT) == "1"

@@ -26,6 +26,7 @@ from providers.errors import (
     Unclassified,
     Unsupported,
 )
+from providers.model import foreign
 from providers.model.ask import FLEX_START, SPOT
 from providers.model.place import Scope
 
@@ -124,7 +125,7 @@ def from_exception(error: BaseException, context: Context) -> CloudError:
 def never_ran(job: Mapping[str, Any], context: Context) -> CloudError:
     """Why a job ended that never ran, as a refusal of its place."""
     error = job.get("error") or {}
-    code, message = int(error.get("code") or 0), str(error.get("message") or "")
+    code, message = foreign.whole(error.get("code"), foreign.COUNT) or 0, str(error.get("message") or "")
     row = ENDS.get(code, ENDS[8])
     shown = str(code) if code else str(job.get("state", ""))
     if code == 8 and _METRIC.search(message):
@@ -164,7 +165,7 @@ def _error(kind: type[CloudError], row: Row, code: str, message: str, context: C
         text = f"{context.what}: {code}{named}; {row.todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=found[1] if found else "", limit="", **base)
     if kind is RateLimited:
-        return RateLimited(text, retry_after_s=float(retry_after) if retry_after.isdigit() else 0.0, **(base | {"scopes": ()}))
+        return RateLimited(text, retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0, **(base | {"scopes": ()}))
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)

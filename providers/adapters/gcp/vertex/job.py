@@ -13,6 +13,7 @@ from providers.adapters.gcp.vertex.errors import PROVIDER
 from providers.adapters.gcp.vertex.offers import ACCELERATORS, GPU_OF
 from providers.adapters.gcp.vertex.options import DISK_MIN_GIB, Options, read
 from providers.errors import Problem, SpecError, Unsupported
+from providers.model import foreign
 from providers.model.ask import FLEX_START, ON_DEMAND, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import ENDED, FAILED, PENDING, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Handle, Mark, Node
@@ -163,7 +164,7 @@ def ran(job: Mapping[str, Any]) -> bool:
 
 def nodes_of(job: Mapping[str, Any]) -> int:
     """How many machines it has."""
-    return sum(int(pool.get("replicaCount") or 1) for pool in _pools(job))
+    return sum(foreign.whole(pool.get("replicaCount"), foreign.COUNT) or 1 for pool in _pools(job))
 
 
 def status(job: Mapping[str, Any]) -> tuple[str, str]:
@@ -183,7 +184,7 @@ def status(job: Mapping[str, Any]) -> tuple[str, str]:
         return STOPPING, said
     if word != CANCELLED and not ran(job):
         return STOPPED, f"it never ran; {said}"
-    if word == "JOB_STATE_FAILED" and _strategy(job) == "SPOT" and int(error.get("code") or 0) == _NO_ROOM:
+    if word == "JOB_STATE_FAILED" and _strategy(job) == "SPOT" and foreign.whole(error.get("code"), foreign.COUNT) == _NO_ROOM:
         return PREEMPTED, said
     return FAILED, said
 
@@ -210,7 +211,7 @@ def node(handle: Handle, job: Mapping[str, Any]) -> Node:
         region=region,
         machine_type=str(machine.get("machineType", "")),
         gpu_type=GPU_OF.get(kind, kind),
-        gpu_count=int(machine.get("acceleratorCount") or 0),
+        gpu_count=foreign.whole(machine.get("acceleratorCount"), foreign.COUNT) or 0,
         capacity=_CAPACITIES.get(_strategy(job), ON_DEMAND),
         created_at=moment(str(job.get("createTime", ""))),
         detail=detail,
