@@ -95,7 +95,7 @@ def _adhoc_owner() -> str:
     from providers.adapters.base import home
     from providers.adhoc import access
 
-    return access.owner() if (home() / "owner").exists() else ""
+    return access.owner() if (home(writable=False) / "owner").exists() else ""
 
 
 def _forget(world: World, swept: Sequence[Swept]) -> None:

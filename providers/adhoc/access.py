@@ -12,7 +12,7 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL, home
+from providers.adapters.base import REHEARSAL, home, private, private_folder
 from providers.engine.remote import standin
 from providers.engine.remote.ssh import Key, given_key, made_key
 from providers.errors import GpusError, Problem, SpecError
@@ -43,11 +43,10 @@ class Access(NamedTuple):
 
 def owner() -> str:
     """The owner id of this user's ad hoc clusters: random, made once, the same for every process. Reads or writes `home()/owner`."""
-    file = home() / "owner"
+    file = home(writable=False) / "owner"
     if not file.exists():
-        own = file.with_name(f"owner.{uuid.uuid4().hex}")
+        own = private(home() / f"owner.{uuid.uuid4().hex}")
         own.write_text(uuid.uuid4().hex[:12], encoding="ascii")
-        own.chmod(0o600)
         try:
             # Only one of several processes makes it; never half written.
             os.link(own, file)
@@ -65,25 +64,24 @@ def folder(world: str, name: str) -> Path:
     """Where a cluster's folder is or would be. Raises SpecError for what is no name. Pure."""
     if not _NAME.match(name):
         raise SpecError([Problem("name", "lowercase letters, digits and -, at most 40, starting with a letter", repr(name))])
-    return home() / "adhoc" / world / name
+    return home(writable=False) / "adhoc" / world / name
 
 
 def names(world: str) -> tuple[str, ...]:
     """The clusters of a world that this machine has a folder of."""
-    base = home() / "adhoc" / world
+    base = home(writable=False) / "adhoc" / world
     return tuple(sorted(path.name for path in base.iterdir() if (path / _ABOUT).is_file())) if base.is_dir() else ()
 
 
 def make(world: str, name: str, settings: Mapping[str, Mapping[str, str]], ssh_key: str | os.PathLike[str] | None) -> Access:
     """The folder of a cluster that is about to be bought; an earlier one's key and pins are used again. Runs ssh-keygen."""
-    place = folder(world, name)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home()
+    place = private_folder(folder(world, name))
     key = made_key(place, f"gpus-{name}") if ssh_key is None else given_key(ssh_key)
     plain = {provider: dict(section) for provider, section in settings.items()}
     about = {"settings": plain, "ssh_key": None if key.own else str(key.private)}
-    partial = place / f"{_ABOUT}.new"
+    partial = private(place / f"{_ABOUT}.new")
     partial.write_text(json.dumps(about), encoding="utf-8")
-    partial.chmod(0o600)
     partial.replace(place / _ABOUT)
     return Access(place, key, plain)
 

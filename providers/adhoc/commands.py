@@ -270,8 +270,13 @@ def release(options: argparse.Namespace) -> int:
 
 
 def _not_declared(name: str, options: argparse.Namespace) -> None:
-    """Raises GpusError for what only a stack has: Pulumi would buy it anew."""
-    stacks = declared.known(cluster=name) if options.world is None and not front.bought(name) else ()
+    """Raises GpusError for what only a stack has: Pulumi would buy it anew. A journal that cannot be read stands in no release's way."""
+    from providers.engine.journal import JournalBroken
+
+    try:
+        stacks = declared.known(cluster=name) if options.world is None and not front.bought(name) else ()
+    except JournalBroken:
+        return
     if stacks:
         raise GpusError(f"{name}: wanted something held ad hoc, found it declared; pulumi destroy -s {stacks[0].stack or 'STACK'} ends it")
 

@@ -7,7 +7,7 @@ import uuid
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from providers.adapters.base import LIVE, REHEARSAL, WORLDS
+from providers.adapters.base import LIVE, REHEARSAL, WORLDS, home
 from providers.adhoc import access, holdings
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
@@ -195,6 +195,7 @@ def release(name: str, *, world: str | None = None, settings: Settings | None = 
 
 def _known() -> str:
     """What there is instead of a name that is unknown, and how to see or get one."""
+    home()  # one that cannot be used knows of nothing, and says so
     names = ", ".join(each for each_world in WORLDS for each in access.names(each_world))
     return f"there are: {names} (`gpus ps` shows them)" if names else "there are none yet: `gpus run GPU --name NAME --keep` gets one"
 

@@ -17,6 +17,7 @@ from providers.engine.accounts import account_of
 from providers.engine.reconcile import survey
 from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
+from providers.engine.undeterred import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, Handle, Node
 
@@ -99,9 +100,14 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
 async def let_go(world: World, name: str) -> bool:
     """Deletes everything that bears this name, confirmed, and then forgets its key; False when there was nothing.
 
-    Raises HalfMade naming what may still cost money and how to try again; Busy while another process is buying under the name.
+    Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money and how to try again; Busy while another process is buying
+    under the name.
     """
     owner = access.owner()
+    return await undeterred(world, name, lambda usable: _let_go(usable, owner, name))
+
+
+async def _let_go(world: World, owner: str, name: str) -> bool:
     again = _again(world, name)
     known: dict[str, tuple[Handle, ...]] = {}
     price: int | None = None

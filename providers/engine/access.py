@@ -11,7 +11,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL, home
+from providers.adapters.base import REHEARSAL, home, private_folder
 from providers.engine.accounts import account_of
 from providers.engine.holding import works
 from providers.engine.ready import REACH, Look
@@ -59,7 +59,7 @@ def folder(world: str, owner: str, cluster: str = "") -> Path:
     parts = (world, owner, cluster) if cluster else (world, owner)
     if any(not part or part.startswith(".") or "/" in part for part in parts):
         raise GpusError(f"wanted the names of a world, an owner and a cluster, found {'/'.join(parts)!r}")
-    return home().joinpath(KEYS, *parts)
+    return home(writable=False).joinpath(KEYS, *parts)
 
 
 def make(world: str, owner: str, cluster: str) -> Access:
@@ -67,10 +67,10 @@ def make(world: str, owner: str, cluster: str) -> Access:
 
     Raises NoOpenSsh where that is not installed, and GpusError where the folder cannot be written.
     """
+    home()
     place = folder(world, owner, cluster)
     try:
-        for each in (*reversed(place.parents[:3]), place):
-            each.mkdir(mode=0o700, exist_ok=True)
+        private_folder(place)
     except OSError as error:
         raise GpusError(f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}") from None
     return Access(place, made_key(place, f"{OWN_KEY}{cluster}"))

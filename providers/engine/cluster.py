@@ -15,7 +15,7 @@ from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settin
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.concluding import LIMIT, why_ended
-from providers.engine.ending import end, end_all, end_elsewhere, without_journal
+from providers.engine.ending import end, end_all, end_elsewhere
 from providers.engine.holding import REPLACE_ALL, began, finished, kept_stopped, loss, runs_on, seen, to_release
 from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
@@ -25,6 +25,7 @@ from providers.engine.progress import observed
 from providers.engine.reconcile import Place, existing, price_of, survey
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, repeated
+from providers.engine.undeterred import undeterred
 from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node
 from providers.model.money import per_hour
@@ -58,9 +59,12 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
                 return await buy(world, able, generation, brake)
 
     async def undo(held: Held) -> None:
-        async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
-            await end(world, held)
-            access.tidied(world, held.owner, held.cluster)
+        async def undone(world: World) -> None:
+            async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
+                await end(world, held)
+                access.tidied(world, held.owner, held.cluster)
+
+        await undeterred(world, held.cluster, undone)
 
     return await shielded(world, work, undo)
 
@@ -114,29 +118,26 @@ async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
 async def delete(world: World, held: Held) -> None:
     """Deletes everything of this generation and confirms it; what another generation has taken over is not touched. Again is fine.
 
-    Raises HalfMade naming what may still cost money, Busy while another process is at work on the cluster.
+    Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money, Busy while another process is at work on the cluster.
     """
 
-    async def work(_brake: Brake) -> None:
+    async def deleted(world: World) -> None:
         async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
             await end(world, held)
             world.journal.destroyed(world.name, held.owner, held.cluster, held.generation)
             access.tidied(world, held.owner, held.cluster)
 
-    try:
-        await shielded(world, work, None)
-    except journals.JournalBroken as error:
-        raise without_journal(held.cluster, (*held.handles, *held.leftovers), held.micro_usd, error) from error
+    await shielded(world, lambda _brake: undeterred(world, held.cluster, deleted), None)
 
 
 async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
     """Settles every order of the owner and deletes, confirmed, everything that bears its mark; returns the machines that were found.
 
     Looks in every account that the owner has used, as the journal knows and as `former` names them (whole settings, from the stack's own
-    state). Raises HalfMade naming what could not be confirmed gone.
+    state). Needs no journal: see `undeterred`. Raises HalfMade naming what could not be confirmed gone.
     """
 
-    async def work(_brake: Brake) -> tuple[Node, ...]:
+    async def settled(world: World) -> tuple[Node, ...]:
         pending = {entry.order.mark.cluster for entry in world.journal.orders(world.name, owner, states=journals.PENDING)}
         async with leased(world, owner, sorted(pending | set(world.journal.leased(world.name, owner))), CLEAN_PATIENCE_S):
             found = await end_all(world, owner, former)
@@ -144,10 +145,7 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
             access.forget(world.name, owner)
             return found
 
-    try:
-        return await shielded(world, work, None)
-    except journals.JournalBroken as error:
-        raise without_journal("ownership", (), None, error) from error
+    return await shielded(world, lambda _brake: undeterred(world, "ownership", settled), None)
 
 
 async def leave(world: World, owner: str) -> None:

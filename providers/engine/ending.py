@@ -193,9 +193,3 @@ def stuck(held: Held, left: Left) -> Held:
     """The record of something that must go and could not be deleted yet."""
     reason = f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}; nothing else is bought until it is gone"
     return held._replace(status=UNSETTLED, leftovers=tuple(handle for handle in left.handles if handle not in held.handles), reasons=(reason,))
-
-
-def without_journal(what: str, handles: Collection[Handle], micro_usd: int | None, error: journals.JournalBroken) -> GpusError:
-    """What to say when something should be deleted and the journal is broken: what costs money meanwhile, and how to go on."""
-    todo = "make the folder writable, or move a broken file away, and run it again"
-    return GpusError(f"{what}: nothing was deleted: {error.found}; {bill(handles, micro_usd)}; {todo}")

@@ -15,7 +15,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import remedy
+from providers.adapters.base import private, remedy
 from providers.engine import lease as leases
 from providers.engine.records import account_in, account_out, order_in, order_out, ticket_in, ticket_out
 from providers.engine.running import JOURNAL_FILE
@@ -122,11 +122,11 @@ class Claim(NamedTuple):
 
 
 class JournalBroken(GpusError):
-    """The journal can't be read or written. `found` is what is wrong with it, on one line, with its path."""
+    """The journal can't be read or written. `found` is what is wrong with it, on one line, with its path; `todo` what mends that."""
 
-    def __init__(self, found: str, todo: str) -> None:
-        self.found = found
-        super().__init__(f"{found}; {todo}")
+    def __init__(self, found: str, todo: str, consequence: str = "") -> None:
+        self.found, self.todo = found, todo
+        super().__init__("; ".join(part for part in (found, consequence, todo) if part))
 
 
 class Journal:
@@ -134,6 +134,9 @@ class Journal:
 
     Raises GpusError, never sqlite3's own errors. Moments are on the clock of the world they belong to, in seconds since the epoch.
     """
+
+    whole = True
+    """Whether what was written before can be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -502,24 +505,18 @@ class Journal:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
-            new = not self.path.exists()
+            private(self.path)
             db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             try:
-                if new:
-                    self.path.chmod(0o600)
                 # FULL: a commit is on the disk before it returns, in WAL mode too (sqlite.org/pragma.html#pragma_synchronous).
                 db.execute("PRAGMA synchronous=FULL")
                 _in_wal(db)
                 version = db.execute("PRAGMA user_version").fetchone()[0]
                 if version > _VERSION:
-                    raise GpusError(f"{self.path}: wanted a journal of version {_VERSION}, found {version}; use the newer gpus that wrote it")
+                    found = f"{self.path}: wanted a journal of version {_VERSION}, found {version}"
+                    raise JournalBroken(found, "use the newer gpus that wrote it")
                 if version < _VERSION:
-                    db.execute("BEGIN IMMEDIATE")
-                    for statement in _SCHEMA.split(";"):
-                        if statement.strip():
-                            db.execute(statement)
-                    db.execute(f"PRAGMA user_version={_VERSION}")
-                    db.execute("COMMIT")
+                    prepare(db)
             except BaseException:
                 db.close()
                 raise
@@ -533,7 +530,7 @@ class Journal:
                 yield self._open()
             except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
                 found = f"{self.path}: wanted the journal of purchases, found {error}"
-                raise JournalBroken(found, remedy(error, "restore it, or move it away")) from error
+                raise JournalBroken(found, remedy(error, "restore it, or move it away", self.path)) from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -551,8 +548,19 @@ class Journal:
                 self.close()
                 raise JournalBroken(
                     f"{self.path}: wanted to write the journal of purchases, found {error}",
-                    f"nothing is bought without it: {remedy(error, 'make the folder writable, or move a broken file away')}",
+                    remedy(error, "restore it, or move it away", self.path),
+                    "nothing is bought without it",
                 ) from error
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Makes the tables that are not there yet."""
+    db.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.split(";"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version={_VERSION}")
+    db.execute("COMMIT")
 
 
 def _entry(row: Sequence[Any]) -> Entry:

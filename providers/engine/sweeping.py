@@ -15,7 +15,8 @@ from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.leasing import leased
 from providers.engine.lines import bare, trimmed
 from providers.engine.settle import abandon, bill, release, repeated
-from providers.errors import Busy, CloudError, GpusError, NotConfigured, Transient
+from providers.engine.undeterred import undeterred
+from providers.errors import Busy, CloudError, GpusError, NoHome, NotConfigured, Transient
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Handle, Mark, Node
 
 if TYPE_CHECKING:
@@ -100,7 +101,14 @@ class _Seen(NamedTuple):
 
 
 async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: float = DEADLINE_S) -> Survey:
-    """Looks everywhere. `adhoc` is the owner id of this user's ad hoc clusters. Raises GpusError where the journal cannot be read."""
+    """Looks everywhere, and writes down in the journal what is gone. `adhoc` is the owner id of this user's ad hoc clusters.
+
+    Needs no journal: where it cannot be read, what only it knows is nobody's, and who uses an ad hoc cluster is unknown.
+    """
+    return await undeterred(world, "sweep", lambda usable: _survey(usable, claims, adhoc, deadline_s))
+
+
+async def _survey(world: World, claims: Claims, adhoc: str, deadline_s: float) -> Survey:
     known = {each.owner: each for each in world.journal.owners(world.name)} if world.has_journal else {}
     entries = [entry for owner in known for entry in world.journal.orders(world.name, owner)]
     seen, asked, silent, trouble = await _asked(world, claims, known, entries, deadline_s)
@@ -150,6 +158,10 @@ async def _asked(
                 looked = await asyncio.wait_for(repeated(world, name, adapter.observe, missing_ones), deadline_s)
                 marks = {handle: entry.order.mark for entry in entries for handle in entry.handles}
                 nodes.update({node.handle: node if node.mark is not None else node._replace(mark=marks[node.handle]) for node in looked})
+                gone = [node.handle for node in looked if node.status == GONE]
+                for mark in {marks[handle] for handle in gone}:
+                    owed_to = [handle for handle in gone if marks[handle] == mark]
+                    await asyncio.to_thread(world.journal.release, world.name, *mark[:3], world.clock.now(), owed_to)
         except NotConfigured as error:
             if handles or name in claimed or any(entry.provider == name for entry in entries):
                 failed(name, account, trimmed(error), handles)
@@ -240,6 +252,8 @@ def _verdict(
             process = world.journal.holder(world.name, owner, mark.cluster)
             if process is not None:
                 return IN_USE, f"process {process} is at work {'on' if owner == mark.owner else 'with'} it"
+    if mark.owner == adhoc and world.has_journal and not world.journal.whole:
+        return UNKNOWN, f"whether a process uses it is not known, since the journal cannot be read: `gpus release {mark.cluster}` ends it"
     if mark.owner == adhoc:
         return UNCLAIMED, f"ad hoc {mark.cluster or 'cluster'}, used by no process"
     if mark[:2] in claims.pending:
@@ -295,7 +309,11 @@ async def sweep(world: World, unclaimed: Sequence[Found], claims: Claims) -> tup
     for found in unclaimed:
         if found.verdict == UNCLAIMED and found.mark.owner:
             groups.setdefault(found.mark[:2], []).append(found)
-    done = await asyncio.gather(*(_swept(world, group, claims) for group in groups.values()))
+
+    async def each(usable: World) -> list[list[Swept]]:
+        return await asyncio.gather(*(_swept(usable, group, claims) for group in groups.values()))
+
+    done = await undeterred(world, "sweep", each)
     return tuple(each for group in done for each in group)
 
 
@@ -307,6 +325,8 @@ async def _swept(world: World, group: Sequence[Found], claims: Claims) -> list[S
             if world.has_journal and not any(each.why for each in done):
                 await asyncio.to_thread(tidied, world, owner, cluster)
             return done
+    except (journals.JournalBroken, NoHome):
+        raise
     except Busy as error:
         return [Swept(found, f"left alone: {trimmed(error)}") for found in group]
     except GpusError as error:

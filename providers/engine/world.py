@@ -111,6 +111,7 @@ class World:
         self._refusals: dict[str, NotConfigured] = {}
         self._connecting: dict[str, threading.Lock] = {name: threading.Lock() for name in manifests}
         self._journal: Journal | None = None
+        self._drafted = False
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -150,10 +151,21 @@ class World:
         from providers.adapters.base import home
         from providers.engine.running import JOURNAL_FILE
 
+        if self._drafted:
+            return True
         try:
             return (home() / JOURNAL_FILE).exists()
         except OSError:
             return False
+
+    def with_journal(self, journal: Journal) -> World:
+        """The same world, its adapters, clock and threads, with another journal. Only the original is to be closed."""
+        import copy
+
+        self.begin(int)  # the threads are shared, so they must be there
+        other = copy.copy(self)
+        other._journal, other._drafted = journal, True  # noqa: SLF001 - of this class
+        return other
 
     def account(self, provider: str) -> Account:
         """Where something bought at this provider now is: its settings, with what its adapter found for itself (a default project).

@@ -405,3 +405,49 @@ def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
         run(cluster.create(market.world(), wanted(), "g1"))
     assert [] == list(market.posts)
     assert [] == market.alive
+
+
+@pytest.mark.parametrize("up_already", [False, True])
+def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(market, tmp_path, monkeypatch, up_already):
+    """The run was killed as the order was made, and its home is lost: `up` takes the order over, relabelled, and buys none."""
+    lost(market, monkeypatch, tmp_path, up_already)
+    held = run(cluster.create(market.world(), WANTED, "g2"))
+    assert len(market.posts) == 1 and held.reasons == ()
+    world = market.world()
+    (node,) = run(world.call("clore", world.adapter("clore").find, "own", "train", "g2"))
+    assert node.handle == held.handles[0]
+    run(cluster.delete(world, held))
+    assert not market.alive
+
+
+@pytest.mark.parametrize("up_already", [False, True])
+def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(market, tmp_path, monkeypatch, up_already):
+    """The same, and `destroy` follows: the Ownership's delete finds the order without a journal and ends it."""
+    lost(market, monkeypatch, tmp_path, up_already)
+    run(cluster.settle(market.world(), "own"))
+    assert not market.alive
+
+
+WANTED = cluster.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),)), Setup(), "f1")
+
+
+def lost(market, monkeypatch, tmp_path, up_already):
+    """An order whose run ended right after it was sent, and whose journal is gone."""
+    world = market.world()
+    real = CloreAdapter.submit
+
+    class Killed(BaseException):
+        pass
+
+    def submit(adapter, order):
+        real(adapter, order)
+        raise Killed
+
+    monkeypatch.setattr(CloreAdapter, "submit", submit)
+    with pytest.raises(BaseException, match=r".*"):
+        run(cluster.create(world, WANTED, "g1"))
+    monkeypatch.setattr(CloreAdapter, "submit", real)
+    assert len(market.alive) == 1
+    if up_already:
+        market.clock.advance(120)
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))

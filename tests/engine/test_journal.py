@@ -157,21 +157,6 @@ def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
     assert block.scope.provider == "beta" and block.until == pytest.approx(lab.clock.now() + 3600, abs=10)
 
 
-def test_b44_a_delete_without_a_journal_names_what_costs_money(lab, tmp_path):
-    """Where something should be deleted and the journal is broken, the line says what may still cost money, not that nothing is bought."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
-    for file in tmp_path.glob("journal.db*"):
-        file.unlink()
-    (tmp_path / "journal.db").write_bytes(b"garbage" * 1000)
-    with pytest.raises(GpusError, match=r"train: nothing was deleted: .*journal\.db.* may still cost \$10\.00/h") as broken:
-        run(cluster.delete(lab.world(), held))
-    assert held.handles[0].native_id in str(broken.value) and "bought" not in str(broken.value) and "\n" not in str(broken.value)
-    with pytest.raises(GpusError, match="ownership: nothing was deleted.*may still cost"):
-        run(cluster.settle(lab.world(), "own"))
-    with pytest.raises(GpusError, match="nothing is bought without it"):
-        run(cluster.create(lab.world(), wanted(), "g2"))
-
-
 @pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x"])
 def test_a_home_that_cannot_be_written_is_one_line(monkeypatch, home):
     """A rehearsal without a usable state folder ends with one line that names GPUS_HOME."""

@@ -1,5 +1,6 @@
 """The Clore adapter with its real HTTP client against the stand-in on loopback: orders, outcomes, marks, errors. The clock is injected."""
 
+import sqlite3
 from decimal import Decimal
 
 import httpx
@@ -757,3 +758,40 @@ def test_a_port_that_cannot_be_is_left_out_at_once(huge):
     assert {22: 1277} == orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}})
     assert not orders.is_up({"mon_container": huge, "tcp_ports": ["22:1277"], "pub_cluster": ["n1"]})
     assert orders.made({"ct": huge}) in {None, 65_536.0, 22.5}
+
+
+@pytest.mark.parametrize("harm", ["random bytes", "a folder", "below a file"])
+def test_an_order_is_ended_without_the_memory(bench, harm):
+    """A cancel, its confirmation and the pace need no file: the order is gone though nothing of it can be read or written; buying refuses."""
+    ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot")))
+    place = bench.folder / "harmed"
+    if harm == "a folder":
+        (place / "memory.db").mkdir(parents=True)
+    elif harm == "random bytes":
+        place.mkdir()
+        (place / "memory.db").write_bytes(bytes(range(256)) * 20)
+    else:
+        place.write_text("")
+    memory = Memory(place / "memory.db")
+    client, adapter = bench.opened(memory)
+    client._gate.path = place / "pace" if harm == "below a file" else place
+    handle = ticket.handles[0]
+    bench.clock.at += 10
+    adapter.delete(handle)
+    bench.clock.at += 10
+    assert GONE == adapter.observe((handle,))[0].status
+    assert [] == [node for node in adapter.find("owner-1") if node.status != GONE]
+    assert not bench.alive()
+    with pytest.raises((OSError, sqlite3.Error)):
+        adapter.submit(bench.order(server=71002))
+    assert 1 == len(bench.posts())
+    client.close()
+
+
+def test_calls_keep_their_pace_where_the_file_of_it_cannot_be_used(tmp_path):
+    """Without the shared file a process still makes one call a second."""
+    clock = Clock()
+    gate = Gate(tmp_path / "missing" / "pace", LIVE_PACE, clock, clock.sleep)
+    for _ in range(4):
+        gate.turn()
+    assert [1.0, 1.0, 1.0] == pytest.approx(clock.slept)

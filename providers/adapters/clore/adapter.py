@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from providers.adapters.clore import bids, mark, market, orders, request
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
-from providers.adapters.clore.memory import Intent
+from providers.adapters.clore.memory import Intent, unusable
 from providers.adapters.clore.options import IMAGE
 from providers.adapters.clore.options import read as read_options
 from providers.adapters.clore.paying import Funds
@@ -429,7 +430,7 @@ class CloreAdapter:
         rows = {orders.order_id(row): row for row in self._client.my_orders()}
         if any(number not in rows for number in numbers):
             rows = {orders.order_id(row): orders.from_completed(row) for row in self._client.my_orders(completed=True)} | rows
-        rentals = self._memory.rentals()
+        rentals, _ = self._memory.readable()
         return [self._node(number, rows.get(number), rentals.get(number), None) for number in numbers]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
@@ -439,10 +440,11 @@ class CloreAdapter:
         for an owner or a cluster, not for a generation, so that one generation's clean-up never takes another's machine. Of any owner, an order that
         only its mark tells of has an empty owner: the ports hold no more than a digest of it.
         """
-        rentals, intents = self._memory.rentals(), self._memory.intents()
+        rentals, intents = self._memory.readable()
         for intent in intents:
             if intent.refused and self._clock() - intent.started_at > DOUBT_S:
-                self._memory.settle(intent.token)
+                with suppress(*unusable()):
+                    self._memory.settle(intent.token)
 
         def meant(whose: Mark) -> bool:
             return bool(whose.owner) and owner in {"", whose.owner}
@@ -462,13 +464,19 @@ class CloreAdapter:
             rental = rentals.get(number)
             whose = rental.mark if rental is not None and rental.mark.owner else None
             if whose is None:
-                whose = next((intent.mark for intent in intents if orders.is_order_of(row, intent)), None)
+                sent = next((intent for intent in intents if orders.is_order_of(row, intent)), None)
+                if sent is not None:
+                    # The run that ordered it was cut short before it saw the order: whoever finds it can take it over.
+                    whose = sent.mark
+                    with suppress(*unusable()):
+                        self._memory.keep(number, whose, sent.token)
             if whose is None and not owner and mark.is_mark(orders.ports(row)):
                 whose = Mark("", "", "", "")
             elif whose is None and owner and mark.belongs(orders.ports(row), owner, cluster):
                 whose = Mark(owner, cluster, "", "")
                 if cluster:
-                    self._memory.keep(number, whose, "")
+                    with suppress(*unusable()):
+                        self._memory.keep(number, whose, "")
             if whose is None or any(asked and asked != found for asked, found in zip((owner, cluster, generation), whose, strict=False)):
                 continue
             nodes.append(self._node(number, row, rental, whose))
@@ -535,15 +543,15 @@ class CloreAdapter:
             # What the service says to an order that ended before is not documented: the list decides.
             if any(orders.order_id(row) == number and not orders.has_ended(row) for row in self._client.my_orders()):
                 raise
-        rental = self._memory.rentals().get(number)
-        if rental is not None:
-            self._memory.settle(rental.token)
         self._memory.cancelled(number)
 
     def relabel(self, handle: Handle, generation: str) -> None:
         """Writes the generation into this machine's memory: the market keeps none. No calls. Raises Unsupported for an order not known here."""
         if not self._memory.relabel(order_of(handle), generation):
-            message = f"clore: {handle.native_id} is not known on this machine; run from where it was made, or cancel it at clore.ai"
+            message = (
+                f"clore: wanted to take over {handle.native_id}, found that this machine does not know it; `pulumi destroy` removes it, "
+                "and `up` then buys anew; or run `up` where it was made"
+            )
             raise Unsupported(message, provider=self.name, code="not-known-here", block_s=0.0)
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:

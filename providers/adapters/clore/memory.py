@@ -60,6 +60,8 @@ class Memory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._ended: set[int] = set()
+        """What this process has cancelled, whether it could be written down or not."""
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return kept(self.path, "clore_rental", _SCHEMA)
@@ -109,7 +111,27 @@ class Memory:
             return bool(db.execute("UPDATE clore_rental SET generation = ? WHERE order_id = ?", (generation, order_id)).rowcount)
 
     def cancelled(self, order_id: int) -> None:
-        """Notes that we ended it, known before or not."""
-        with self._open() as db:
+        """Notes that we ended it, known before or not, and forgets its intent. Where that cannot be written, this process knows it."""
+        from contextlib import suppress
+
+        self._ended.add(order_id)
+        with suppress(*unusable()), self._open() as db:
             db.execute("INSERT OR IGNORE INTO clore_rental VALUES (?, '', '', '', '', '', 1)", (order_id,))
             db.execute("UPDATE clore_rental SET cancelled = 1 WHERE order_id = ?", (order_id,))
+            db.execute("DELETE FROM clore_intent WHERE token = (SELECT token FROM clore_rental WHERE order_id = ?)", (order_id,))
+
+    def readable(self) -> tuple[dict[int, Rental], tuple[Intent, ...]]:
+        """Rentals and intents as far as the file can be read. For what ends orders, which must not depend on it; never for what makes them."""
+        try:
+            rentals, intents = self.rentals(), self.intents()
+        except unusable():
+            rentals, intents = {}, ()
+        ended = {number: rentals.get(number, Rental(number, Mark("", "", "", ""), "", True))._replace(cancelled=True) for number in self._ended}
+        return rentals | ended, intents
+
+
+def unusable() -> tuple[type[Exception], ...]:
+    """What is raised where the file cannot be read or written."""
+    import sqlite3
+
+    return (sqlite3.Error, OSError)

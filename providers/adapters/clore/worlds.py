@@ -53,8 +53,8 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
     if fingerprint and not key:
         raise NotConfigured(f"clore: {missing}: the one with the fingerprint {fingerprint}, or a later one of that account", provider="clore")
-    gate = Gate(home() / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
-    client, memory = Client(key, gate, lambda: BASE_URL), Memory(home() / "clore.db")
+    gate = Gate(home(writable=False) / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
+    client, memory = Client(key, gate, lambda: BASE_URL), Memory(home(writable=False) / "clore.db")
     if fingerprint and fingerprint != fingerprint_of(key):
         same_account(client, memory, fingerprint, fingerprint_of(key))
     return CloreAdapter(

@@ -93,7 +93,7 @@ def _live(project: str, endpoint: str | None) -> Vertex:
         text = f"vertex: wanted the project whose jobs these are, found none; set `vertex:project`, or {PROJECT_VARIABLE}"
         raise NotConfigured(text, provider=PROVIDER, code="NO_PROJECT")
     credentials, _ = default_credentials(PROVIDER)
-    return Vertex(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint, api=API), Memory(home() / MEMORY_FILE))
+    return Vertex(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint, api=API), Memory(home(writable=False) / MEMORY_FILE))
 
 
 class Vertex:
