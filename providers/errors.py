@@ -201,6 +201,12 @@ class HalfMade(CloudError):
         super().__init__(message, **rest)  # type: ignore[arg-type]
 
 
+class NotWhatWasSold(HalfMade):
+    """What was delivered is another machine than the one that was ordered. The place is not asked again for a day."""
+
+    default_block_s = 86_400.0
+
+
 class NotReady(HalfMade):
     """Machines started as ordered, and they or what they run were not ready within the wait: no lack of capacity, so no place is blocked."""
 

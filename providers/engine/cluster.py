@@ -9,14 +9,14 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from providers.engine import access
+from providers.engine import access, drift
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere
-from providers.engine.holding import REPLACE_ALL, began, finished, kept_stopped, loss, runs_on, seen, to_release
+from providers.engine.holding import REPLACE_ALL, began, drift_does, finished, kept_stopped, loss, runs_on, seen, to_release
 from providers.engine.joining import joined
 from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
 from providers.engine.lines import trimmed
@@ -224,6 +224,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
     adapter = await home_of(world, held)
     nodes = await observed(world, adapter, held) if held.handles else ()
     after: Held | None = seen(held, nodes, now, on_loss)
+    if after is not None:
+        after = await drift.priced(world, held, after)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
         held = held._replace(leftovers=still, reasons=held.reasons if still else ())
@@ -273,6 +275,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         world.report("warning", f"{held.cluster}: the job failed: {why}; change `run` for a new one")
     elif after.status in (FAILED, STOPPED) and held.kind == "machine" and not kept_stopped(held):
         world.report("warning", f"{held.cluster}: {after.status}{_because(after)}; it stays so: change `run` for a new one, or start it at its cloud")
+    elif drift.acts(after):
+        world.report("warning", f"{held.cluster}: {after.detail}; {drift_does(on_loss)}")
     elif after.status == DEGRADED or (after.reasons and any(node.drift for node in nodes)):
         said = after.reasons[0] if after.reasons else f"{loss(held, nodes)}; `on_loss: report` leaves it so"
         world.report("warning", f"{held.cluster}: {said}")

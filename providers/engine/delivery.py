@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.errors import HalfMade
+from providers.engine.drift import differences
+from providers.errors import HalfMade, NotWhatWasSold
 from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING
+from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +23,16 @@ DONE = (ENDED, FAILED)
 def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
     """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
     candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
-    found = ""
+    found, other = "", False
     for placed in candidates:
-        found = _differs(placed, nodes)
+        found, other = _differs(placed, nodes)
         if not found:
             return placed
     first = candidates[0]
     wanted = f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in {first.zone or first.region}"
-    raise HalfMade(f"wanted {wanted}, found {found}", provider=first.provider, handles=[*ticket.handles])
+    kind = NotWhatWasSold if other else HalfMade
+    where = [Scope(first.provider, first.region, first.zone, first.machine_type)] if other else []
+    raise kind(f"wanted {wanted}, found {found}", provider=first.provider, scopes=where, handles=[*ticket.handles])
 
 
 def healthy(kind: str) -> tuple[str, ...]:
@@ -36,24 +40,18 @@ def healthy(kind: str) -> tuple[str, ...]:
     return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
 
 
-def _differs(placed: Candidate, nodes: Sequence[Node]) -> str:
-    """What is not as ordered, or nothing. What a cloud does not tell about a machine is not held against it."""
+def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
+    """What is not as ordered, or nothing; and whether it is another machine. What a cloud does not tell about a machine is not held against it."""
     if len(nodes) != placed.nodes:
-        return f"{len(nodes)} machines"
+        return f"{len(nodes)} machines", False
     zones = {node.zone for node in nodes if node.zone}
     if len(zones) > 1:
-        return f"machines in {', '.join(sorted(zones))}"
+        return f"machines in {', '.join(sorted(zones))}", False
     for node in nodes:
         if node.status not in healthy(placed.kind):
-            return f"{node.name} {node.status}"
-        pairs = (
-            (placed.machine_type, node.machine_type),
-            (placed.gpu_type, node.gpu_type),
-            (placed.gpu_count, node.gpu_count),
-            (placed.region, node.region),
-            (placed.zone, node.zone),
-        )
-        for wanted, found in pairs:
-            if wanted and found and wanted != found:
-                return f"{node.name} with {found} instead of {wanted}"
-    return ""
+            return f"{node.name} {node.status}", False
+        if node.contradiction:
+            return f"{node.name}, of which {node.handle.provider} reports {node.contradiction}", True
+        for name, found in differences(placed, node).items():
+            return f"{node.name} with {found} instead of {getattr(placed, name)}", True
+    return "", False

@@ -9,10 +9,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from providers.engine import drift
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome
 from providers.engine.delivery import DONE, HEALTHY
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
-from providers.model.machine import ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
+from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING
 from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def kept_stopped(held: Held) -> bool:
 
 
 def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL) -> Held | None:
+    """What is held after a look at its machines, in the shape that they have now; None when all are gone and not by their own limit.
+
+    See `_classified` and `engine.drift`.
+    """
+    held, nodes = drift.compared(held, nodes)
+    after = _classified(held, nodes, now, on_loss)
+    return after._replace(detail=drift.text(after)) if after is not None and drift.acts(after) else after
+
+
+def _classified(held: Held, nodes: Sequence[Node], now: float, on_loss: str) -> Held | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
 
     `on_loss` says what is to be done when some are lost: `report` leaves no reason, so that nothing is.
@@ -127,6 +138,8 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
         return held._replace(status=status_of(well), machines=tuple(nodes), reasons=())
     if well:
         return _degraded(held, nodes, on_loss)
+    if DRIFTED in statuses:
+        return _degraded(held, nodes, on_loss)
     if statuses <= {GONE}:
         told = bool(nodes) and all(node.ended for node in nodes)
         ended = told or held.status == ENDED or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
@@ -143,6 +156,11 @@ def _degraded(held: Held, nodes: Sequence[Node], on_loss: str) -> Held:
     reasons = () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
     there = tuple(node for node in nodes if node.status != GONE)
     return held._replace(status=DEGRADED, machines=there, reasons=reasons, detail=loss(held, nodes).removeprefix("degraded: "))
+
+
+def drift_does(on_loss: str) -> str:
+    """What follows where a machine is not what was bought."""
+    return "`on_loss: report` leaves it so" if on_loss == REPORT else "the next `up` replaces it, unless it serves the declaration as it is now"
 
 
 def loss(held: Held, nodes: Sequence[Node]) -> str:

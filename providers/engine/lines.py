@@ -39,6 +39,7 @@ SAID = {
     "Transient": "failed for now",
     "OutcomeUnknown": "answer lost; nothing was made",
     "HalfMade": "not as ordered; released",
+    "NotWhatWasSold": "delivered another machine than was ordered; released",
     "NotReady": "started, not ready in time; released",
     "Unclassified": "failed with an unknown code; nothing was made",
 }

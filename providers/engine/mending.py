@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine import drift, keeping
 from providers.engine import journal as journals
-from providers.engine import keeping
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor
@@ -16,7 +16,7 @@ from providers.engine.buying import buy, walk
 from providers.engine.concluding import why_ended
 from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
-from providers.engine.holding import DISK, ON_DONE, REPLACE_NODE, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
+from providers.engine.holding import DISK, ON_DONE, REPLACE_NODE, REPORT, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
 from providers.engine.joining import joined, rejoin
 from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
@@ -25,7 +25,7 @@ from providers.engine.settle import Brake, abandon, bill, repeated
 from providers.engine.starting import start, started
 from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
-from providers.model.machine import ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
+from providers.model.machine import DRIFTED, ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
 from providers.model.place import Scope
 from providers.model.secret import narrowed
 from providers.planner.check import satisfied
@@ -118,6 +118,8 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         world.report("warning", f"{held.cluster}: {drifted}; deploying it anew")
         # What was last written is not there any more: it is written again.
         after = after._replace(reasons=(), applied=tuple(pair for pair in after.applied if pair[0] != "service"))
+    if after is not None and drift.acts(after):
+        after = await _accepted(world, held, wanted, after)
     ended = after is not None and (after.status == ENDED or finished(after))
     stops = wanted.setup.state == STOPPED
     rests = after is not None and after.status in (STOPPED, STOPPING) and (stops or kept_stopped(held))
@@ -155,13 +157,25 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         world.report("warning", f"{held.cluster}: {held.provider} sells nothing more beside the rest of it, so all of it is placed anew")
     if after is None or not useful:
         return await _place_anew(world, held, wanted, after, brake)
-    entry_index = satisfied(wanted.ask, after)
+    entry_index = satisfied(wanted.ask, drift.as_bought(after))
     if entry_index is None:
         raise GpusError(
             f"{held.cluster}: {held.gpu_type}:{held.gpu_count} x {held.nodes} {held.capacity} in {held.region} no longer satisfies the declaration; "
             "it has to be replaced"
         )
     return await edit(world, after._replace(entry=entry_index, fingerprint=wanted.fingerprint), wanted)
+
+
+async def _accepted(world: World, held: Held, wanted: Wanted, after: Held) -> Held:
+    """A machine that is not what was bought: kept as it is now where it serves the declaration or is only reported; else with why it goes."""
+    if satisfied(wanted.ask, after) is not None:
+        world.report("info", f"{held.cluster}: {drift.text(after)}; it serves the declaration, and is kept as it is now")
+        now = (await drift.priced(world, held, after))._replace(bought=(), detail="")
+        world.journal.launched(now)
+        return now
+    if wanted.setup.on_loss == REPORT or wanted.setup.state == STOPPED:
+        return await drift.priced(world, held, after)
+    return after._replace(reasons=(drift.text(after),))
 
 
 def prefers(wanted: Wanted, held: Held, other: Held | Candidate) -> bool:
@@ -175,7 +189,7 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     """Deletes what is left of it, confirmed, and buys again under the same generation: the id is the cluster's, not the machine's."""
     if after is not None and after.status == QUEUED:
         return after
-    if after is None or after.status in {PREEMPTED, DEGRADED}:
+    if after is None or (after.status in {PREEMPTED, DEGRADED} and not any(node.status == DRIFTED for node in after.machines)):
         lost(world, held)
     what = "all of it is gone" if after is None else after.reasons[0] if after.reasons else f"it is {after.status}"
     world.report("info", f"{held.cluster}: {what}; releasing what is left, then placing it anew")

@@ -11,7 +11,7 @@ from providers.model.machine import Attempt, Handle, Mark, Node, Order, Setup, T
 from providers.model.offer import Candidate, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from providers.engine.ready import Probe
     from providers.engine.spending import Budget
@@ -85,6 +85,8 @@ class Held(NamedTuple):
     """What it is: machine, job or service."""
     detail: str = ""
     """What the last look found out about the status: what its cloud says, or that the cloud could not be asked."""
+    bought: tuple[tuple[str, Any], ...] = ()
+    """What was bought, where the machines are something else now: property and former value, sorted, and the former price. See `engine.drift`."""
     to_release: bool = False
     """Done or ended, and what is left of its machines is for the next update to delete. A look says so; nothing else does."""
 
@@ -100,6 +102,7 @@ class Held(NamedTuple):
         out["reasons"] = list(self.reasons)
         out["applied"] = [list(pair) for pair in self.applied]
         out["account"] = account_out(self.account)
+        out["bought"] = [list(pair) for pair in self.bought]
         return out
 
     @classmethod
@@ -124,6 +127,7 @@ class Held(NamedTuple):
         known["reasons"] = tuple(raw.get("reasons") or ())
         known["applied"] = tuple((str(key), str(value)) for key, value in raw.get("applied") or ())
         known["account"] = account_in(raw.get("account"))
+        known["bought"] = bought_in(raw.get("bought") or ())
         return cls(**known)
 
 
@@ -135,6 +139,11 @@ def account_out(account: Account | None) -> dict[str, str] | None:
 def account_in(raw: Mapping[str, Any] | None) -> Account | None:
     """Reads `account_out`'s form."""
     return None if raw is None else tuple(sorted((str(key), str(value)) for key, value in raw.items()))
+
+
+def bought_in(pairs: Iterable[Iterable[Any]]) -> tuple[tuple[str, Any], ...]:
+    """Reads `Held.bought` from plain JSON, where whole numbers may be floats."""
+    return tuple(sorted((str(name), int(value) if isinstance(value, float) else value) for name, value in pairs))
 
 
 def _node_out(node: Node) -> dict[str, Any]:

@@ -9,8 +9,13 @@ if TYPE_CHECKING:
 
 PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
 STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = "stopping", "stopped", "preempted", "ended", "failed", "gone"
-STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE)
-"""preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist."""
+DRIFTED = "drifted"
+STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE, DRIFTED)
+"""preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist.
+drifted: it runs and is another machine than the rest of its cluster; no adapter reports that, a comparison with what was bought finds it."""
+
+NO_GPU = "none"
+"""The GPU type of a machine that has none, on its cloud's word. Empty: the cloud does not report it."""
 
 
 OWN_KEY = "gpus-own-"
@@ -59,6 +64,8 @@ class Node(NamedTuple):
     """The command that logs you in, where it is another than ssh to the address."""
     url: str = ""
     """Where a service answers, as its cloud says it."""
+    contradiction: str = ""
+    """What its cloud reports of it that cannot all be true: it is not what was sold."""
     drift: str = ""
     """What of a service is not as it was deployed; the next update deploys it anew."""
     kind: str = "machine"

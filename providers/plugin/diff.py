@@ -37,6 +37,10 @@ STRAY = "stray"
 """The owner of an imported machine that bears no mark. Declaring it in a stack makes it that stack's; it is still the same machine."""
 
 
+_PRICE = {"micro_usd", "price_as_of", "price_source"}
+_RUNS = {"queued", "pending", "starting", "running"}
+
+
 class Change(NamedTuple):
     """One line of a detailed diff: `kind` is add | delete | update; `is_input` is False for what was observed."""
 
@@ -80,7 +84,7 @@ def cluster(
     """The verdict for a Cluster.
 
     `old` and `new` are inputs in canonical form (UNKNOWN inside `new` where not known yet), `outputs` what the state holds. `satisfied` says
-    whether what runs still satisfies the new declaration; it is asked at most once, and only if that decides. `in_place` names what the
+    whether what runs still satisfies the new declaration; it is asked only if that decides. `in_place` names what the
     provider it runs at can edit.
     """
     changed = [key for key in _changed(old, new) if key not in OF_OWNERSHIP or old.get(key) is None]
@@ -118,6 +122,13 @@ def cluster(
     if outputs.get("status") == "preempted":
         changes.append(Change("status", "update", replaces=True, is_input=False))
         why.append("the cloud took it back")
+    if (drifted := _drift(outputs)) and new.get("state") != "stopped":
+        # Somebody changed what was bought. What serves the declaration as it is now stays, and its record follows.
+        serves = satisfied()
+        if serves or new.get("on_loss") != "report":
+            changes += [Change(name, "update", replaces=not serves, is_input=False) for name in drifted]
+        if not serves and new.get("on_loss") != "report":
+            why.append(str(outputs.get("detail")))
     later = (
         f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied when it is next replaced" if waits and not why else ""
     )
@@ -125,6 +136,12 @@ def cluster(
         told = f"{outputs['provider']} runs the job as it was declared: change `run` for one with this workload"
         later = f"{later}; {told}" if later else told
     return Verdict(tuple(changes), "; ".join(why), later)
+
+
+def _drift(outputs: Mapping[str, Any]) -> list[str]:
+    """The properties of running machines that are not as they were bought, whatever their price does."""
+    bought = (outputs.get("record") or {}).get("bought") or {}
+    return sorted(set(bought) - _PRICE) if outputs.get("status") in _RUNS else []
 
 
 def _rerun(outputs: Mapping[str, Any]) -> bool:

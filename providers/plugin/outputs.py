@@ -78,6 +78,8 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False, token
         record["entry"] = held.entry
     if held.reasons:
         record["reasons"] = [_clip(reason) for reason in held.reasons[:_LISTED_MAX]]
+    if held.bought:
+        record["bought"] = dict(held.bought)
     if held.to_release:
         record["to_release"] = True
     if held.leftovers:
@@ -98,7 +100,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False, token
 
 def read(resource: str, outputs: Mapping[str, Any]) -> Held:
     """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
-    from providers.engine.records import Held, account_in
+    from providers.engine.records import Held, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
     record = outputs.get("record") or {}
@@ -124,6 +126,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
         account=account_in(record.get("account")),
         kind=str(record.get("kind", "machine")),
         detail=str(outputs.get("detail", "")),
+        bought=bought_in((record.get("bought") or {}).items()),
         **plain,
     )
 

@@ -184,6 +184,10 @@ def kept_line(held: Held, setup: Setup | None) -> str:
         return f"none: {what(held)} is stopped, only its disks are billed"
     if held.reasons:
         return f"none: {what(held)} is {held.status}: {held.reasons[0]}"
+    if held.bought:
+        from providers.engine import drift
+
+        return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} now: {drift.text(held)}"
     if held.status == "degraded":
         return f"none: {what(held)} is degraded, and `on_loss: report` leaves it so"
     return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"

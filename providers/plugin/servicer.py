@@ -160,7 +160,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             else:
                 await self._claim(outputs.read(request.id, state), new.values)
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
-                if any(change.replaces and change.is_input for change in verdict.changes):
+                if any(change.replaces and change.path != "status" for change in verdict.changes):
                     # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
                     await self._planned(request.urn, new.values)
         except Exception as error:

@@ -46,7 +46,10 @@ STEP_S, STEP_MOST_S = 0.5, 30.0
 
 
 class Console(Protocol):
-    """What a stand-in's `console` module tells and does beside the wire. `preemptible()` is optional: which kinds of capacity can be taken back."""
+    """What a stand-in's `console` module tells and does beside the wire. `preemptible()` is optional: which kinds of capacity can be taken back.
+
+    So is `edit(store, name, machine_type, gpu, count)`: somebody changes the machines of this name, their type or their GPUs; how many that were.
+    """
 
     def running(self, store: Store) -> tuple[Machine, ...]:
         """Every machine that exists now, whoever made it."""
@@ -86,6 +89,10 @@ class Harness(NamedTuple):
     offline: Mapping[str, str] = {}
     knobs: Callable[[Harness, Store], Knobs] | None = None
     """Other knobs than those over the store's common scenario, for a stand-in that keeps another one."""
+    edited: Mapping[str, object] = {}
+    """What a machine of `gpu` is once somebody has made it another one at the cloud, as far as that can be done: property and value. It no longer is
+    what was declared.
+    """
     kind: str = "machine"
     """The kind of cluster that the cases order."""
 
@@ -126,6 +133,9 @@ class Knobs(Protocol):
 
     def preempt(self, node: Node) -> int:
         """The cloud takes a machine back; how many that were."""
+
+    def edit(self, name: str, machine_type: str, gpu: str, count: int) -> int:
+        """Somebody makes the machines of this name another type, or gives them other GPUs; how many that were."""
 
     def heal(self) -> None:
         """No more faults."""
@@ -184,6 +194,11 @@ class StandIn:
     def preempt(self, node: Node) -> int:
         """See Knobs."""
         return self._harness.console.preempt(self._store, node.name)
+
+    def edit(self, name: str, machine_type: str, gpu: str, count: int) -> int:
+        """See Knobs."""
+        changed: int = self._harness.console.edit(self._store, name, machine_type, gpu, count)  # type: ignore[attr-defined]
+        return changed
 
     def heal(self) -> None:
         """See Knobs."""

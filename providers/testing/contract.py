@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.testing import fault_cases, life_cases, money_cases
+from providers.testing import drift_cases, fault_cases, life_cases, money_cases
 from providers.testing.bench import Bench, Harness, Knobs, StandIn, environment
 
 if TYPE_CHECKING:
@@ -60,4 +60,4 @@ class Case(NamedTuple):
 
 def cases(harness: Harness) -> list[Case]:
     """The cases that concern this adapter, in a stable order."""
-    return [Case(body) for module in (life_cases, fault_cases, money_cases) for body in module.cases(harness)]
+    return [Case(body) for module in (life_cases, fault_cases, money_cases, drift_cases) for body in module.cases(harness)]

@@ -104,6 +104,11 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "preempt", _preempt, "take machines back now that may be taken back: Spot ones, and every Modal container", name="a machine's name, or all"
     )
+    command(
+        *("edit", _edit, "change a running machine behind the stack's back, as by hand at its cloud"),
+        name="a machine's name",
+        what="another machine type, or GPU:COUNT, as far as the cloud can change it",
+    )
     command("idle", _idle, "from now on a machine's GPUs have nothing to do", name="a machine's name, or all")
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
@@ -284,6 +289,31 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
         raise _wrong("name", "a running machine that can be taken back", found, f"running: {', '.join(machine.name for machine in able) or 'none'}")
     taken = [machine.name for machine in chosen if _console(machine.provider).preempt(store, machine.name)]
     return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs, nor another that can be taken back"
+
+
+def _edit(store: Store, options: argparse.Namespace) -> str:
+    existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
+    machine = next((machine for machine in existing if machine.name == options.name), None)
+    if machine is None:
+        raise _wrong("name", "a machine", options.name, f"there are: {', '.join(machine.name for machine in existing) or 'none'}")
+    console = _console(machine.provider)
+    change = getattr(console, "edit", None)
+    if change is None:
+        raise _wrong("name", "a machine that can be changed", options.name, f"{machine.provider} lets nobody edit one")
+    machine_type, gpu, count = (options.what, "", 0) if options.what in console.machine_types() else ("", *_cards(options.what))
+    if not change(store, machine.name, machine_type, gpu, count):
+        wanted = "GPU:COUNT" if machine_type else "a machine type: its GPUs come with it"
+        raise _wrong("what", f"what {machine.provider} can change of {machine.name}, {wanted}", options.what)
+    return f"{machine.name}: {machine_type or f'{gpu}:{count}'} from now on"
+
+
+def _cards(text: str) -> tuple[str, int]:
+    """(GPU, count) of `T4:1`."""
+    from providers.catalog.names import canonical
+    from providers.model.ask import gpu_text
+
+    read = gpu_text(text, "what")
+    return canonical(read.type) or read.type, read.gpu_count or 1
 
 
 def _idle(store: Store, options: argparse.Namespace) -> str:

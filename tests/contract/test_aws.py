@@ -30,6 +30,7 @@ HARNESS = Harness(
     create=("ec2.CreateFleet", "ec2.RunInstances"),
     delete="ec2.TerminateInstances",
     provoke=provoke,
+    edited={"machine_type": "g4dn.xlarge", "gpu_type": "T4"},
     page=500,
     regions=("us-east-1", "us-east-2"),
     settings={"regions": "us-east-1,us-east-2"},

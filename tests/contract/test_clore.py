@@ -23,6 +23,7 @@ HARNESS = Harness(
     provoke=lambda code: errors.error(code, creating=True),
     limit=InsufficientFunds,
     raise_price=raise_price,
+    edited={"gpu_count": 1},
 )
 
 

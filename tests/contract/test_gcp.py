@@ -29,6 +29,7 @@ HARNESS = Harness(
     page=500,
     regions=("us-central1", "europe-west4"),
     reserve=reserve,
+    edited={"machine_type": "g2-standard-24", "gpu_count": 2},
     leftovers=console.disks,
     offline={"NO_GCE_CHECK": "true"},
 )

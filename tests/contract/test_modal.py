@@ -11,6 +11,7 @@ HARNESS = Harness(
     MANIFEST,
     console,
     gpu="A10:1",
+    edited={"gpu_type": "T4"},
     create=("SandboxCreate",),
     delete="SandboxTerminate",
     provoke=lambda code: errors.classify(GRPCError(Status[code], "any words"), creating=True),

@@ -245,3 +245,33 @@ def test_a_workload_edit_of_a_providers_own_job_is_told():
     assert not own.replaces and own.later == "vertex runs the job as it was declared: change `run` for one with this workload"
     assert "" == diff.cluster(old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()).later
     assert "" == diff.cluster(old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()).later
+
+
+DRIFTED = {
+    "provider": "gcp",
+    "status": "running",
+    "gpu_count": 1,
+    "detail": "gpu_count: 4 -> 1, changed at gcp",
+    "record": {"bought": {"gpu_count": 4, "micro_usd": 9}},
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "serves", "replaces", "changes"),
+    [
+        ({}, False, True, ["gpu_count"]),
+        ({}, True, False, ["gpu_count"]),
+        ({"on_loss": "replace-node"}, False, True, ["gpu_count"]),
+        ({"on_loss": "report"}, False, False, []),
+        ({"on_loss": "report"}, True, False, ["gpu_count"]),
+        ({"state": "stopped"}, False, False, ["status"]),
+    ],
+)
+def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, replaces, changes):
+    """Exactly the edited property differs; it replaces where the machine no longer serves, and is left alone by `on_loss: report`."""
+    spec = {"gpu": "T4:4", **more}
+    verdict = diff.cluster(spec, spec, DRIFTED, lambda: serves, frozenset())
+    assert [(change.path, change.is_input) for change in verdict.changes] == [(name, False) for name in changes]
+    assert verdict.replaces == replaces
+    assert verdict.reason == (DRIFTED["detail"] if replaces else "")
+    assert diff.cluster(spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()).changes == ()

@@ -462,3 +462,37 @@ def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
     assert "running" == made.cluster()["outputs"]["status"] and 1 == len(made.machines())
     made.destroy()
     assert [] == made.machines()
+
+
+@pytest.mark.parametrize("on_loss", ["replace-all", "report"])
+def test_a_machine_edited_at_its_cloud_shows_what_differs_and_is_replaced_or_reported(project, on_loss):
+    """Four GPUs became one: the preview names just that, and the next `up` does what the preview said; edited back, nothing differs."""
+    made = project("serve-l4")
+    made.edit("gpu: L4:1", f"gpu: T4:4\n      on_loss: {on_loss}\n      providers: [gcp]")
+    made.edit("max_price_per_hour: 1.5", "max_price_per_hour: 9")
+    made.up()
+    name = made.machines()[0]["name"]
+    price = made.cluster()["outputs"]["price_usd_per_hour"]
+    made.rehearse("edit", name, "T4:1")
+    shown = " ".join(made.preview().split())
+    assert "gpu_count: 4 -> 1, changed at gcp" in shown
+    if on_loss == "report":
+        assert "unchanged" in shown and "`on_loss: report` leaves it so" in shown
+        made.up()
+        assert [machine["name"] for machine in made.machines()] == [name]
+        outputs = made.cluster()["outputs"]
+        assert outputs["gpu_count"] == 1 and outputs.get("price_usd_per_hour", 0) < price
+        assert outputs["detail"] == "gpu_count: 4 -> 1, changed at gcp"
+        made.rehearse("edit", name, "T4:4")
+        made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+        assert made.cluster()["outputs"]["price_usd_per_hour"] == price
+    else:
+        assert "1 to replace" in shown or "+-1" in shown, shown
+        assert "because gpu_count: 4 -> 1, changed at gcp" in shown and "REPLACES gcp" in shown and "T4:1" in shown
+        said = made.up()
+        assert said.index("deleted original") < said.index(": acquired")
+        assert [(machine["name"] != name, machine["gpu_count"]) for machine in made.machines()] == [(True, 4)]
+        assert made.cluster()["outputs"]["price_usd_per_hour"] == price
+        assert "unchanged" in made.preview("--expect-no-changes")
+    made.destroy()
+    assert made.machines() == []

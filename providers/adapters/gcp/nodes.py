@@ -13,7 +13,7 @@ from providers.adapters.gcp import machines
 from providers.errors import Problem, SpecError
 from providers.model import foreign, idle
 from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
-from providers.model.machine import ENDED, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
+from providers.model.machine import ENDED, NO_GPU, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,6 +110,7 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
     """An existing machine. `status` replaces what the instance's own status would mean."""
     zone = tail(str(instance.get("zone", "")))
     kind, count = accelerator(instance)
+    machine_type = tail(str(instance.get("machineType", "")))
     interface = (instance.get("networkInterfaces") or [{}])[0]
     outside = (interface.get("accessConfigs") or [{}])[0]
     raw = str(instance.get("status", ""))
@@ -120,8 +121,9 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
         mark=mark(instance),
         region=zone.rsplit("-", 1)[0],
         zone=zone,
-        machine_type=tail(str(instance.get("machineType", ""))),
-        gpu_type=machines.GPU_OF.get(kind, kind),
+        machine_type=machine_type,
+        # To N1 GPUs are attached, and the API names them.
+        gpu_type=machines.GPU_OF.get(kind, kind) or (NO_GPU if machine_type.startswith("n1-") else ""),
         gpu_count=count,
         capacity=capacity(instance),
         internal_ip=str(interface.get("networkIP", "")),

@@ -69,6 +69,18 @@ def preempt(store: Store, name: str) -> int:
         return sum(calls.preempt(rows, item) for item in named)
 
 
+def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
+    """Makes the machines of this name another instance type, as a stop, a change and a start do; how many that were. GPUs come with the type."""
+    del gpu, count
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        named = [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name)] if machine_type else []
+        for item in named:
+            rows.write(item._replace(machine_type=machine_type))
+        return len(named)
+
+
 def idle(store: Store, name: str) -> float | None:
     """From now on the GPUs of the machine of this name have nothing to do: when its own timer ends it, 0 for never. None where none runs."""
     store.tables(SCHEMA)

@@ -125,10 +125,10 @@ class Rows:
         return instance._replace(id=int(cursor.lastrowid or 0))
 
     def write(self, instance: Instance) -> None:
-        """Writes an instance's changed body and timeline."""
+        """Writes an instance's changed type, body and timeline."""
         self.db.execute(
-            "UPDATE aws_instance SET body = ?, timeline = ? WHERE id = ?",
-            (json.dumps(instance.body), json.dumps(instance.timeline), instance.id),
+            "UPDATE aws_instance SET machine_type = ?, body = ?, timeline = ? WHERE id = ?",
+            (instance.machine_type, json.dumps(instance.body), json.dumps(instance.timeline), instance.id),
         )
 
     def end(self, instance: Instance, reason: str, step: str = "delete") -> Instance:

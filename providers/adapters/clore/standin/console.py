@@ -62,6 +62,17 @@ def running(store: Store) -> tuple[Machine, ...]:
     return tuple(found)
 
 
+def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
+    """The host of the standing order of this name reports other GPUs from now on; how many orders that were."""
+    del machine_type
+    state = State(store)
+    chosen = [made for made in state.orders() if f"order-{made.id}" == name and state.ends_at(made) is None] if gpu else []
+    for made in chosen:
+        words = gpu.replace("-", " ")
+        state.deliver(made.si, gpu_array=[words] * count, specs={"gpu": f"{count}x {words}"})
+    return len(chosen)
+
+
 def preempt(store: Store, name: str) -> int:
     """Outbids the standing spot order of this name; how many that were."""
     state = State(store)

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS clore_order (
   ports TEXT NOT NULL, ct REAL NOT NULL, visible_at REAL NOT NULL, up_at REAL NOT NULL, mrl REAL NOT NULL, ended_at REAL, lowered_at REAL);
 CREATE TABLE IF NOT EXISTS clore_bid (id INTEGER PRIMARY KEY, si INTEGER NOT NULL, coin TEXT NOT NULL, per_day REAL NOT NULL, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS clore_change (si INTEGER PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS clore_delivered (si INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS clore_wallet (coin TEXT PRIMARY KEY, balance REAL);
 CREATE TABLE IF NOT EXISTS clore_turn (what TEXT PRIMARY KEY, at REAL NOT NULL);
 """
@@ -96,6 +97,15 @@ class State:
             row = db.execute("SELECT content FROM clore_change WHERE si = ?", (number,)).fetchone()
             merged = _merged(json.loads(row[0]) if row else {}, content)
             db.execute("INSERT OR REPLACE INTO clore_change VALUES (?, ?)", (number, json.dumps(merged)))
+
+    def deliver(self, number: int, **content: Any) -> None:
+        """What orders on a server say of it from now on, whatever its listing says: `gpu_array=["RTX 4090"]`."""
+        with self.store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO clore_delivered VALUES (?, ?)", (number, json.dumps(content)))
+
+    def delivered(self) -> dict[int, dict[str, Any]]:
+        """By server."""
+        return {si: json.loads(content) for si, content in self.store.connection().execute("SELECT si, content FROM clore_delivered")}
 
     # Orders
 
@@ -222,13 +232,13 @@ def gpu_names(server: Mapping[str, Any]) -> list[str]:
 def rows(state: State, *, completed: bool) -> list[dict[str, Any]]:
     """The orders as `my_orders` lists them: the standing ones, or those that ended."""
     now = state.store.now()
-    listed = {server["id"]: server for server in inventory.servers()}
+    listed, delivered = {server["id"]: server for server in inventory.servers()}, state.delivered()
     found = []
     for made in state.orders():
         ended_at = state.ends_at(made)
         if made.visible_at > now or (ended_at is not None) != completed:
             continue
-        found.append(_row(state, made, listed.get(made.si, {}), now, ended_at))
+        found.append(_row(state, made, _merged(listed.get(made.si, {}), delivered.get(made.si, {})), now, ended_at))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.gcp.standin import calls, machines, place, things, vms
 from providers.adapters.gcp.standin.discovery import COMPUTE
 from providers.adapters.gcp.standin.state import SCHEMA, Rows
+from providers.adapters.gcp.standin.wire import ROOT
 from providers.adapters.rehearsal import Machine
 
 if TYPE_CHECKING:
@@ -68,6 +69,25 @@ def preempt(store: Store, name: str) -> int:
         rows = Rows(store, db, store.now())
         place.settle(rows)
         return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))
+
+
+def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
+    """Makes the machines of this name another machine type, or another number of GPUs, as a stop, a change and a start do; how many that were."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        found = rows.vms("name = ?", (name,))
+        for vm in found:
+            kind = machines.types()[machine_type or vm.machine_type]
+            accelerator, card, number = kind.accelerator, kind.gpu, kind.gpu_count
+            if not machine_type:
+                accelerator, card, number = next((name for name, (card, _) in machines.attachable().items() if card == gpu), accelerator), gpu, count
+            link = f"{ROOT}/projects/{vm.project}/zones/{vm.zone}"
+            cards = [{"acceleratorType": f"{link}/acceleratorTypes/{accelerator}", "acceleratorCount": int(number)}] if number >= 1 else []
+            body = {**vm.body, "machineType": f"{link}/machineTypes/{kind.name}", "guestAccelerators": cards}
+            rows.reshape(vm._replace(machine_type=kind.name, gpu=card, gpu_count=number, body=body))
+        return len(found)
 
 
 def idle(store: Store, name: str) -> float | None:

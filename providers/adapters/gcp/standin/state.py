@@ -141,6 +141,11 @@ class Rows:
             (json.dumps(vm.body), json.dumps(vm.timeline), _gone(vm.timeline), vm.wait_until, vm.id),
         )
 
+    def reshape(self, vm: Vm) -> None:
+        """Writes what a machine is: its type, its GPUs, its body."""
+        query = "UPDATE gcp_vm SET machine_type = ?, gpu = ?, gpu_count = ?, body = ? WHERE id = ?"
+        self.db.execute(query, (vm.machine_type, vm.gpu, vm.gpu_count, json.dumps(vm.body), vm.id))
+
     def drop_plans(self, vm_id: int) -> None:
         """Forgets the system operations that were foreseen for a machine and will now not happen."""
         self.db.execute("DELETE FROM gcp_operation WHERE vm = ? AND created > ?", (vm_id, self.now))

@@ -81,6 +81,16 @@ def running(store: Store) -> tuple[Machine, ...]:
     )
 
 
+def edit(store: Store, name: str, kind: str, gpu_type: str, count: int) -> int:
+    """Gives the running sandboxes of this name another GPU, as its server reports it; how many that were."""
+    del kind
+    state = State(store)
+    chosen = [row for row in state.unfinished() if (row.name or row.id) == name and row.started is not None] if gpu_type else []
+    for row in chosen:
+        state.deliver(row.id, gpu_type, count)
+    return len(chosen)
+
+
 def preempt(store: Store, name: str) -> int:
     """Takes back the containers of this name that run, of a sandbox or of an app; how many that were."""
     state = State(store)

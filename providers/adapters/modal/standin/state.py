@@ -135,6 +135,11 @@ class State:
         with self.store.transaction() as db:
             db.execute("UPDATE modal_sandbox SET tags = ? WHERE id = ?", (json.dumps(dict(tags)), sandbox_id))
 
+    def deliver(self, sandbox_id: str, gpu_type: str, count: int) -> None:
+        """Changes the GPUs that a sandbox has."""
+        with self.store.transaction() as db:
+            db.execute("UPDATE modal_sandbox SET delivered = ?, gpu_count = ? WHERE id = ?", (gpu_type, count, sandbox_id))
+
     def end(self, sandbox_id: str, status: str) -> None:
         """Ends a sandbox now, unless it has ended."""
         self.settle()
