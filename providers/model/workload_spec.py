@@ -39,7 +39,7 @@ Launcher = Literal[
 ]
 SERVERS = frozenset({"vllm", "sglang", "tgi", "ollama", "llama.cpp", "comfyui", "sd-webui", "flux"})
 """Launchers whose program listens; all others run a command to its end."""
-DTYPES = Literal["fp32", "bf16", "fp16", "fp8", "int8", "awq", "gptq", "int4", "nf4", "fp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m"]
+DTYPES = Literal["fp32", "bf16", "fp16", "fp8", "int8", "awq", "gptq", "int4", "nf4", "fp4", "mxfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m"]
 
 SSH_PORT = 22
 FILES_MAX_BYTES = 8 * 1024

@@ -10,12 +10,15 @@ import json
 import os.path
 import re
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from providers.errors import GpusError, Problem, SpecError
+from providers.workloads import quantization
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from providers.workloads.quantization import Quantization
 
 HUB = "https://huggingface.co"
 HUB_DEADLINE_S = 8.0
@@ -55,6 +58,13 @@ class Architecture(NamedTuple):
     gated: bool = True
     source: str = ""
     estimated: bool = False
+    expert_parameters: int = 0
+    """Of all experts that a router chooses from; 0 for a dense model."""
+    expert_intermediate: int = 0
+    """The width of one of them."""
+    plain_widths: tuple[int, ...] = ()
+    """The widths of the feed-forward parts that no router stands before: of dense layers and of shared experts."""
+    quantization: Quantization | None = None
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Bytes that one token takes in the KV cache of the whole model: grouped heads counted once, not once per query head."""
@@ -203,31 +213,21 @@ def read(config: Mapping[str, object], name: str, source: str = "") -> Architect
         attention = hidden * heads * head_dim * 2 + hidden * kv_heads * head_dim * 2
         if fields.get("attention_bias") or kind in _QKV_BIAS or kind == "gpt2":
             attention += (heads + 2 * kv_heads) * head_dim
+        if kind == "gpt_oss":
+            attention += hidden + heads  # the output's bias, and a sink for each head
         kv_values = 2 * kv_heads * head_dim
     matrices = 3 if gated else 2
-    dense = matrices * hidden * intermediate
-    experts = _number(fields, "num_local_experts", "n_routed_experts", "num_experts", default=0)
-    norms = 2 * hidden
-    if experts:
-        chosen = _number(fields, "num_experts_per_tok", default=1)
-        each = matrices * hidden * _number(fields, "moe_intermediate_size", default=intermediate)
-        shared = each * _number(fields, "n_shared_experts", default=0)
-        first = _number(fields, "first_k_dense_replace", default=0)
-        router = hidden * experts
-        total = first * dense + (layers - first) * (experts * each + shared + router)
-        active = first * dense + (layers - first) * (chosen * each + shared + router)
-    else:
-        total = active = layers * dense
+    mlp = _feed_forward(fields, kind, layers, hidden, intermediate, matrices)
     tied = bool(fields.get("tie_word_embeddings", kind in {"gpt2", "gemma", "gemma2"}))
     embeddings = vocabulary * hidden * (1 if tied else 2)
     if kind in {"gpt2", "opt"}:
         embeddings += hidden * _number(fields, "n_positions", "max_position_embeddings", default=1024)
-    rest = layers * (attention + norms) + embeddings + hidden
+    rest = layers * (attention + 2 * hidden) + embeddings + hidden
     context = fields.get("max_position_embeddings") or fields.get("n_positions")
     return Architecture(
         name=name,
-        parameters=rest + total,
-        active_parameters=rest + active,
+        parameters=rest + mlp.total,
+        active_parameters=rest + mlp.active,
         embedding_parameters=embeddings,
         layers=layers,
         hidden=hidden,
@@ -242,6 +242,51 @@ def read(config: Mapping[str, object], name: str, source: str = "") -> Architect
         dtype=_dtype(fields),
         gated=gated,
         source=source,
+        expert_parameters=mlp.experts,
+        expert_intermediate=mlp.expert_width,
+        plain_widths=mlp.plain_widths,
+        quantization=quantization.read(config.get("quantization_config") or fields.get("quantization_config")),
+    )
+
+
+class _FeedForward(NamedTuple):
+    total: int
+    active: int
+    experts: int = 0
+    expert_width: int = 0
+    plain_widths: tuple[int, ...] = ()
+
+
+def _feed_forward(fields: Mapping[str, object], kind: str, layers: int, hidden: int, intermediate: int, matrices: int) -> _FeedForward:
+    """Parameters of all feed-forward parts together: all, those that one token meets, those of the chosen experts; and the widths of both kinds."""
+    count = _number(fields, "num_local_experts", "n_routed_experts", "num_experts", default=0)
+    if not count:
+        dense = layers * matrices * hidden * intermediate
+        return _FeedForward(dense, dense, plain_widths=(intermediate,))
+    width = _number(fields, "moe_intermediate_size", default=intermediate)
+    bias = (hidden + 2 * width) if kind == "gpt_oss" else 0
+    each = matrices * hidden * width + bias
+    chosen = _number(fields, "num_experts_per_tok", "experts_per_token", default=1)
+    router = hidden * count + (count if kind in {"gpt_oss", "glm4_moe", "deepseek_v3", "minimax_m2"} else 0)
+    shared_count = _number(fields, "n_shared_experts", "num_shared_experts", default=0)
+    shared_width = _number(fields, "shared_expert_intermediate_size", default=width * shared_count)
+    plain = _number(fields, "first_k_dense_replace", default=0)
+    dense_width = intermediate
+    if kind in {"llama4", "llama4_text"}:
+        # Each MoE layer has a shared expert of the experts' own width; the layers between them are dense and wider.
+        shared_width, dense_width = width, _number(fields, "intermediate_size_mlp", default=intermediate)
+        plain = layers - layers // max(1, _number(fields, "interleave_moe_layer_step", default=1))
+    elif isinstance(fields.get("mlp_only_layers"), list):
+        plain = len(cast("list[object]", fields["mlp_only_layers"]))
+    shared = matrices * hidden * shared_width + (hidden if kind == "qwen2_moe" else 0)
+    common = plain * matrices * hidden * dense_width + (layers - plain) * (shared + router)
+    experts = (layers - plain) * count * each
+    return _FeedForward(
+        common + experts,
+        common + (layers - plain) * chosen * each,
+        experts,
+        width,
+        tuple(size for size, there in ((dense_width, plain), (shared_width, shared_width)) if there),
     )
 
 
@@ -268,13 +313,9 @@ def _number(fields: Mapping[str, object], *keys: str, default: int | None = None
 
 
 def _dtype(fields: Mapping[str, object]) -> str:
-    quantized = fields.get("quantization_config")
-    if isinstance(quantized, dict):
-        method = str(quantized.get("quant_method", ""))
-        if method in {"fp8", "awq", "gptq"}:
-            return method
-        if method == "mxfp4":
-            return "fp4"
+    quantized = quantization.read(fields.get("quantization_config"))
+    if quantized is not None:
+        return quantized.dtype
     stated = str(fields.get("torch_dtype") or fields.get("dtype") or "bfloat16")
     return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(stated, "bf16")
 

@@ -110,10 +110,9 @@ def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     if task.launcher not in {"vllm", "sglang", "tgi"}:
         return 1, 1, 1
     found = fits.fit(workload._replace(tasks=(task,)), None, gpu_type, gpu_count, nodes).verdict
-    if found is not None and found.layout is not None and task.launcher != "tgi":
+    if found is not None and found.layout is not None:
         return found.layout.tensor, found.layout.pipeline, found.layout.replicas
     model = known(task.model)
     if model is not None:
-        sizes = parallel.tensor_sizes(model.heads, model.kv_heads, gpu_count)
-        return max(size for size in sizes if gpu_count % size == 0), 1, 1
+        return max(size for size in parallel.sizes(model, task.dtype or model.dtype, gpu_count) if gpu_count % size == 0), 1, 1
     return gpu_count, nodes, 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog import names
 from providers.catalog.hardware import hardware
-from providers.workloads import memory, size, speed
+from providers.workloads import memory, parallel, size, speed
 from providers.workloads.architecture import known
 from providers.workloads.size import NO, Serve, Train, Verdict
 
@@ -74,7 +74,8 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
     elif task.launcher in {"vllm", "sglang", "tgi", "llama.cpp", "ollama"}:
         context = task.context or min(8192, model.max_context or 8192)
-        work = Serve(task.dtype or model.dtype, context, task.concurrency or 1)
+        split = {"tgi": parallel.TENSOR, "llama.cpp": parallel.LAYERS, "ollama": parallel.LAYERS}.get(task.launcher, "")
+        work = Serve(task.dtype or model.dtype, context, task.concurrency or 1, split=split)
     else:
         return Fit()
     if task.launcher == "tgi":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog.hardware import hardware
 from providers.catalog.names import nominal_memory_gib
+from providers.workloads.quantization import GROUPED
 
 if TYPE_CHECKING:
     from providers.workloads.architecture import Architecture
@@ -25,27 +26,34 @@ BITS = {
     "gptq": 4.25,
     "int4": 4.25,
     "nf4": 4.13,
-    "fp4": 4.25,
+    "fp4": 4.5,
+    "mxfp4": 4.25,
     "q8_0": 8.5,
     "q6_k": 6.56,
     "q5_k_m": 5.69,
     "q4_k_m": 4.85,
 }
 """Bits for each weight, scales included. 4.25: 4 bits and a 16-bit scale with its zero for each group of 128 (AWQ, GPTQ), or an 8-bit one for each 32
-(MX). 4.13: NF4 with doubly quantised constants (QLoRA, 2023). q*: llama.cpp's own table of bits per weight for 7B to 8B models (tools/quantize)."""
+(MXFP4); 4.5: an 8-bit one for each 16 (NVFP4). 4.13: NF4 with doubly quantised constants (QLoRA, 2023). q*: llama.cpp's own table of bits per weight
+for 7B to 8B models (tools/quantize)."""
 
 LLAMA_CPP = {"q8_0", "q6_k", "q5_k_m", "q4_k_m"}
 """Formats of llama.cpp and what is built on it (Ollama). It splits a model by whole layers, and sets nothing aside for itself."""
 
-KEEPS_EMBEDDINGS = {"awq", "gptq", "int4", "nf4", "fp4", "fp8", "int8"}
+KEEPS_EMBEDDINGS = {"awq", "gptq", "int4", "nf4", "fp4", "mxfp4", "fp8", "int8"}
 """Formats that leave the input and output embeddings in 16 bit."""
 
 NEEDS = {
     "bf16": (8.0, "bf16 begins with Ampere (8.0), fp16 would do"),
     "fp8": (8.9, "fp8 arithmetic begins with Ada and Hopper (8.9)"),
-    "fp4": (10.0, "fp4 arithmetic begins with Blackwell (10.0)"),
+    "fp4": (8.0, "kernels for 4-bit floats begin with Ampere (8.0)"),
+    "mxfp4": (8.0, "kernels for 4-bit floats begin with Ampere (8.0)"),
 }
-"""The least compute capability of NVIDIA's cards for a format (CUDA C++ programming guide, 2026). Weight-only formats run on older cards too."""
+"""The least compute capability of NVIDIA's cards for a format (CUDA C++ programming guide, 2026). Weight-only formats run on older cards too: 4-bit
+floats by Marlin's and Triton's kernels (vllm-project/vllm issues 22290 and 33155, 2025 and 2026)."""
+
+WEIGHTS_ONLY = {"fp4": 10.0, "mxfp4": 10.0}
+"""Below this compute capability the weights alone have the format, and the arithmetic is done in 16 bit."""
 
 USABLE = 0.90
 """What part of a card a server plans with: vLLM's default `gpu_memory_utilization`."""
@@ -114,10 +122,32 @@ def lacks(gpu_type: str, dtype: str) -> str:
     return f"no {dtype}: {why}; {gpu_type} has compute capability {found.compute_capability}" if capability < least else ""
 
 
+def weights_only(gpu_type: str, dtype: str) -> str:
+    """What there is to know of a card that has weights in this format but no arithmetic; nothing where it has both, or where that is not known."""
+    found = hardware(gpu_type)
+    try:
+        capability = float(found.compute_capability) if found is not None else 0.0
+    except ValueError:
+        return ""
+    if not 0 < capability < WEIGHTS_ONLY.get(dtype, 0.0):
+        return ""
+    return f"{dtype} weights alone: {gpu_type} computes in 16 bit with them (weight-only kernels)"
+
+
+def weight_bits(model: Architecture, dtype: str) -> float:
+    """Bits for each weight of this model in this format: small groups have more scales."""
+    own = model.quantization
+    if dtype in GROUPED and own is not None and own.dtype == dtype and own.group:
+        return max(BITS[dtype], 4 + 20 / own.group)
+    return BITS[dtype]
+
+
 def weight_bytes(model: Architecture, dtype: str) -> float:
     """Bytes of all weights in this format."""
     if dtype in KEEPS_EMBEDDINGS:
-        return (model.parameters - model.embedding_parameters) * BITS[dtype] / 8 + model.embedding_parameters * 2
+        # MXFP4 checkpoints of mixtures have nothing in it but their experts.
+        inside = model.expert_parameters if dtype == "mxfp4" and model.expert_parameters else model.parameters - model.embedding_parameters
+        return inside * weight_bits(model, dtype) / 8 + (model.parameters - inside) * 2
     return model.parameters * BITS[dtype] / 8
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog.hardware import hardware
+from providers.workloads.quantization import GROUPED, USUAL_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from providers.workloads.architecture import Architecture
 
+TENSOR, LAYERS = "tensor", "layers"
+"""The only way that a program splits a model, where it has but one."""
 NVLINK_GB_S = 300.0
 """The least link speed between the GPUs of a machine, both directions summed, at which every layer's exchange is cheap: NVLink begins there, PCIe
 ends below."""
@@ -42,26 +45,84 @@ def tensor_sizes(heads: int, kv_heads: int, most: int = 64, intermediate: int | 
     return tuple(size for size in range(1, most + 1) if divides(size, heads, kv_heads, intermediate))
 
 
+LEAST_EXPERT_GROUP = 32
+"""How small vLLM and SGLang cut the groups of 4-bit experts (their fused kernels for such weights, moe_wna16, as read 2026)."""
+
+
+class Cut(NamedTuple):
+    """A dimension that tensor parallelism cuts, and what each slice must be a multiple of."""
+
+    what: str
+    size: int
+    step: int = 1
+
+
+def cuts(model: Architecture, dtype: str) -> tuple[Cut, ...]:
+    """Every dimension of a model's layers that is cut, with the step that the format's groups or blocks ask for.
+
+    A slice of a matrix whose rows have scales by groups must hold whole groups, whatever kernel runs it and in whatever order GPTQ has them (vLLM and
+    SGLang, `create_weights` of AWQ and GPTQ; TGI the same); in fp8 by blocks, whole blocks both ways. MXFP4's kernels pad what does not fit.
+    """
+    own = model.quantization
+    group, block, ordered = 0, 0, False
+    if dtype in GROUPED:
+        # A checkpoint that is not the one whose configuration is known is taken to have the usual groups.
+        group = own.group if own is not None and own.dtype == dtype else USUAL_GROUP
+        ordered = own is not None and own.ordered
+    elif dtype == "fp8" and own is not None and own.dtype == dtype:
+        block = own.block
+    step = max(1, group, block)
+    found = [Cut("intermediate size", width, step) for width in dict.fromkeys(model.plain_widths)]
+    if model.expert_intermediate:
+        small = min(step, LEAST_EXPERT_GROUP) if group and not ordered else step
+        found.append(Cut("experts' intermediate size", model.expert_intermediate, small))
+    if not model.latent_kv:
+        found.append(Cut("attention's width", model.heads * model.head_dim, step))
+        if block:
+            found.append(Cut("KV heads' width", model.kv_heads * model.head_dim, block))
+    return tuple(found)
+
+
+def uncut(model: Architecture, dtype: str, tensor: int) -> Cut | None:
+    """The first dimension that can't be cut into so many slices; None where all can."""
+    if tensor == 1:
+        return None
+    for each in cuts(model, dtype):
+        # With more GPUs than KV heads each head stands on several, whole.
+        slices = min(tensor, model.kv_heads) if each.what.startswith("KV") else tensor
+        if each.size % (slices * each.step):
+            return each
+    return None
+
+
+def sizes(model: Architecture, dtype: str, most: int = 64) -> tuple[int, ...]:
+    """Every tensor-parallel size up to `most` that divides the model in this format."""
+    return tuple(size for size in tensor_sizes(model.heads, model.kv_heads, most) if uncut(model, dtype, size) is None)
+
+
 def fast_links(gpu_type: str) -> bool:
     """Whether the GPUs of one machine are joined by NVLink or the like, by the catalog. Unknown is slow."""
     found = hardware(gpu_type)
     return found is not None and found.form_factor.startswith(("SXM", "OAM")) and (found.interconnect_gb_s or 0.0) >= NVLINK_GB_S
 
 
-def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1, *, by_layers: bool = False) -> tuple[Layout, ...]:
-    """Every split of the model over all of these GPUs, the best first. `by_layers`: stages alone, as llama.cpp splits.
+def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1, *, dtype: str = "", split: str = "") -> tuple[Layout, ...]:
+    """Every split of the model in this format over all of these GPUs, the best first.
+
+    `split`: LAYERS (stages alone, as llama.cpp splits) or TENSOR (one group alone, of as many of one machine's GPUs as divide it).
 
     Tensor parallelism stays inside a machine. Where its GPUs have fast links it is as wide as possible (lowest latency); over PCIe a wide split
     waits for its links, so pipeline stages come first there once a split of two is reached. Nodes are joined by pipeline stages or by copies.
     """
+    widths = [size for size in sizes(model, dtype, gpu_count) if gpu_count % size == 0]
+    if split == TENSOR:
+        return (Layout(max(widths), 1),)
     found: list[Layout] = []
-    for tensor in tensor_sizes(model.heads, model.kv_heads, gpu_count, None if model.active_parameters < model.parameters else model.intermediate):
-        if gpu_count % tensor or (by_layers and tensor > 1):
-            continue
+    for tensor in widths if split != LAYERS else [1]:
         stages = gpu_count // tensor * nodes
         found.extend(
             Layout(tensor, each, stages // each)
-            for each in range(stages if by_layers else 1, stages + 1)
+            for each in range(stages if split == LAYERS else 1, stages + 1)
             if stages % each == 0 and each <= model.layers
         )
     wide = fast_links(gpu_type)
@@ -73,15 +134,25 @@ def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1, 
     return tuple(sorted(found, key=rank))
 
 
-def advice(model: Architecture, gpu_count: int) -> str:
+def advice(model: Architecture, gpu_count: int, dtype: str = "") -> str:
     """Why so many GPUs can't be one tensor-parallel group, and which sizes can; nothing where they can."""
-    if divides(gpu_count, model.heads, model.kv_heads):
+    valid = sizes(model, dtype, max(64, gpu_count))
+    if gpu_count in valid:
         return ""
-    sizes = _listed(tensor_sizes(model.heads, model.kv_heads))
-    stages = next(
-        (f"TP{t} x PP{gpu_count // t}" for t in range(gpu_count - 1, 0, -1) if gpu_count % t == 0 and divides(t, model.heads, model.kv_heads)), ""
-    )
-    return f"{model.heads} heads with {model.kv_heads} KV heads can't be cut into {gpu_count}: valid are {sizes}{f'; or {stages}' if stages else ''}"
+    widest = max(size for size in valid if gpu_count % size == 0)
+    stages = f"; or TP{widest} x PP{gpu_count // widest}" if widest < gpu_count else ""
+    if not divides(gpu_count, model.heads, model.kv_heads):
+        by_heads = _listed(tensor_sizes(model.heads, model.kv_heads))
+        return f"{model.heads} heads with {model.kv_heads} KV heads can't be cut into {gpu_count}: valid are {by_heads}{stages}"
+    cut = uncut(model, dtype, gpu_count)
+    assert cut is not None
+    if cut.step == 1:
+        return f"the {cut.what} {cut.size:,} can't be cut into {gpu_count}: valid are {_listed(valid)}{stages}"
+    parts = f"{cut.size / cut.step:g} {'blocks' if dtype == 'fp8' else 'groups'} of {cut.step}"
+    wider = -(-cut.size // (cut.step * 8)) * cut.step * 8
+    padded = f"; checkpoints padded to {wider} can" if cut.what == "intermediate size" and dtype in GROUPED else ""
+    spread = "; or whole experts on each GPU (expert parallelism)" if cut.what.startswith("experts") else ""
+    return f"the {cut.what} {cut.size} in {dtype} is {parts}, which can't be cut into {gpu_count}: valid are {_listed(valid)}{stages}{spread}{padded}"
 
 
 def _listed(sizes: Iterable[int]) -> str:

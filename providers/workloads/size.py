@@ -30,6 +30,8 @@ class Serve(NamedTuple):
     context: int
     concurrency: int = 1
     cache_dtype: str = "bf16"
+    split: str = ""
+    """The only way that the program splits a model (`parallel.TENSOR`, `parallel.LAYERS`); nothing where it has both."""
 
 
 class Train(NamedTuple):
@@ -100,16 +102,21 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
     if model.max_context is not None and work.context > model.max_context and not model.estimated:
         reason = f"{model.name} knows {model.max_context} tokens of context at most, asked are {work.context}"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, usable_gib=usable)
-    by_layers = work.dtype in memory.LLAMA_CPP
-    tried = [(layout, _serving_need(model, work, layout)) for layout in parallel.layouts(model, gpu_type, gpu_count, nodes, by_layers=by_layers)]
+    split = work.split or (parallel.LAYERS if work.dtype in memory.LLAMA_CPP else "")
+    tried = [
+        (layout, _serving_need(model, work, layout)) for layout in parallel.layouts(model, gpu_type, gpu_count, nodes, dtype=work.dtype, split=split)
+    ]
     # One copy on all of them first; several copies only where one fits on fewer.
     whole = [(layout, need) for layout, need in tried if layout.replicas == 1] or tried
     if not whole:
-        return Verdict(gpu_type, gpu_count, nodes, NO, parallel.advice(model, gpu_count) or "no split of the model over these", usable_gib=usable)
+        return Verdict(
+            gpu_type, gpu_count, nodes, NO, parallel.advice(model, gpu_count, work.dtype) or "no split of the model over these", usable_gib=usable
+        )
     fitting = [pair for pair in whole if pair[1].total <= usable]
     layout, need = fitting[0] if fitting else min(whole, key=lambda pair: pair[1].total)
     if not fitting:
-        reason = f"{need.total:.1f} GiB on each GPU ({_parts(need)}), {usable:.1f} are usable"
+        note = parallel.advice(model, gpu_count, work.dtype) if layout.tensor != gpu_count and split != parallel.LAYERS else ""
+        reason = f"{need.total:.1f} GiB on each GPU ({_parts(need)}), {usable:.1f} are usable" + (f"; {note}" if note else "")
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, layout, need, usable)
     # Stages that only divide what one GPU or a group of them holds anyway make nothing faster; copies do.
     copies = [pair for pair in tried if pair[0].replicas > 1 and pair[0].pipeline == 1 and pair[1].total <= usable * (1 - memory.TIGHT)]
@@ -127,8 +134,9 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
         pipeline=layout.pipeline,
         cache_dtype=work.cache_dtype,
     )
-    note = parallel.advice(model, gpu_count) if layout.tensor != gpu_count and not by_layers else ""
-    reason = f"room for {spare:,} more tokens of cache" + (f"; {note}" if note else "")
+    notes = [parallel.advice(model, gpu_count, work.dtype) if layout.tensor != gpu_count and split != parallel.LAYERS else ""]
+    notes.append(memory.weights_only(gpu_type, work.dtype))
+    reason = "; ".join([f"room for {spare:,} more tokens of cache", *filter(None, notes)])
     if tight:
         reason = f"only {usable - need.total:.1f} GiB to spare on each GPU; {reason}"
     return Verdict(
@@ -174,6 +182,8 @@ def _train(model: Architecture, work: Train, gpu_type: str, gpu_count: int, node
     if best.total > usable:
         reason = f"{best.total:.1f} GiB on each GPU ({_parts(best)}), {usable:.1f} are usable"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, None, best, usable)
+    if work.method == "lora" and model.quantization is not None:
+        how += f"; its {model.dtype} weights are unpacked to 16 bit for training"
     hours = None
     if work.tokens:
         flops = speed.training_flops(model, work.tokens, work.method, sequence=work.sequence, recompute=work.recompute)

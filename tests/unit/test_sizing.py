@@ -43,8 +43,9 @@ PUBLISHED = [
 
 @pytest.mark.parametrize("row", TABLE["models"], ids=lambda row: row["name"])
 def test_counted_parameters_are_those_of_the_model_card(row):
-    """From the shape alone the count comes within 1 % of what the model's card says."""
-    assert find(row["name"]).parameters / 1e9 == pytest.approx(row["published_parameters_billion"], rel=0.01)
+    """From the shape alone the count comes within 1 % of what the model's card says (1.5 % where the card counts a vision encoder too)."""
+    within = 0.015 if row.get("vision_not_counted") else 0.01
+    assert find(row["name"]).parameters / 1e9 == pytest.approx(row["published_parameters_billion"], rel=within)
 
 
 @pytest.mark.parametrize(("name", "what", "figure", "unit", "source"), PUBLISHED, ids=lambda value: str(value)[:40])
@@ -128,7 +129,7 @@ def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
     assert (pair.answer, str(pair.layout), pair.usable_gib) == (TIGHT, "TP1 x PP2", pytest.approx(22.8))
     assert judge(model, Serve("q4_k_m", 2048), "A100", 1).answer == NO
     assert judge(model, Serve("awq", 8192), "A100", 2).usable_gib == pytest.approx(36.0)
-    assert [str(each) for each in parallel.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, by_layers=True)] == ["TP1 x PP2"]
+    assert [str(each) for each in parallel.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, split=parallel.LAYERS)] == ["TP1 x PP2"]
 
 
 def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
