@@ -4,6 +4,7 @@
     ├── SpecError                 the declaration is wrong; carries every problem at once, each with its path
     ├── AllFailed                 the walk ended without a machine; carries every attempt and the refusals
     ├── Busy                      another live run holds this cluster
+    ├── TakenOver                 another run has it by now, from another home
     ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is bought without it
     └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
         ├── Unsupported           this cloud can never do it
@@ -94,6 +95,10 @@ class AllFailed(GpusError):
 
 class Busy(GpusError):
     """Another live process holds the lease of this cluster."""
+
+
+class TakenOver(GpusError):
+    """Another run has the cluster by now, from another home: this one ends, and leaves nothing of its own."""
 
 
 class NoHome(GpusError, OSError):

@@ -14,9 +14,9 @@ from providers.engine import cluster, fitting
 from providers.engine import journal as journals
 from providers.engine.access import probe as probed
 from providers.engine.accounts import account_of
-from providers.engine.reconcile import survey
 from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
+from providers.engine.surveying import survey
 from providers.engine.undeterred import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, Handle, Node

@@ -15,6 +15,7 @@ from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
 from providers.engine.hosting import hosting, with_disk
 from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, too_slow, trimmed
+from providers.engine.overtaken import of_another, theirs
 from providers.engine.planning import listed, overlay
 from providers.engine.ready import LOADING, REACH, until_ready
 from providers.engine.refusal import PROVIDER_WIDE, ahead, of_account, refused
@@ -38,7 +39,7 @@ from providers.errors import (
 )
 from providers.model import duration
 from providers.model.ask import RESERVATION
-from providers.model.machine import QUEUED, Attempt, Handle, Mark, Node, Order, Ticket
+from providers.model.machine import GONE, QUEUED, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
 from providers.model.secret import narrowed
 from providers.planner.render import hints
@@ -160,7 +161,7 @@ class _Walk:
     async def run(self) -> Outcome:
         while True:
             if self.brake.on:
-                raise GpusError(self._stopped())
+                raise self._stopped()
             self._drop()
             if not self.pending:
                 refused = self.plan.rejected_by_rule.items() if self.plan is not None else ()
@@ -175,6 +176,8 @@ class _Walk:
                 self._refused((self.pending[0],), error, self.now)
                 self._block((self.pending[0],), error, wide=True)
                 self._pinned(error)
+                continue
+            if self.brake.taken_over:
                 continue
             order = self._order(adapter)
             self.world.journal.intend(self.world.name, order, self.now, account)
@@ -267,7 +270,7 @@ class _Walk:
         except _Late as late:
             if late.ticket.state == QUEUED:
                 return self._queued(late.ticket)
-            left = await abandon(self.world, adapter, order, late.ticket, self.keep)
+            left = await self._given_back(adapter, order, late.ticket)
             error: CloudError = self._none_came(adapter, order)
         except _Unsure as unsure:
             return self._unsettled(order, unsure.error, started)
@@ -333,6 +336,8 @@ class _Walk:
         ticket = await self._wait(adapter, ticket, deadline)
         order = ticket.order
         self.world.journal.note(ticket, self.now)
+        if self.brake.taken_over:
+            raise _Late(ticket)
         try:
             nodes: tuple[Node, ...] = tuple(await repeated(self.world, adapter.name, adapter.observe, ticket.handles))
             marked = await repeated(self.world, adapter.name, adapter.find, *order.mark[:3])
@@ -341,6 +346,11 @@ class _Walk:
             self.world.report("warning", f"{self._line(order)}: {reason}")
             self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, ticket.handles)
             return Outcome(UNCONFIRMED, order, ticket.placed or order.candidates[0], tuple(self.attempts), ticket.handles, (), (), (reason,))
+        known = {*ticket.handles, *self.keep}
+        if rivals := [node.name for node in marked if node.status != GONE and node.handle not in known and self._strange(node, order)]:
+            # Where no lease is shared: another run placed the same cluster anew, of the same state, and so under the same generation.
+            self.brake.rival = f"another run has bought {', '.join(rivals)} for it"
+            raise _Late(ticket)
         placed = delivered(ticket, nodes)
         extra = [node.handle for node in marked if node.handle not in ticket.handles and node.handle not in self.keep and node.status != "gone"]
         left = Left()
@@ -410,15 +420,32 @@ class _Walk:
         self._drop()
         if not self.brake.on and ticket.state == QUEUED and not self.pending:
             return self._queued(ticket)
-        left = await abandon(self.world, adapter, order, ticket, self.keep)
+        left = await self._given_back(adapter, order, ticket)
         if self.brake.on and left.clean:
             self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
-            raise GpusError(self._stopped())
+            raise self._stopped()
         error = self._none_came(adapter, order)
         if not left.clean:
             return self._stuck(order, error, left, started)
         await self._refusal(adapter, order, error, started)
         return None
+
+    def _strange(self, node: Node, order: Order) -> bool:
+        """Whether a machine is of an order of the cluster that was never placed from this home."""
+        if not of_another(node, order):
+            return False
+        every = self.world.journal.orders(self.world.name, order.mark.owner, order.mark.cluster, states=journals.EVERY)
+        return all(node.name not in entry.order.node_names for entry in every)
+
+    async def _given_back(self, adapter: Adapter, order: Order, ticket: Ticket) -> Left:
+        """Ends the order. Where another run has the cluster by now, only what this order made, and only if that run did not adopt it."""
+        others: set[Handle] = set()
+        if self.brake.taken_over:
+            try:
+                others = await theirs(self.world, adapter, order, ticket.handles, self.brake)
+            except CloudError as error:
+                return Left(ticket.handles, trimmed(error))
+        return await abandon(self.world, adapter, order, ticket, {*self.keep, *others})
 
     def _none_came(self, adapter: Adapter, order: Order) -> NoCapacity:
         """The cloud took the order and delivered no machine by the deadline."""
@@ -560,8 +587,9 @@ class _Walk:
 
     # What is told
 
-    def _stopped(self) -> str:
-        return f"{self.wanted.cluster}: {self.brake.why}; {'what ran before still runs' if self.keep else 'nothing is left running'}"
+    def _stopped(self) -> GpusError:
+        rest = "nothing of this run is left" if self.brake.taken_over else "what ran before still runs" if self.keep else "nothing is left running"
+        return self.brake.stopped(self.wanted.cluster, rest)
 
     def _price(self, order: Order) -> int | None:
         return max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None)

@@ -18,6 +18,15 @@ def current() -> str:
     return spelled(os.environ.get("PULUMI_BACKEND_URL") or _of_project(Path.cwd()) or _logged_in())
 
 
+def folder() -> Path | None:
+    """Where a `file://` backend keeps the states; None for any other backend. A relative one is looked for here, then in each folder above."""
+    url = current()
+    if not url.startswith("file://"):
+        return None
+    place, here = Path(url.removeprefix("file://")), Path.cwd()
+    return next((base / place for base in (here, *here.parents) if (base / place / ".pulumi").is_dir()), None)
+
+
 def spelled(url: str) -> str:
     """A backend's URL in one spelling: no credentials, no trailing slash, the home as it is. Pure, but for the home's name."""
     text = re.sub(r"//[^/@]*@", "//", url.strip()).rstrip("/")

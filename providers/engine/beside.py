@@ -15,7 +15,7 @@ from providers.engine.holding import applied, began
 from providers.engine.reconcile import Place, price_of
 from providers.engine.settle import bill, repeated
 from providers.errors import HalfMade
-from providers.model.machine import GONE, QUEUED, Ticket
+from providers.model.machine import GONE, QUEUED, Ticket, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 
-async def beside(world: World, held: Held) -> tuple[Node, ...]:
-    """Existing machines of this generation that are not among the held ones: one search in each account that it has orders in.
+async def beside(world: World, held: Held) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """Existing machines of the cluster that are not among the held ones: of this generation, and of others. One search in each account that it has
+    orders in.
 
-    Raises CloudErrors.
+    Those of others are what runs left that no state tells of: from another home, or overwritten there. Raises CloudErrors.
     """
     entries = world.journal.orders(world.name, held.owner, held.cluster, held.generation)
     adapters: dict[int, Adapter] = {}
@@ -42,7 +43,7 @@ async def beside(world: World, held: Held) -> tuple[Node, ...]:
         adapters[id(adapter)] = adapter
     found: dict[Handle, Node] = {}
     for adapter in adapters.values():
-        marked = await repeated(world, adapter.name, adapter.find, held.owner, held.cluster, held.generation)
+        marked = await repeated(world, adapter.name, adapter.find, held.owner, held.cluster) if held.owner else ()
         found.update({node.handle: node for node in marked if node.status != GONE and node.handle not in held.handles})
     for entry in entries:
         # Some clouds have no marks: there the journal is what knows.
@@ -54,7 +55,15 @@ async def beside(world: World, held: Held) -> tuple[Node, ...]:
         found.update({node.handle: node for node in nodes if node.status != GONE})
         if len(unseen) == len(entry.handles) and all(node.status == GONE for node in nodes):
             world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
-    return tuple(found.values())
+    foreign = [node for node in found.values() if is_foreign(node.mark, held.generation)]
+    return tuple(node for node in found.values() if node not in foreign), tuple(foreign)
+
+
+def unclaimed(world: World, held: Held, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Those that no other resource of a state names, as of the owner's last look: an imported machine bears the label of the cluster it was of."""
+    claims = world.journal.claims(world.name, held.owner) or ()
+    named = {handle for claim in claims if claim.generation != held.generation for handle in claim.handles}
+    return tuple(node for node in nodes if node.handle not in named)
 
 
 def told(nodes: Sequence[Node]) -> str:
@@ -63,6 +72,12 @@ def told(nodes: Sequence[Node]) -> str:
         f"half-made: {', '.join(node.name or node.handle.native_id for node in nodes)} bears this cluster's mark and is not in its state: a run was "
         f"cut short; {bill([node.handle for node in nodes], None)}; the next `up` releases it, or keeps it where it is the one that was meant"
     )
+
+
+def relabelled(nodes: Sequence[Node]) -> str:
+    """Why the cluster is not as it should be while its machines bear another run's label: no delete would take them for its own."""
+    names = ", ".join(node.name or node.handle.native_id for node in nodes)
+    return f"half-made: another run took {names} over; the next `up` labels it as this state's"
 
 
 async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | None:

@@ -6,28 +6,31 @@ update in `mending`, of a deletion in `ending`, what bears a mark beside what is
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
 from providers.engine import access, drift
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
-from providers.engine.beside import beside, successor, told
+from providers.engine.beside import beside, relabelled, successor, told
 from providers.engine.buying import buy, check_pinned, made_ready
 from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.ending import end, end_all, end_elsewhere
 from providers.engine.holding import REPLACE_ALL, began, drift_does, finished, kept_stopped, loss, runs_on, seen, to_release
 from providers.engine.joining import joined
-from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, shielded
+from providers.engine.leasing import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned, shielded
 from providers.engine.lines import trimmed
 from providers.engine.mending import better, edit, lost, mend, prefers
+from providers.engine.overtaken import confirmed
 from providers.engine.progress import observed
-from providers.engine.reconcile import Place, existing, price_of, survey
+from providers.engine.reconcile import Place, existing, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, repeated
+from providers.engine.surveying import survey
 from providers.engine.undeterred import undeterred
 from providers.errors import CloudError, Problem, SpecError
-from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node
+from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node, is_foreign
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
@@ -49,14 +52,14 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
         raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
 
     async def work(brake: Brake) -> Held:
-        async with leased(world, wanted.owner, (wanted.cluster,), BUY_PATIENCE_S):
+        async with owned(world, wanted.owner, wanted.cluster, generation, BUY_PATIENCE_S, brake):
             await check_pinned(world, wanted)
             with access.kept(world, wanted):
                 able = await access.equipped(world, wanted)
                 adopted = await existing(world, able, generation, brake)
                 if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, able), able, brake)) is not None:
-                    return ready
-                return await buy(world, able, generation, brake)
+                    return await confirmed(world, ready, brake, ready.handles)
+                return await confirmed(world, await buy(world, able, generation, brake), brake)
 
     async def undo(held: Held) -> None:
         async def undone(world: World) -> None:
@@ -97,8 +100,9 @@ async def update(world: World, held: Held, wanted: Wanted) -> Held:
     """
 
     async def work(brake: Brake) -> Held:
-        async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
-            return (await mend(world, held, await access.equipped(world, wanted), brake))[0]
+        async with owned(world, held.owner, held.cluster, held.generation, BUY_PATIENCE_S, brake):
+            after = (await mend(world, held, await access.equipped(world, wanted), brake))[0]
+            return await confirmed(world, after, brake, (*held.handles, *held.leftovers))
 
     return await shielded(world, work, None)
 
@@ -107,10 +111,11 @@ async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
     """Gets a placement that the declaration prefers to the held one, and only then releases that; keeps it if nothing better can be had."""
 
     async def work(brake: Brake) -> Held:
-        async with leased(world, held.owner, (held.cluster,), BUY_PATIENCE_S):
+        async with owned(world, held.owner, held.cluster, held.generation, BUY_PATIENCE_S, brake):
             able = await access.equipped(world, wanted)
             now, taken = await mend(world, held, able, brake, lambda present, found: prefers(able, present, found))
-            return now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, able, brake)
+            after = now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, able, brake)
+            return await confirmed(world, after, brake, (*held.handles, *held.leftovers))
 
     return await shielded(world, work, None)
 
@@ -121,13 +126,13 @@ async def delete(world: World, held: Held) -> None:
     Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money, Busy while another process is at work on the cluster.
     """
 
-    async def deleted(world: World) -> None:
-        async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
+    async def deleted(world: World, brake: Brake) -> None:
+        async with owned(world, held.owner, held.cluster, held.generation, CLEAN_PATIENCE_S, brake, buys=False):
             await end(world, held)
             world.journal.destroyed(world.name, held.owner, held.cluster, held.generation)
             access.tidied(world, held.owner, held.cluster)
 
-    await shielded(world, lambda _brake: undeterred(world, held.cluster, deleted), None)
+    await shielded(world, lambda brake: undeterred(world, held.cluster, lambda opened: deleted(opened, brake)), None)
 
 
 async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
@@ -140,9 +145,13 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
     async def settled(world: World) -> tuple[Node, ...]:
         pending = {entry.order.mark.cluster for entry in world.journal.orders(world.name, owner, states=journals.PENDING)}
         async with leased(world, owner, sorted(pending | set(world.journal.leased(world.name, owner))), CLEAN_PATIENCE_S):
+            if world.leases is not None:
+                await asyncio.to_thread(world.leases.check, world.name, owner)
             found = await end_all(world, owner, former)
             world.journal.destroyed(world.name, owner)
             access.forget(world.name, owner)
+            if world.leases is not None:
+                await asyncio.to_thread(world.leases.forget, world.name, owner)
             return found
 
     return await shielded(world, lambda _brake: undeterred(world, "ownership", settled), None)
@@ -232,7 +241,7 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         after = seen(held, nodes, now, on_loss)
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
-    extra = await _beside(world, held, gone=after is None)
+    extra, foreign = await _beside(world, held, gone=after is None)
     if after is None and not extra and (why := world.journal.ended_why(held)):
         after = held._replace(status=ENDED, machines=(), reasons=(), detail=why)
     if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
@@ -244,8 +253,9 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         # A step that was cut short placed it anew: the mark is the same.
         moved = await successor(world, held, extra)
         if moved is not None:
-            return await _at(world, held, moved, [node for node in extra if node.handle not in moved.handles], nodes)
+            return await _at(world, held, moved, [node for node in (*extra, *foreign) if node.handle not in moved.handles], nodes)
     if after is None and not held.leftovers and not extra:
+        # What another run left is adopted by the next create, or cleared away by it.
         world.report("warning", f"{held.cluster}: {'; '.join(_end(node) for node in nodes) or 'all of it is gone'}")
         lost(world, held)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
@@ -285,20 +295,26 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         said = f"done ({_done(after)}); " if finished(held) else ""
         world.report("info", f"{held.cluster}: {said}what is left of its machine is released by the next `up`")
         after = after._replace(to_release=True)
-    return _with(after, [node for node in extra if node.handle not in after.leftovers])
+    taken = [node for node in after.machines if is_foreign(node.mark, held.generation)]
+    if taken and world.manifests[held.provider].capabilities.relabels:
+        after = after._replace(reasons=(*after.reasons, relabelled(taken)))
+    return _with(after, [node for node in (*extra, *foreign) if node.handle not in after.leftovers])
 
 
-async def _beside(world: World, held: Held, *, gone: bool) -> tuple[Node, ...]:
-    """What bears the mark beside what is held. Where something is held for sure, a search that fails is a warning only."""
+async def _beside(world: World, held: Held, *, gone: bool) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """What bears the cluster's labels beside what is held, of this generation and of others.
+
+    Where something is held for sure, a search that fails is a warning only.
+    """
     try:
         found = await beside(world, held)
     except CloudError as error:
         if gone:
             raise
         world.report("warning", f"{held.cluster}: whether anything else bears its mark could not be looked up: {trimmed(error)}")
-        return ()
+        return (), ()
     # While another process is at work on it, what is there is that one's business.
-    return found if not found or world.journal.holder(world.name, held.owner, held.cluster) is None else ()
+    return ((), ()) if any(found) and world.is_at_work(held.owner, held.cluster) else found
 
 
 async def _existing(world: World, held: Held, handles: Collection[Handle]) -> tuple[Handle, ...]:

@@ -15,7 +15,7 @@ from providers.engine.lines import trimmed
 from providers.engine.records import UNSETTLED, Held
 from providers.engine.settle import Left, abandon, bill, release, repeated
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
-from providers.model.machine import GONE, Handle, Node
+from providers.model.machine import GONE, Handle, Node, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -74,8 +74,7 @@ async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Han
             f"{held.cluster}: could not be deleted: {trimmed(error)}; {bill(handles, held.micro_usd)}", provider=adapter.name, handles=handles
         ) from error
     if world.manifests[adapter.name].capabilities.relabels:
-        # A mark without a generation is no other one's: somebody took the label off, or it did not arrive.
-        others = {node.handle for node in nodes if node.mark is not None and held.generation and node.mark.generation not in ("", held.generation)}
+        others = {node.handle for node in nodes if held.generation and is_foreign(node.mark, held.generation)}
     else:
         launches = await asyncio.to_thread(world.journal.launches, world.name, held.owner, held.cluster)
         ids = {native for launch in launches if launch.ended_at is None and launch.generation != held.generation for native in launch.native_ids}

@@ -23,7 +23,11 @@ class Process(NamedTuple):
 
 def current() -> Process:
     """This process."""
-    pid = os.getpid()
+    return of(os.getpid())
+
+
+def of(pid: int) -> Process:
+    """The process that has this id now."""
     return Process(pid, _started(pid) or "", _boot())
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine.lines import trimmed
 from providers.engine.settle import Brake, pause
-from providers.errors import Busy, GpusError
+from providers.errors import Busy, GpusError, TakenOver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,8 +23,29 @@ BUY_PATIENCE_S, CLEAN_PATIENCE_S = 20.0, 180.0
 
 
 @asynccontextmanager
+async def owned(
+    world: World, owner: str, cluster: str, generation: str, patience_s: float, brake: Brake, *, buys: bool = True
+) -> AsyncIterator[None]:
+    """Holds the cluster, against every home that works with the same backend: see `shared_lease`. Raises Busy, or TakenOver.
+
+    A later run in another home takes it over without waiting; the brake then comes on. What only deletes goes on where this cannot be written.
+    """
+    async with leased(world, owner, (cluster,), patience_s):
+        if world.leases is not None:
+            try:
+                brake.lease = await asyncio.to_thread(world.leases.take, world.name, owner, cluster, generation)
+            except TakenOver:
+                raise
+            except GpusError as error:
+                if buys:
+                    raise
+                world.report("warning", trimmed(error))
+        yield
+
+
+@asynccontextmanager
 async def leased(world: World, owner: str, clusters: Sequence[str], patience_s: float) -> AsyncIterator[None]:
-    """Holds the clusters; waits for another holder to end, up to `patience_s`, then raises Busy."""
+    """Holds the clusters in this home; waits for another holder to end, up to `patience_s`, then raises Busy."""
     holder = uuid.uuid4().hex
     taken: list[str] = []
     try:

@@ -11,7 +11,7 @@ from providers.engine import drift, keeping
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
-from providers.engine.beside import beside, successor
+from providers.engine.beside import beside, successor, unclaimed
 from providers.engine.buying import buy, walk
 from providers.engine.concluding import why_ended
 from providers.engine.ending import release_all, stuck
@@ -25,7 +25,7 @@ from providers.engine.settle import Brake, abandon, bill, repeated
 from providers.engine.starting import start, started
 from providers.engine.switching import switch
 from providers.errors import AllFailed, GpusError
-from providers.model.machine import DRIFTED, ENDED, FAILED, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node
+from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node, is_foreign
 from providers.model.place import Scope
 from providers.model.secret import narrowed
 from providers.planner.check import satisfied
@@ -68,7 +68,12 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     policy = wanted.setup.on_loss
     after: Held | None = seen(held._replace(leftovers=()), nodes, now, policy)
     taken = False
-    extra = await beside(world, held)
+    extra, others = await beside(world, held)
+    orphans = {node.handle for node in unclaimed(world, held, others)}
+    claimed = {node.handle for node in others} - orphans
+    held = held._replace(leftovers=tuple(handle for handle in dict.fromkeys((*held.leftovers, *orphans)) if handle not in claimed))
+    if nodes:
+        await _labelled(world, held, nodes)
     if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
         held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
         after = seen(held, held.machines, now, policy)
@@ -85,6 +90,16 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
             if held.reasons:
                 return held, taken
     return await _brought(world, held, wanted, after, brake), taken
+
+
+async def _labelled(world: World, held: Held, nodes: Sequence[Node]) -> None:
+    """Writes the generation on machines of the state that another run has taken over meanwhile: else no delete would take them for its own."""
+    if world.manifests[held.provider].capabilities.relabels:
+        adapter = await home_of(world, held)
+        for node in nodes:
+            if node.status != GONE and is_foreign(node.mark, held.generation):
+                await repeated(world, adapter.name, adapter.relabel, node.handle, held.generation)
+                world.journal.adopt(world.name, held.owner, held.cluster, held.generation, [node.handle], world.clock.now())
 
 
 async def _exchanged(
@@ -118,6 +133,7 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         world.report("warning", f"{held.cluster}: {drifted}; deploying it anew")
         # What was last written is not there any more: it is written again.
         after = after._replace(reasons=(), applied=tuple(pair for pair in after.applied if pair[0] != "service"))
+    brake.check(held.cluster)
     if after is not None and drift.acts(after):
         after = await _accepted(world, held, wanted, after)
     ended = after is not None and (after.status == ENDED or finished(after))
@@ -128,7 +144,7 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         left = await release_all(world, held, held.leftovers, keep=held.handles)
         if not left.clean:
             return stuck(after, left)
-        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.leftovers)
+        world.journal.release(world.name, held.owner, held.cluster, "", world.clock.now(), held.leftovers)
     if after is not None and ended:
         if after.status == ENDED and held.status != ENDED and held.kind != "job":
             world.journal.concluded(held, ENDED, why_ended(held, after.detail, world.clock.now(), world.journal.ended_why(held)))

@@ -5,18 +5,17 @@ Owns adoption. Every existing machine of the same owner and cluster is either ta
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine import journal as journals
-from providers.engine.accounts import adapter_of, said
+from providers.engine.accounts import adapter_of
 from providers.engine.acquire import UNCONFIRMED, WAITING_ON, Outcome, resumed
 from providers.engine.delivery import DONE, healthy
 from providers.engine.holding import applied, began, status_of, ttl
-from providers.engine.lines import trimmed
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
-from providers.errors import CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.engine.surveying import surveyed
+from providers.errors import CloudError, HalfMade, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Node
 from providers.model.money import per_hour
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.accounts import Accounts
-    from providers.engine.records import Account, Wanted
+    from providers.engine.records import Wanted
     from providers.engine.settle import Brake
     from providers.engine.world import World
     from providers.model.ask import Ask
@@ -53,50 +51,6 @@ class Price(NamedTuple):
     source: str = ""
 
 
-async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = ()) -> tuple[Node, ...]:
-    """Every machine that bears the mark, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
-    open orders in, and in `accounts`.
-
-    A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its
-    error is raised, since what is there must be known.
-    """
-    return tuple({node.handle: node for _, node in await _surveyed(world, owner, cluster, accounts)}.values())
-
-
-async def _surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
-    if not owner:
-        raise GpusError("wanted the owner whose machines are looked for, found none")  # an empty one is everybody to an adapter
-    owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
-    present: Accounts = tuple((name, None) for name in world.manifests)
-    # Those that are owed come first: of several names of one account, theirs decides what a failure means.
-    places = tuple(dict.fromkeys((*owed, *present, *accounts)))
-
-    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
-        try:
-            return await adapter_of(world, name, account)
-        except CloudError as error:
-            return error
-
-    async def look(name: str, account: Account | None, adapter: Adapter | CloudError) -> list[tuple[Adapter, Node]]:
-        try:
-            if isinstance(adapter, CloudError):
-                raise adapter
-            found = await repeated(world, name, adapter.find, owner, cluster)
-        except CloudError as error:
-            if (name, account) in owed:
-                raise
-            if not isinstance(error, NotConfigured):
-                world.report("warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {trimmed(error)}")
-            return []
-        return [(adapter, node) for node in found if node.status != GONE]
-
-    adapters = await asyncio.gather(*(reached(*place) for place in places))
-    once: dict[int, tuple[str, Account | None, Adapter | CloudError]] = {}
-    for (name, account), adapter in zip(places, adapters, strict=True):
-        once.setdefault(id(adapter), (name, account, adapter))
-    return [pair for pairs in await asyncio.gather(*(look(*each) for each in once.values())) for pair in pairs]
-
-
 async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
     """Takes over what already serves the declaration, and makes sure that nothing else of this cluster exists.
 
@@ -104,11 +58,12 @@ async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) 
     HalfMade when something that must go could not be deleted.
     """
     await _settle_orders(world, wanted, brake)
-    found = {node.handle: (adapter, node) for adapter, node in await _surveyed(world, wanted.owner, wanted.cluster)}
+    found = {node.handle: (adapter, node) for adapter, node in await surveyed(world, wanted.owner, wanted.cluster)}
     found.update({node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)})
     # What is in an account that is no longer declared is not taken over: somebody else would go on paying for it.
     chosen, entry = _choose(world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)])
     keep = [node.handle for node in chosen]
+    brake.check(wanted.cluster)
     await _clear_away(world, wanted, [(adapter, node) for adapter, node in found.values() if node.handle not in keep], keep)
     return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from providers.engine.lines import bare
-from providers.errors import BadCredentials, CloudError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, Transient
+from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from providers.adapters.base import Adapter
+    from providers.engine.shared_lease import SharedLease
     from providers.engine.world import World
 
 T = TypeVar("T")
@@ -33,21 +34,47 @@ _SLICE_S = 1.0
 
 
 class Brake:
-    """Why a purchase should end early: the user's stop, or a caller that is gone. Looked at between calls, never during one."""
+    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
+
+    Looked at between calls, never during one.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.abandoned = False
+        self.lease: SharedLease | None = None
+        """What says that another home has taken the cluster over, where the backend can."""
+        self.rival = ""
+        """Who else bought for the cluster meanwhile, as the labels at the cloud tell."""
 
     @property
     def on(self) -> bool:
-        """True once either happened."""
-        return self.abandoned or self._world.stop.is_set()
+        """True once any of it happened."""
+        return self.abandoned or self._world.stop.is_set() or self.taken_over
+
+    @property
+    def taken_over(self) -> bool:
+        """True once another run has the cluster: what it has is not this one's to touch."""
+        return bool(self.rival) or (self.lease is not None and self.lease.lost)
 
     @property
     def why(self) -> str:
         """For messages."""
+        if self.taken_over:
+            last = self.lease.last() if self.lease is not None else None
+            return f"taken over elsewhere: {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
         return "the run that asked for it ended" if self.abandoned else "stopped by the user"
+
+    def check(self, cluster: str) -> None:
+        """Raises TakenOver where another run has the cluster: before anything of it is changed."""
+        if self.taken_over:
+            raise self.stopped(cluster, "nothing is changed")
+
+    def stopped(self, cluster: str, rest: str) -> GpusError:
+        """The end of a run that is stopped here; `rest` says what is left running."""
+        if self.taken_over:
+            return TakenOver(f"{cluster}: {self.why}; {rest}; run `pulumi up` again")
+        return GpusError(f"{cluster}: {self.why}; {rest}")
 
 
 class Left(NamedTuple):

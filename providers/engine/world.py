@@ -7,6 +7,7 @@ a plan opens a world too.
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from providers.engine.clock import Clock
     from providers.engine.journal import Journal
     from providers.engine.records import Account
+    from providers.engine.shared_lease import SharedLeases
 
 T = TypeVar("T")
 
@@ -95,6 +97,7 @@ class World:
         offers: OfferTable | None,
         clock: Clock | None,
         call_limit_s: float,
+        share: Callable[[], SharedLeases | None],
     ) -> None:
         self.name = name
         self.settings = settings
@@ -105,6 +108,7 @@ class World:
         self.stop = threading.Event()
         self.call_limit_s = call_limit_s
         self._clock = clock
+        self._share = share
         self._lock = threading.RLock()
         self._adapters: dict[str, Adapter] = {}
         self._elsewhere: dict[tuple[str, Account], Adapter] = {}
@@ -133,6 +137,11 @@ class World:
                 else:
                     self._clock = RealClock()
             return self._clock
+
+    @cached_property
+    def leases(self) -> SharedLeases | None:
+        """Who has a cluster, for all homes that share a backend; None where nothing can tell."""
+        return self._share()
 
     @property
     def journal(self) -> Journal:
@@ -166,6 +175,11 @@ class World:
         other = copy.copy(self)
         other._journal, other._drafted = journal, True  # noqa: SLF001 - of this class
         return other
+
+    def is_at_work(self, owner: str, cluster: str) -> bool:
+        """Whether another live process has the cluster: in this home, or on this machine by a shared lease."""
+        shared = self.leases is not None and self.leases.is_at_work(self.name, owner, cluster)
+        return shared or self.journal.holder(self.name, owner, cluster) is not None
 
     def account(self, provider: str) -> Account:
         """Where something bought at this provider now is: its settings, with what its adapter found for itself (a default project).
@@ -282,11 +296,13 @@ def open_world(
     offers: OfferTable | None = None,
     clock: Clock | None = None,
     call_limit_s: float = CALL_LIMIT_S,
+    share: Callable[[], SharedLeases | None] = lambda: None,
 ) -> World:
     """Opens a world: nothing is connected, read or written yet. Raises SpecError for an unknown name.
 
     `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line for the user, severity `progress` (passing),
-    `info`, `warning` or `error`. The rest replaces what is otherwise found: adapters, catalog, clock.
+    `info`, `warning` or `error`. `share` finds who tells of other homes, at the first question.
+    The rest replaces what is otherwise found: adapters, catalog, clock.
     """
     if name not in WORLDS:
         raise SpecError([Problem("world", f"{REHEARSAL} or {LIVE}", repr(name))])
@@ -297,4 +313,4 @@ def open_world(
         manifests = registry.manifests()
         for line in registry.problems():
             say("warning", line)
-    return World(name, MappingProxyType(dict(settings or {})), say, manifests, offers, clock, call_limit_s)
+    return World(name, MappingProxyType(dict(settings or {})), say, manifests, offers, clock, call_limit_s, share)

@@ -38,6 +38,11 @@ class Mark(NamedTuple):
     fingerprint: str
 
 
+def is_foreign(mark: Mark | None, generation: str) -> bool:
+    """Whether a machine bears another generation. A mark without one is no other one's: somebody took the label off, or it did not arrive."""
+    return mark is not None and mark.generation not in ("", generation)
+
+
 class Node(NamedTuple):
     """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch.
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from providers.engine.shared_lease import SharedLeases
+
 MAX_MESSAGE_BYTES = 400 * 1024 * 1024
 """As the engine's own limit (Pulumi SDK 3.272)."""
 _ORPHAN_CHECK_S = 1.0
@@ -31,9 +33,16 @@ def main() -> int:
     def make(engine: str) -> Service:
         from providers.plugin.servicer import Servicer
 
-        return Servicer(engine)
+        return Servicer(engine, of_backend)
 
     return serve(make)
+
+
+def of_backend() -> SharedLeases | None:
+    """Who has a cluster, as the CLI's backend can tell."""
+    from providers.engine import shared_lease
+
+    return shared_lease.of_backend()
 
 
 def serve(make: Callable[[str], Service]) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.engine.journal import Launch
     from providers.engine.records import Held
+    from providers.engine.shared_lease import SharedLeases
     from providers.engine.spending import Ledger
     from providers.engine.world import World
     from providers.model.machine import Handle, Node, Setup
@@ -48,9 +49,10 @@ Context = Any
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
-    """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none."""
+    """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none. `share` finds the leases of its backend."""
 
-    def __init__(self, engine: str = "") -> None:
+    def __init__(self, engine: str = "", share: Callable[[], SharedLeases | None] = lambda: None) -> None:
+        self._share = share
         self._engine = engine
         self._stub: Any = None
         self._seen: dict[str, Seen] = {}
@@ -471,7 +473,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         settings = settings_of(values)
         key = (name, repr(sorted(settings.items())))
         if key not in self._worlds:
-            self._worlds[key] = open_world(name, settings, lambda severity, text: self._log(severity, _urn.get(), text))
+            self._worlds[key] = open_world(name, settings, lambda severity, text: self._log(severity, _urn.get(), text), share=self._share)
         token = _urn.set(urn)
         try:
             return await work(self._worlds[key])

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from tests.crash.kills_cli import POLL_S, STACK, Clone, Run, kill
+from tests.crash.kills_cli import POLL_S, STACK, Clone, Run, asleep, awake, kill
 from tests.crash.kills_moments import HELD_S, LONG_S, MOMENTS, Watch
 from tests.crash.point import Point, Result, count, overlaps, requests, running
 
@@ -34,6 +34,11 @@ WHO = ("cli", "plugin", "both", "int", "int2", "term")
 HANG_UP = "hup"
 """The terminal is closed: the CLI's group gets SIGHUP, which ends it at once."""
 ORDERLY = ("int", "int2", "term")
+ASLEEP = "asleep"
+"""The laptop is closed: everything is stopped, the stack goes on from another home after `pulumi cancel`, and then the laptop is opened."""
+TAKEN_OVER = "taken over elsewhere"
+CREATING = ("intent", "made")
+"""Moments of a creating call at which a run falls asleep."""
 
 
 class Cloud(NamedTuple):
@@ -144,7 +149,14 @@ def points(seed: int) -> list[Point]:
             for where, cloud in enumerate(step.clouds):
                 out.append(Point("a", f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}", cloud, seed))
         turn += 1
-    return out + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
+    sleeping = [
+        Point("a", f"{name}/{moment}/{ASLEEP}", cloud, seed)
+        for name, step in STEPS.items()
+        for moment in CREATING
+        if {"intent", "made"} & {*step.moments} and step.words[0] == "up"
+        for cloud in step.clouds
+    ]
+    return out + sleeping + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
 
 
 def run(point: Point, folder: Path) -> Result:
@@ -172,7 +184,13 @@ class _Stuck(Exception):
 class _Experiment:
     def __init__(self, point: Point, folder: Path) -> None:
         name, moment, who, *twist = point.name.split("/")
-        if name not in STEPS or moment not in MOMENTS or who not in (*WHO, HANG_UP) or point.cloud not in CLOUDS or not set(twist) <= set(TWISTS):
+        if (
+            name not in STEPS
+            or moment not in MOMENTS
+            or who not in (*WHO, HANG_UP, ASLEEP)
+            or point.cloud not in CLOUDS
+            or not set(twist) <= set(TWISTS)
+        ):
             raise ValueError(f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}")
         self.point, self.folder, self.who, self.twist = point, folder, who, twist[0] if twist else ""
         self.name, self.step, self.moment, self.cloud = name, STEPS[name], moment, CLOUDS[point.cloud]
@@ -208,7 +226,8 @@ class _Experiment:
         self.twisted()
         self.recover()
         self.destroyed()
-        most = {NAME: self.step.nodes, "beside": 1}
+        # The cloud carries out what was sent before the run fell asleep: until that is released, both are there.
+        most = {NAME: self.step.nodes * (2 if self.who == ASLEEP else 1), "beside": 1}
         over, words = overlaps(self.home, "", most)
         if over:
             self.wrong("duplicates", over, f"side by side: {words}")
@@ -247,7 +266,9 @@ class _Experiment:
                 raise _Stuck(f"the moment never came ({what.text}); the command ended with {run.ended()}\n{run.said}")
             time.sleep(POLL_S)
         plugins = self.clone.plugins()
-        if who == "cli":
+        if who == ASLEEP:
+            self.slept(run, plugins)
+        elif who == "cli":
             run.signal(signal.SIGKILL)
         elif who == "plugin":
             kill(plugins)
@@ -269,16 +290,35 @@ class _Experiment:
         if status is None:
             self.wrong("stuck", 1, f"it did not end\n{run.said}")
         self.clean(run.said)
+        if who == ASLEEP and (status == 0 or TAKEN_OVER not in run.said):
+            self.wrong("stuck", 1, f"it woke, and ended with {status} without {TAKEN_OVER!r}\n{run.said}")
         if who in ("plugin", "both"):
             kill(self.clone.plugins())
-        elif who in ORDERLY or (self.name == "up" and not self.twist) or self.chance.random() < 0.5:
+        elif who in (*ORDERLY, ASLEEP) or (self.name == "up" and not self.twist) or self.chance.random() < 0.5:
             # In the others the recovery meets the old plugin, still at work.
             self.settled(run, moment, who)
+
+    def slept(self, run: Run, plugins: list[int]) -> None:
+        """The run sleeps while the same stack goes on from another home; then it wakes."""
+        asleep(run, plugins, self.home / "rehearsal.db")
+        try:
+            first, self.clone = self.clone, self.elsewhere(self.clone.state)
+            self.clone.declare({NAME: self.declared}, self.cloud.settings)
+            self.unlocked()
+            self.must(*UP)
+            self.counted({NAME: self.step.nodes}, "after up elsewhere")
+        finally:
+            awake(run, plugins)
+        run.ended()
+        self.clone = first
 
     def settled(self, run: Run, moment: str, who: str) -> None:
         """The engine is gone: the plugin settles, releases and exits, and only what a state names goes on."""
         if not self.clone.quiet(EXIT_S):
             raise _Stuck(f"a plugin process lives {EXIT_S:.0f}s after its engine's end\n{run.said}")
+        if who == ASLEEP:
+            self.counted({NAME: self.step.nodes}, "awake again")
+            return
         named, here = self.clone.named(), [one for one in running(self.home) if one.kind == "machine"]
         # After a second interrupt the engine gives its plugins 5 seconds and kills them (CLI 3.276): as after -9, the next command settles it.
         if who != "int2" and moment in (*WALKING, "running", "edit-sent", "edited", "look") and len(here) > len(named):
@@ -306,17 +346,21 @@ class _Experiment:
     def moved(self) -> None:
         """The state is exported and imported, as documented by Pulumi; the rehearsal stays the same account, the journal does not come along."""
         self.unlocked()
-        elsewhere = self.folder / "elsewhere"
-        elsewhere.mkdir()
-        (elsewhere / "rehearsal.db").symlink_to(self.home / "rehearsal.db")
-        other = Clone(self.folder / "another", elsewhere)
-        self.clones.append(other)
+        other = self.elsewhere()
         other.init()
         other.declare({NAME: self.declared}, self.cloud.settings)
         file = self.folder / "exported.json"
         self.must("stack", "export", "--file", str(file))
         self.must("stack", "import", "--file", str(file), clone=other)
         self.clone = other
+
+    def elsewhere(self, state: Path | None = None) -> Clone:
+        """A clone on another machine: the same account, a journal of its own."""
+        home = self.folder / "elsewhere"
+        home.mkdir()
+        (home / "rehearsal.db").symlink_to(self.home / "rehearsal.db")
+        self.clones.append(Clone(self.folder / "another", home, state))
+        return self.clones[-1]
 
     # The recovery, as documented
 
@@ -327,10 +371,12 @@ class _Experiment:
             self.chance.choice(("again", "again", "up"))
             if destroys
             else "up"
-            if self.twist
+            if self.twist or self.who == ASLEEP
             else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
         )
         self.words.append(f"recovery: {way}")
+        if self.who == ASLEEP:
+            self.clone = self.chance.choice(self.clones)
         if way == "refresh":
             self.must(*REFRESH)
         if way == "preview":
@@ -338,6 +384,8 @@ class _Experiment:
         if way in ("up", "refresh", "preview"):
             self.must(*UP)
             self.counted({NAME: self.step.nodes}, "after up")
+            if len(named := self.clone.named()) != self.step.nodes:
+                self.wrong("stuck", 1, f"wanted the state to name {self.step.nodes} machines, found {named}")
             if self.chance.random() < 0.25:
                 self.must("preview", "--expect-no-changes")
 

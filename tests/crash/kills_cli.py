@@ -10,9 +10,11 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -59,12 +61,14 @@ class Run:
 
 
 class Clone:
-    """A folder with the project file, the stacks' program and one stack. `home` is where the rehearsal and the journal are; another clone's, if named."""
+    """A folder with the project file, the stacks' program and one stack. `home` is where the rehearsal and the journal are; another clone's, if named.
+    `state` is the backend's folder; of its own, unless another clone's is named.
+    """
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder, self.home = folder, home
-        (folder / "state").mkdir(parents=True)
-        (folder / "stacks").mkdir()
+    def __init__(self, folder: Path, home: Path, state: Path | None = None) -> None:
+        self.folder, self.home, self.state = folder, home, state or folder / "state"
+        self.state.mkdir(parents=True, exist_ok=True)
+        (folder / "stacks").mkdir(parents=True)
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "stacks" / "__main__.py", folder / "stacks")
         text = (REPOSITORY / "Pulumi.yaml").read_text()
@@ -76,7 +80,7 @@ class Clone:
             **{key: value for key, value in os.environ.items() if not key.startswith(foreign)},
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "PULUMI_BACKEND_URL": f"file://{folder}/state",
+            "PULUMI_BACKEND_URL": f"file://{self.state}",
             "PULUMI_CONFIG_PASSPHRASE": "",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
@@ -114,11 +118,11 @@ class Clone:
 
     @property
     def locked(self) -> bool:
-        return any((self.folder / "state" / ".pulumi" / "locks").rglob("*.json"))
+        return any((self.state / ".pulumi" / "locks").rglob("*.json"))
 
     def resources(self) -> dict[str, dict[str, Any]]:
         """The state's resources by type, as the backend's own file has them. Read only: nothing here ever edits a state."""
-        file = self.folder / "state" / ".pulumi" / "stacks" / PROJECT / f"{STACK}.json"
+        file = self.state / ".pulumi" / "stacks" / PROJECT / f"{STACK}.json"
         try:
             latest = json.loads(file.read_text())["checkpoint"].get("latest") or {}
         except (OSError, ValueError, KeyError):
@@ -157,8 +161,35 @@ class Clone:
 
 def kill(pids: list[int]) -> None:
     """Ends these with -9."""
+    send(pids, signal.SIGKILL)
+
+
+def send(pids: list[int], number: int) -> None:
+    """Sends each of these a signal; one that has ended gets none."""
     for pid in pids:
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
         except ProcessLookupError:
             pass
+
+
+def asleep(run: Run, plugins: list[int], file: Path) -> None:
+    """Suspends a command and its plugins, as a laptop that is closed. Not while one of them is writing the rehearsal's `file`: that is the cloud, which
+    never sleeps.
+    """
+    while True:
+        run.signal(signal.SIGSTOP, group=True)
+        send(plugins, signal.SIGSTOP)
+        try:
+            with closing(sqlite3.connect(file, timeout=0.2, isolation_level=None)) as db:
+                db.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError:
+            awake(run, plugins)
+            time.sleep(0.05)
+
+
+def awake(run: Run, plugins: list[int]) -> None:
+    """Lets them go on."""
+    send(plugins, signal.SIGCONT)
+    run.signal(signal.SIGCONT, group=True)
