@@ -35,7 +35,7 @@ async def confirmed(world: World, held: Held, brake: Brake, kept: Collection[Han
         brake.rival = await _rival(world, held)
     if held.reasons or not brake.taken_over:
         if brake.lease is not None:
-            brake.lease.note(held.handles)
+            brake.lease.note(held.handles, held.fingerprint)
         return held
     left = await _released(world, held, bought, brake)
     if left.clean:
@@ -83,6 +83,8 @@ async def _released(world: World, held: Held, bought: Collection[Handle], brake:
 
 async def _rival(world: World, held: Held) -> str:
     """Who else bought for the cluster since it was looked at before this purchase; empty for nobody. Of two, the one that was made first stays."""
+    if taken := [node.name for node in held.machines if is_foreign(node.mark, held.generation)]:
+        return f"another run has adopted {', '.join(taken)}"
     try:
         found = await survey(world, held.owner, held.cluster)
     except CloudError as error:

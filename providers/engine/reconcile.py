@@ -15,9 +15,9 @@ from providers.engine.holding import applied, began, status_of, ttl
 from providers.engine.records import Held
 from providers.engine.settle import abandon, bill, release, repeated
 from providers.engine.surveying import surveyed
-from providers.errors import CloudError, HalfMade, OutcomeUnknown
+from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
-from providers.model.machine import GONE, QUEUED, Handle, Node
+from providers.model.machine import GONE, QUEUED, Handle, Mark, Node
 from providers.model.money import per_hour
 from providers.planner.check import satisfied
 
@@ -99,8 +99,9 @@ async def _present(world: World, adapter: Adapter) -> bool:
 
 
 async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
-    """Machines that only the journal knows of: some clouds have no marks."""
-    found: list[tuple[Adapter, Node]] = []
+    """Machines that only the journal knows of, or the backend's own lease: some clouds have no marks."""
+    found = await _named_elsewhere(world, wanted, known)
+    known = {*known, *(node.handle for _, node in found)}
     for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)):
         missing = [handle for handle in entry.handles if handle not in known]
         if not missing:
@@ -110,6 +111,24 @@ async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -
         found.extend((adapter, node if node.mark is not None else node._replace(mark=entry.order.mark)) for node in nodes)
         if not nodes and len(missing) == len(entry.handles):
             world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
+    return found
+
+
+async def _named_elsewhere(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
+    """What the last run of any home that had the cluster says it has. An account that is not here is passed over."""
+    last = world.leases.last(world.name, wanted.owner, wanted.cluster) if world.leases is not None else None
+    found: list[tuple[Adapter, Node]] = []
+    for handle in last.handles if last is not None else ():
+        if handle in known or last is None:
+            continue
+        try:
+            adapter = await adapter_of(world, handle.provider)
+        except NotConfigured:
+            continue
+        (node,) = await repeated(world, handle.provider, adapter.observe, (handle,))
+        if node.status != GONE and (node.mark is None or node.mark.owner == wanted.owner):
+            mark = Mark(wanted.owner, wanted.cluster, last.generation, last.fingerprint)
+            found.append((adapter, node._replace(mark=mark) if node.mark is None else node))
     return found
 
 

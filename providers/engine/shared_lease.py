@@ -47,12 +47,15 @@ class Run(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """One file: who took the cluster as the `number`th, when (seconds since the epoch), and the machines that it has."""
+    """One file: who took the cluster as the `number`th, when (seconds since the epoch), and the machines that it has; until it knows, those of the
+    one before.
+    """
 
     number: int
     run: Run | None
     at: float = 0.0
     generation: str = ""
+    fingerprint: str = ""
     handles: tuple[Handle, ...] = ()
 
     @property
@@ -119,9 +122,10 @@ class SharedLease:
                 self._root.joinpath(*self._whose[:depth]).mkdir(mode=0o700, exist_ok=True)
             while True:
                 self.check()
-                number = max(self._numbers(), default=0) + 1
+                last = self.last() or Taken(0, None)
+                number = last.number + 1
                 try:
-                    self._write(self._file(number), ())
+                    self._write(self._file(number), last.handles, last.fingerprint)
                 except FileExistsError:
                     continue
                 break
@@ -157,14 +161,14 @@ class SharedLease:
             return self._read(number) if number else None
         return None
 
-    def note(self, handles: Sequence[Handle]) -> None:
+    def note(self, handles: Sequence[Handle], fingerprint: str) -> None:
         """Keeps which machines the cluster has. Never fails: it is a help for who comes next, and the machines are there already."""
         if self.lost:
             return
         with suppress(OSError):
             draft = self._folder / f"{self._mine}.new"
             draft.unlink(missing_ok=True)
-            self._write(draft, handles)
+            self._write(draft, handles, fingerprint)
             draft.replace(self._file(self._mine))
             _synced(self._folder)
 
@@ -183,13 +187,19 @@ class SharedLease:
         try:
             fields: dict[str, Any] = json.loads(self._file(number).read_text(encoding="utf-8"))
             handles = tuple(Handle(str(provider), str(native)) for provider, native in fields["handles"])
-            return Taken(number, Run(*fields["run"]), float(fields["at"]), str(fields["generation"]), handles)
+            return Taken(number, Run(*fields["run"]), float(fields["at"]), str(fields["generation"]), str(fields["fingerprint"]), handles)
         except (OSError, ValueError, KeyError, TypeError):
             return Taken(number, None)
 
-    def _write(self, file: Path, handles: Sequence[Handle]) -> None:
+    def _write(self, file: Path, handles: Sequence[Handle], fingerprint: str) -> None:
         """Makes the file. Raises FileExistsError where it is there."""
-        fields = {"run": self._run, "at": round(time.time(), 3), "generation": self._generation, "handles": [list(handle) for handle in handles]}
+        fields = {
+            "run": self._run,
+            "at": round(time.time(), 3),
+            "generation": self._generation,
+            "fingerprint": fingerprint,
+            "handles": [list(handle) for handle in handles],
+        }
         with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as out:
             json.dump(fields, out)
             out.flush()
