@@ -462,14 +462,19 @@ def _check_keys() -> None:
         )
 
 
+_LEVELS_MAX = 50
+
+
 def _clusters(config: pulumi.Config) -> dict[str, Any]:
-    import json
+    from providers.model import foreign
 
     text = config.get("clusters")
     try:
-        clusters = None if text is None else json.loads(text)
+        clusters = None if text is None else foreign.loads(text)
     except ValueError:
         clusters = text
+    if foreign.too_deep(clusters, _LEVELS_MAX) or (isinstance(clusters, str) and clusters.startswith(("[[", "{"))):
+        raise pulumi.RunError(f"gpus:clusters: wanted at most {_LEVELS_MAX} levels of lists and mappings, found more")
     if not isinstance(clusters, dict) or not clusters:
         found = "nothing" if clusters is None else "an empty mapping" if clusters == {} else _kind(clusters)
         raise pulumi.RunError(f'gpus:clusters: wanted a map of clusters by name, such as {{train: {{gpu: "H100:8"}}}}, found {found}')
@@ -477,7 +482,7 @@ def _clusters(config: pulumi.Config) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    names = {list: "a list", str: f"the text {value!r}", bool: "a truth value", int: f"the number {value}", float: f"the number {value}"}
+    names = {list: "a list", str: f"the text {str(value)[:80]!r}", bool: "a truth value", int: f"the number {value}", float: f"the number {value}"}
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
 
@@ -530,7 +535,9 @@ def _key(name: str, text: str) -> str:
         return text
     from pathlib import Path
 
+    from providers.model import regular
+
     try:
-        return (_root() / Path(text.strip()).expanduser()).read_text(encoding="utf-8").strip()
+        return regular.content(_root() / Path(text.strip()).expanduser(), regular.KEY_MAX).decode().strip()
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None

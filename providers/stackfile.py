@@ -46,29 +46,16 @@ def project_folder() -> Path:
 
 def read(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
-    import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
-
-    from providers.engine import declaring
-
-    def content(path: Path) -> dict[str, Any]:
-        try:
-            found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" at line {mark.line + 1}" if mark else ""
-            raise SpecError([Problem(str(path), "YAML", f"something else{where}", str(getattr(error, "problem", "") or ""))]) from None
-        if not isinstance(found, dict):
-            raise SpecError([Problem(str(path), "a mapping", type(found).__name__)])
-        return found
+    from providers.engine import declaring, yamlfile
 
     project = project_folder()
-    declared = content(project / "Pulumi.yaml")
+    declared = yamlfile.mapping(project / "Pulumi.yaml")
     folder = project / str(declared.get("stackConfigDir") or ".")
     file = folder / f"Pulumi.{name}.yaml"
     if not file.is_file():
         known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
         raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(known) or 'none'}")])
-    config = content(file).get("config")
+    config = yamlfile.mapping(file).get("config")
     config = config if isinstance(config, dict) else {}
     clusters = config.get("gpus:clusters")
     if not isinstance(clusters, dict) or not clusters:
@@ -83,7 +70,7 @@ def read(name: str) -> Stack:
         provider, _, setting = str(key).partition(":")
         # What a secret is, only Pulumi can read: it stands as a mapping.
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
-            settings.setdefault(provider, {})[setting] = str(value)
+            settings.setdefault(provider, {})[setting] = yamlfile.written(value)
     found: dict[str, Any] = {}
     problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
     for each, raw in clusters.items():

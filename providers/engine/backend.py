@@ -1,7 +1,7 @@
 """Which Pulumi backend this process works with: where the states are that claim machines. Owns the order of the places that may say so.
 
 Reads the environment and at most two small files, in Pulumi's own order: PULUMI_BACKEND_URL, the project file's `backend.url`, what `pulumi login`
-wrote (Pulumi, "Managing state and backend options", 2026-11). Imports nothing of the package.
+wrote (Pulumi, "Managing state and backend options", 2026-11).
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
+
+from providers.engine import yamlfile
+from providers.model import regular
 
 
 def current() -> str:
@@ -40,18 +43,16 @@ def _of_project(here: Path) -> str:
     for folder in (here, *here.parents):
         file = folder / "Pulumi.yaml"
         try:
-            text = file.read_text(encoding="utf-8")
+            text = regular.content(file, yamlfile.SIZE_MAX).decode()
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError):
             return ""
         if "backend" not in text:
             return ""
-        import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
-
         try:
-            content = yaml.safe_load(text)
-        except yaml.YAMLError:
+            content = yamlfile.loads(text)
+        except ValueError:
             return ""
         backend = content.get("backend") if isinstance(content, dict) else None
         return str(backend.get("url") or "") if isinstance(backend, dict) else ""
@@ -61,7 +62,7 @@ def _of_project(here: Path) -> str:
 def _logged_in() -> str:
     folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or "~/.pulumi"
     try:
-        found = json.loads((Path(folder).expanduser() / "credentials.json").read_text(encoding="utf-8"))
+        found = json.loads(regular.content(Path(folder).expanduser() / "credentials.json", regular.SMALL_MAX))
     except (OSError, ValueError, RuntimeError):
         return ""
     return str(found.get("current") or "") if isinstance(found, dict) else ""

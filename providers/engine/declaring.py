@@ -61,6 +61,7 @@ def _secrets(value: Any, path: str = "") -> list[str]:
 
 def entry(raw: Any, project: Path) -> Any:
     """A cluster's entry with the content of the files that it names: those of its workload, and a public key. Raises SpecError."""
+    from providers.model import regular
     from providers.model.workload import with_files
 
     raw = with_files(raw, project)
@@ -70,7 +71,7 @@ def entry(raw: Any, project: Path) -> Any:
     from pathlib import Path as Folder
 
     try:
-        return {**raw, "ssh_key": (project / Folder(text.strip()).expanduser()).read_text(encoding="utf-8").strip()}
+        return {**raw, "ssh_key": regular.content(project / Folder(text.strip()).expanduser(), regular.KEY_MAX).decode().strip()}
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise SpecError([Problem("ssh_key", "a readable public key file", str(error))]) from None
 

@@ -82,6 +82,16 @@ def loads(text: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
+def too_deep(value: object, most: int) -> bool:
+    """Whether lists and mappings stand inside each other more than `most` times. Without recursion."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [inner for each in level if isinstance(each, (list, dict)) for inner in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
+
+
 def _decimal(value: object) -> Decimal | None:
     """Finite and of a size that costs nothing to convert; else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):

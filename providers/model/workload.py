@@ -139,6 +139,10 @@ def packed(content: bytes) -> str:
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
+_FILES_MAX, _FILE_MAX = 64, 1 << 20
+"""Files of a workload, and bytes of one before it is packed; packed, they have a limit of their own."""
+
+
 def with_files(raw: Any, root: Path) -> Any:
     """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
 
@@ -147,15 +151,21 @@ def with_files(raw: Any, root: Path) -> Any:
     """
     from pathlib import Path
 
+    from providers.model import regular
+
     workload = raw.get("workload") if isinstance(raw, dict) else None
     files = workload.get("files") if isinstance(workload, dict) else None
     if not isinstance(files, dict) or not files or any(str(content).startswith(_PACKED) for content in files.values()):
         return raw
+    if len(files) > _FILES_MAX:
+        raise SpecError([Problem("workload.files", f"at most {_FILES_MAX} files", str(len(files)), "fetch them from a bucket in the command")])
     found: dict[str, str] = {}
     for here, there in files.items():
-        path = root / Path(str(here)).expanduser()
+        path = root / str(here)
         try:
-            found[str(there)] = packed(path.read_bytes())
-        except OSError as error:
-            raise SpecError([Problem(f"workload.files.{here}", f"a readable file at {path}", error.strerror or str(error))]) from None
+            path = root / Path(str(here)).expanduser()
+            found[str(there)] = packed(regular.content(path, _FILE_MAX))
+        except (OSError, ValueError, RuntimeError) as error:  # a name with a NUL; a home of nobody
+            why = getattr(error, "strerror", None) or str(error)
+            raise SpecError([Problem(f"workload.files.{here}", f"a plain file of at most {regular.size(_FILE_MAX)} at {path}", why)]) from None
     return {**raw, "workload": {**raw["workload"], "files": found}}

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from providers.errors import GpusError, Problem, SpecError
+from providers.model import foreign, regular
 from providers.workloads import quantization
 
 if TYPE_CHECKING:
@@ -123,10 +124,9 @@ def from_file(path: str) -> Architecture:
     """The model of a config.json, or of the folder that holds one. Raises SpecError for what is none."""
     where = os.path.join(path, "config.json") if os.path.isdir(path) else path  # noqa: PTH112, PTH118 - as above
     try:
-        with open(where, encoding="utf-8") as file:  # noqa: PTH123 - as above
-            content = json.load(file)
+        content = foreign.loads(regular.content(where, regular.SMALL_MAX))
     except (OSError, ValueError) as error:
-        raise SpecError([Problem("model", f"a readable config.json at {where}", str(error))]) from None
+        raise SpecError([Problem("model", f"a readable config.json at {where}", getattr(error, "strerror", None) or str(error))]) from None
     return read(content, path, f"{where}")
 
 
@@ -153,7 +153,7 @@ def from_hub(name: str) -> Architecture:
             f"{name}: the hub answered {found.status_code} for its config.json: check the name, or give the path of the file, or a size such as 7b"
         )
     try:
-        content = found.json()
+        content = foreign.loads(found.content)
     except ValueError:
         raise GpusError(f"{name}: what the hub gave as config.json is no JSON: give the path of the file") from None
     return read(content, name, f"{HUB}/{name}")
@@ -304,7 +304,7 @@ def _number(fields: Mapping[str, object], *keys: str, default: int | None = None
         value = fields.get(key)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9 or (value == 0 and default is None):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9 or (value == 0 and default != 0):
             raise SpecError([Problem(f"model.{key}", "a positive whole number", repr(value))])
         return value
     if default is None:

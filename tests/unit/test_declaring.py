@@ -102,7 +102,7 @@ def test_a_secrets_value_is_refused_once(planned, name):
     assert len(theirs) == 1 and "no secret's value in a declaration" in theirs[0]
 
 
-@pytest.mark.parametrize("value", [0, -5, "lots", True, [1], float("inf")])
+@pytest.mark.parametrize("value", [0, -5, "lots", True, [1], "inf"])
 def test_a_budget_that_is_none_is_refused(planned, value):
     """`gpus:max_spend` is dollars above nothing, for a plan as for a preview."""
     code, said = planned({"c": "L4:1"}, max_spend=value)

@@ -21,6 +21,7 @@ from providers.engine.remote.line import SSH_PORT, Launch, endpoint, user
 from providers.engine.remote.own import Own
 from providers.engine.remote.run import finished
 from providers.errors import GpusError
+from providers.model import regular
 
 if TYPE_CHECKING:
     import os
@@ -233,7 +234,7 @@ def given_key(path: str | os.PathLike[str]) -> Key:
 def _public(private: Path) -> str:
     file = private.with_name(private.name + ".pub")
     if file.is_file():
-        return file.read_text(encoding="utf-8").strip()
+        return regular.content(file, regular.KEY_MAX).decode(errors="replace").strip()
     argv = [program("ssh-keygen"), "-y", "-P", "", "-f", str(private)]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
