@@ -12,7 +12,7 @@ from providers.catalog import names
 from providers.errors import Problem, SpecError
 from providers.model.workload import Process, Program
 from providers.workloads import fit as fits
-from providers.workloads import parallel
+from providers.workloads import images, parallel
 from providers.workloads.architecture import known
 from providers.workloads.launchers import RECIPES, TOKEN, Where, listens, recipe
 from providers.workloads.mistakes import mistakes
@@ -99,6 +99,9 @@ def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, node
     made = recipe(task)
     if made is None:
         return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
+    if made.port:
+        # A server left to itself takes all the context that its model knows, which the plan did not count on.
+        task = task._replace(context=fits.context(task, known(task.model)))
     tensor, pipeline, replicas = split(workload, task, gpu_type, own, nodes)
     where = Where(own, nodes, host, tensor, pipeline, replicas, token=expose == "token")
     port = listens(task.launcher, task.port)

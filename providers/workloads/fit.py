@@ -13,10 +13,12 @@ from providers.catalog import names
 from providers.catalog.hardware import hardware
 from providers.workloads import memory, parallel, size, speed
 from providers.workloads.architecture import known
+from providers.workloads.flags import settled
 from providers.workloads.size import NO, Serve, Train, Verdict
 
 if TYPE_CHECKING:
     from providers.model.workload import Override, Task, Workload
+    from providers.workloads.architecture import Architecture
 
 _CUDA = re.compile(r"(?:cuda|cu)-?(\d{2})[.]?(\d)?")
 _LEAST_CUDA = ((12.0, 12.8), (10.0, 12.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0), (7.5, 10.0))
@@ -54,11 +56,11 @@ def _fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count
 
 
 def overridden(task: Task, override: Override | None) -> Task:
-    """The task as a fallback entry changes it."""
+    """The task as a fallback entry changes it, its fields saying what its flags say."""
     if override is None:
-        return task
+        return settled(task)
     args = {**dict(task.args), **dict(override.args)}
-    return task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=tuple(args.items()))
+    return settled(task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=tuple(args.items())))
 
 
 def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
@@ -73,9 +75,8 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
     elif task.launcher in {"vllm", "sglang", "tgi", "llama.cpp", "ollama"}:
-        context = task.context or min(8192, model.max_context or 8192)
         split = {"tgi": parallel.TENSOR, "llama.cpp": parallel.LAYERS, "ollama": parallel.LAYERS}.get(task.launcher, "")
-        work = Serve(task.dtype or model.dtype, context, task.concurrency or 1, split=split)
+        work = Serve(task.dtype or model.dtype, context(task, model), task.concurrency or 1, split=split)
     else:
         return Fit()
     if task.launcher == "tgi":
@@ -85,6 +86,11 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         return Fit(verdict.reason, verdict=verdict)
     note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else ""
     return Fit("", note, verdict)
+
+
+def context(task: Task, model: Architecture | None) -> int:
+    """How many tokens of context a server's plan counts on, and its command line asks for; 0 where no model is known: the program's own choice."""
+    return task.context or (min(8192, model.max_context or 8192) if model is not None else 0)
 
 
 def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> float | None:

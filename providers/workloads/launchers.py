@@ -10,9 +10,11 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
+from providers.workloads.flags import Ours, given, ours, written
+from providers.workloads.memory import LLAMA_CPP, USABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from providers.model.workload import Task
 
@@ -48,51 +50,73 @@ class Recipe(NamedTuple):
     image: str = ""
 
 
-def flags(args: Iterable[tuple[str, str | int | float | bool]], joined: str = " ") -> list[str]:
-    """`--name value` for each; `true` is the bare flag, `false` leaves it out."""
-    found: list[str] = []
-    for name, value in args:
-        if value is True:
-            found.append(f"--{name}")
-        elif value is not False:
-            found.append(f"--{name}{joined}{shlex.quote(str(value))}")
-    return found
-
-
 def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _meeting(where: Where, rank: str, address: str, port: str) -> tuple[Ours, Ours, Ours]:
+    """How the nodes of a run find each other, by the flags of one program."""
+    several = where.nodes > 1
+    return (
+        Ours(rank, several and '"$GPUS_NODE_RANK"'),
+        Ours(address, several and '"$GPUS_LEADER"'),
+        Ours(port, several and RENDEZVOUS_PORT),
+    )
+
+
+_RENDEZVOUS = ("nnodes", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr", "master-port")
+
+
 def _torchrun(task: Task, where: Where) -> str:
-    if where.nodes == 1:
-        spread = "--standalone"
-    else:
-        spread = f'--nnodes={where.nodes} --node-rank="$GPUS_NODE_RANK" --master-addr="$GPUS_LEADER" --master-port={RENDEZVOUS_PORT}'
-    return _join("torchrun", spread, f"--nproc-per-node={where.gpu_count}", *flags(task.args, "="), task.command)
+    added = (
+        Ours("--standalone", where.nodes == 1, _RENDEZVOUS),
+        Ours("--nnodes", where.nodes > 1 and where.nodes),
+        *_meeting(where, "--node-rank", "--master-addr", "--master-port"),
+        Ours("--nproc-per-node", where.gpu_count),
+    )
+    return _join("torchrun", *ours(given(task), *added, joined="="), *written(task.args, "="), task.command)
+
+
+_DISTRIBUTED = ("config-file", "use-deepspeed", "use-fsdp", "use-megatron-lm", "use-parallelism-config", "cpu", "tpu")
+"""What says itself how accelerate spreads a run. Beside `--multi_gpu`, a configuration file's plugin is ignored and a plugin's own flag is an error
+(accelerate 1.15, commands/launch.py, _validate_launch_command)."""
 
 
 def _accelerate(task: Task, where: Where) -> str:
+    asked = given(task)
     total = where.gpu_count * where.nodes
-    parts = [f"--num_processes={total}", f"--num_machines={where.nodes}", "--dynamo_backend=no"]
-    if total > 1:
-        parts.append("--multi_gpu")
-    if where.nodes > 1:
-        parts.append(f'--machine_rank="$GPUS_NODE_RANK" --main_process_ip="$GPUS_LEADER" --main_process_port={RENDEZVOUS_PORT}')
-    if "mixed_precision" not in dict(task.args):
-        parts.append(f"--mixed_precision={task.dtype if task.dtype in {'bf16', 'fp16', 'fp8'} else 'no' if task.dtype == 'fp32' else 'bf16'}")
-    return _join("accelerate launch", *parts, *flags(task.args, "="), task.command)
-
-
-def _kohya(task: Task, where: Where) -> str:
-    return _accelerate(task._replace(args=(("num_cpu_threads_per_process", 1), *task.args)), where)
+    # A configuration file's word on number formats and compilation stands, unless the workload says otherwise; on how many processes there are, and
+    # where, the placement's.
+    filed = not {"config-file", "deepspeed-config-file"}.isdisjoint(asked)
+    default = "" if filed else "bf16"
+    precision = {"fp32": "no"}.get(task.dtype, task.dtype if task.dtype in {"bf16", "fp16", "fp8"} else default)
+    # DeepSpeed else reaches the other machines by ssh, which they do not offer each other.
+    deepspeed = where.nodes > 1 and not {"config-file", "use-deepspeed"}.isdisjoint(asked)
+    added = (
+        Ours("--num_processes", total),
+        Ours("--num_machines", where.nodes),
+        Ours("--dynamo_backend", "" if filed else "no"),
+        Ours("--multi_gpu", total > 1, _DISTRIBUTED),
+        *_meeting(where, "--machine_rank", "--main_process_ip", "--main_process_port"),
+        Ours("--deepspeed_multinode_launcher", deepspeed and "standard"),
+        Ours("--mixed_precision", precision),
+        Ours("--num_cpu_threads_per_process", task.launcher == "kohya" and not filed and 1),
+    )
+    return _join("accelerate launch", *ours(asked, *added, joined="="), *written(task.args, "="), task.command)
 
 
 def _deepspeed(task: Task, where: Where) -> str:
-    if where.nodes == 1:
-        return _join("deepspeed", f"--num_gpus={where.gpu_count}", *flags(task.args, "="), task.command)
-    hosts = f'awk \'{{print $0 " slots={where.gpu_count}"}}\' "$GPUS_ROOT/peers" >"$GPUS_ROOT/hostfile"'
-    spread = f'--hostfile="$GPUS_ROOT/hostfile" --no_ssh --node_rank="$GPUS_NODE_RANK" --master_addr="$GPUS_LEADER" --master_port={RENDEZVOUS_PORT}'
-    return _join(hosts, "&&", "deepspeed", spread, *flags(task.args, "="), task.command)
+    several = where.nodes > 1
+    added = (
+        Ours("--num_gpus", not several and where.gpu_count, ("include", "exclude", "hostfile")),
+        Ours("--hostfile", several and '"$GPUS_ROOT/hostfile"'),
+        Ours("--no_ssh", several),
+        *_meeting(where, "--node_rank", "--master_addr", "--master_port"),
+    )
+    line = _join("deepspeed", *ours(given(task), *added, joined="="), *written(task.args, "="), task.command)
+    if not several:
+        return line
+    return f'awk \'{{print $0 " slots={where.gpu_count}"}}\' "$GPUS_ROOT/peers" >"$GPUS_ROOT/hostfile" && {line}'
 
 
 def _lightning(task: Task, where: Where) -> str:
@@ -100,7 +124,7 @@ def _lightning(task: Task, where: Where) -> str:
     # several machines it takes rank and address from torchrun.
     if where.nodes > 1:
         return _torchrun(task, where)
-    return _join("python3", task.command, *flags(task.args))
+    return _join("python3", task.command, *written(task.args))
 
 
 def _ray(task: Task, where: Where) -> str:
@@ -141,75 +165,87 @@ def _dtype(task: Task) -> str:
 
 
 def _vllm(task: Task, where: Where) -> str:
-    given = dict(task.args)
-    parts = [f"--host {where.host}", f"--port {task.port or VLLM_PORT}", f"--tensor-parallel-size {where.tensor}"]
-    if where.pipeline > 1:
-        parts.append(f"--pipeline-parallel-size {where.pipeline}")
-    if where.replicas > 1:
-        parts.append(f"--data-parallel-size {where.replicas}")
-    if "dtype" not in given:
-        parts.append(f"--dtype {_dtype(task)}")
-    if task.dtype in {"fp8", "awq", "gptq"} and "quantization" not in given:
-        parts.append(f"--quantization {task.dtype}")
-    if task.context and "max-model-len" not in given:
-        parts.append(f"--max-model-len {task.context}")
-    if task.concurrency and "max-num-seqs" not in given:
-        parts.append(f"--max-num-seqs {task.concurrency}")
-    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *parts, *flags(task.args), task.command)
+    split = ("tensor-parallel-size", "tp", "pipeline-parallel-size", "pp", "data-parallel-size", "dp")
+    added = (
+        Ours("--host", where.host),
+        Ours("--port", task.port or VLLM_PORT),
+        Ours("--tensor-parallel-size", where.tensor, split),
+        Ours("--pipeline-parallel-size", where.pipeline > 1 and where.pipeline, split),
+        Ours("--data-parallel-size", where.replicas > 1 and where.replicas, split),
+        Ours("--dtype", _dtype(task)),
+        Ours("--quantization", _VLLM_QUANTIZATION.get(task.dtype), ("q",)),
+        Ours("--gpu-memory-utilization", USABLE),
+        Ours("--max-model-len", task.context),
+        Ours("--max-num-seqs", task.concurrency),
+    )
+    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *ours(given(task), *added), *written(task.args), task.command)
+
+
+_VLLM_QUANTIZATION = {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes"}
 
 
 def _sglang(task: Task, where: Where) -> str:
-    parts = [f"--model-path {shlex.quote(task.model)}", f"--host {where.host}", f"--port {task.port or SGLANG_PORT}", f"--tp-size {where.tensor}"]
-    if where.pipeline > 1:
-        parts.append(f"--pp-size {where.pipeline}")
-    if where.replicas > 1:
-        parts.append(f"--dp-size {where.replicas}")
-    if task.dtype in {"bf16", "fp16", "fp32"}:
-        parts.append(f"--dtype {_dtype(task)}")
-    if task.dtype in {"fp8", "awq", "gptq"}:
-        parts.append(f"--quantization {task.dtype}")
-    if task.context:
-        parts.append(f"--context-length {task.context}")
-    if task.concurrency:
-        parts.append(f"--max-running-requests {task.concurrency}")
-    return _join("python3 -m sglang.launch_server", *parts, *flags(task.args), task.command)
+    split = ("tp-size", "tp", "tensor-parallel-size", "pp-size", "pp", "pipeline-parallel-size", "dp-size", "dp", "data-parallel-size")
+    added = (
+        Ours("--model-path", shlex.quote(task.model)),
+        Ours("--host", where.host),
+        Ours("--port", task.port or SGLANG_PORT),
+        Ours("--tp-size", where.tensor, split),
+        Ours("--pp-size", where.pipeline > 1 and where.pipeline, split),
+        Ours("--dp-size", where.replicas > 1 and where.replicas, split),
+        Ours("--dtype", task.dtype in {"bf16", "fp16", "fp32"} and _dtype(task)),
+        Ours("--quantization", task.dtype in {"fp8", "awq", "gptq"} and task.dtype),
+        Ours("--context-length", task.context),
+        Ours("--max-running-requests", task.concurrency),
+    )
+    return _join("python3 -m sglang.launch_server", *ours(given(task), *added), *written(task.args), task.command)
 
 
 def _tgi(task: Task, where: Where) -> str:
-    parts = [f"--model-id {shlex.quote(task.model)}", f"--hostname {where.host}", f"--port {task.port or TGI_PORT}", f"--num-shard {where.tensor}"]
-    if task.dtype in {"bf16", "fp16"}:
-        parts.append(f"--dtype {'bfloat16' if task.dtype == 'bf16' else 'float16'}")
-    if task.dtype in {"fp8", "awq", "gptq"}:
-        parts.append(f"--quantize {task.dtype}")
-    if task.dtype == "nf4":
-        parts.append("--quantize bitsandbytes-nf4")
-    if task.context:
-        parts.append(f"--max-total-tokens {task.context}")
-    if task.concurrency:
-        parts.append(f"--max-concurrent-requests {task.concurrency}")
-    return _join(_key("API_KEY", where), "text-generation-launcher", *parts, *flags(task.args), task.command)
+    added = (
+        Ours("--model-id", shlex.quote(task.model)),
+        Ours("--hostname", where.host),
+        Ours("--port", task.port or TGI_PORT),
+        Ours("--num-shard", where.tensor, ("sharded",)),
+        # A number format of the weights and one of the arithmetic exclude each other.
+        Ours("--dtype", {"bf16": "bfloat16", "fp16": "float16"}.get(task.dtype), ("quantize",)),
+        Ours("--quantize", {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes-nf4", "int8": "eetq"}.get(task.dtype)),
+        Ours("--max-total-tokens", task.context),
+        Ours("--max-concurrent-requests", task.concurrency),
+    )
+    return _join(_key("API_KEY", where), "text-generation-launcher", *ours(given(task), *added), *written(task.args), task.command)
 
 
 def _ollama(task: Task, where: Where) -> str:
     at = f"{where.host}:{task.port or OLLAMA_PORT}"
     own = f"127.0.0.1:{task.port or OLLAMA_PORT}"
     fetch = f"for _ in $(seq 60); do OLLAMA_HOST={own} ollama pull {shlex.quote(task.model)} && break; sleep 5; done"
-    wanted = f"OLLAMA_CONTEXT_LENGTH={task.context} " if task.context else ""
-    many = f"OLLAMA_NUM_PARALLEL={task.concurrency} " if task.concurrency else ""
-    return f"({fetch}) & {wanted}{many}OLLAMA_HOST={at} exec ollama serve"
+    set_there = dict(task.env)
+    ours_too = (("OLLAMA_CONTEXT_LENGTH", task.context), ("OLLAMA_NUM_PARALLEL", task.concurrency))
+    wanted = "".join(f"{name}={value} " for name, value in ours_too if value and name not in set_there)
+    return f"({fetch}) & {wanted}OLLAMA_HOST={at} exec ollama serve"
 
 
 def _llama_cpp(task: Task, where: Where) -> str:
-    source = "-m" if task.model.endswith(".gguf") else "-hf"
-    parts = [f"{source} {shlex.quote(task.model)}", f"--host {where.host}", f"--port {task.port or LLAMA_CPP_PORT}", "-ngl 999"]
-    if where.gpu_count > 1 and "tensor-split" not in dict(task.args):
-        parts.append(f"--split-mode layer --tensor-split {','.join(['1'] * where.gpu_count)}")
-    if task.context:
+    local = task.model.endswith(".gguf")
+    # A repository holds one file for each format; without its name llama.cpp takes Q4_K_M, or the first.
+    named = task.dtype in LLAMA_CPP | {"bf16", "fp16"} and not local and ":" not in task.model
+    model = f"{task.model}:{'F16' if task.dtype == 'fp16' else task.dtype.upper()}" if named else task.model
+    several = where.gpu_count > 1
+    split = ("tensor-split", "ts")
+    added = (
+        Ours("-m", local and shlex.quote(model), ("model",)),
+        Ours("-hf", not local and shlex.quote(model), ("hfr", "hf-repo", "model", "m")),
+        Ours("--host", where.host),
+        Ours("--port", task.port or LLAMA_CPP_PORT),
+        Ours("-ngl", 999, ("gpu-layers", "n-gpu-layers")),
+        Ours("--split-mode", several and "layer", ("sm", *split)),
+        Ours("--tensor-split", several and ",".join(["1"] * where.gpu_count), split),
         # The context of llama.cpp's server is shared by its slots.
-        parts.append(f"-c {task.context * max(1, task.concurrency)}")
-    if task.concurrency:
-        parts.append(f"--parallel {task.concurrency}")
-    return _join(_key("LLAMA_API_KEY", where), "llama-server", *parts, *flags(task.args), task.command)
+        Ours("-c", task.context * max(1, task.concurrency), ("ctx-size",)),
+        Ours("--parallel", task.concurrency, ("np", "n-parallel")),
+    )
+    return _join(_key("LLAMA_API_KEY", where), "llama-server", *ours(given(task), *added), *written(task.args), task.command)
 
 
 def _comfyui(task: Task, where: Where) -> str:
@@ -217,7 +253,7 @@ def _comfyui(task: Task, where: Where) -> str:
         'cd "${COMFYUI_HOME:-$HOME/ComfyUI}" && exec python3 main.py',
         f"--listen {where.host}",
         f"--port {task.port or COMFYUI_PORT}",
-        *flags(task.args),
+        *written(task.args),
         task.command,
     )
 
@@ -233,7 +269,7 @@ def _webui(task: Task, where: Where) -> str:
         'cd "${SD_WEBUI_HOME:-$HOME/stable-diffusion-webui}" && exec python3 launch.py --api',
         listen,
         f"--port {task.port or WEBUI_PORT}",
-        *flags(task.args),
+        *written(task.args),
         task.command,
     )
 
@@ -244,7 +280,7 @@ RECIPES: dict[str, Recipe] = {
     "torchrun": Recipe(_torchrun, "docs.pytorch.org/docs/stable/elastic/run.html, 2026-11", nodes=True),
     "accelerate": Recipe(_accelerate, "huggingface.co/docs/accelerate/package_reference/cli, 2026-11", nodes=True),
     "deepspeed": Recipe(_deepspeed, "deepspeed.ai/getting-started, 2026-11", nodes=True),
-    "kohya": Recipe(_kohya, "github.com/kohya-ss/sd-scripts, 2026-11"),
+    "kohya": Recipe(_accelerate, "github.com/kohya-ss/sd-scripts, 2026-11"),
     "lightning": Recipe(_lightning, "lightning.ai/docs/pytorch/stable/clouds/cluster_intermediate_1.html, 2026-11", nodes=True),
     "ray": Recipe(_ray, "docs.ray.io/en/latest/cluster/cli.html, 2026-11", nodes=True),
     "vllm": Recipe(_vllm, "docs.vllm.ai/en/stable/cli/serve.html, 2026-11", VLLM_PORT, "/health", token=True, image="vllm/vllm-openai:latest"),

@@ -6,10 +6,10 @@ program's own documentation, as named with its recipe, 2026-11.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from providers.errors import Problem
+from providers.workloads.flags import RUNNERS, given
 
 if TYPE_CHECKING:
     from providers.model.workload import Task
@@ -31,33 +31,35 @@ ONE_DEVICE = {("sd-webui", "device-id"), ("comfyui", "cuda-device"), ("flux", "c
 """Flags that take the number of one GPU: these programs draw on one each."""
 
 
+_EXPOSE = "expose: private is the loopback, public or token every address"
+_MADE = "expose: token makes one, and hands it over where nobody else reads it"
+OWN = {
+    "port": "port",
+    "host": _EXPOSE,
+    "hostname": _EXPOSE,
+    "listen": _EXPOSE,
+    "server-name": _EXPOSE,
+    "api-key": _MADE,
+    "model": "model",
+    "model-path": "model",
+    "model-id": "model",
+}
+"""A server's flag, and the field that says it: health check, firewall and connection look there, so a second word could only contradict it."""
+
+
 def mistakes(task: Task, at: str) -> list[Problem]:
     """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
     return [*_flags(task, at), *_adapters(task, at)]
 
 
-def _given(task: Task) -> dict[str, tuple[str, str]]:
-    """Each flag of `args` and of the command, with its value and where it stands."""
-    found = {name: (str(value), f"args.{name}") for name, value in task.args}
-    try:
-        words = shlex.split(task.command)
-    except ValueError:
-        # The shell will say so; nothing here reads half a line.
-        words = []
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            found.setdefault(name, (value if equals else following, "command"))
-    return found
-
-
 def _flags(task: Task, at: str) -> list[Problem]:
     found = []
-    for name, (value, where) in _given(task).items():
-        plain = name.replace("_", "-")
-        if why := ABSENT.get((task.launcher, plain)):
+    for name, (value, where) in given(task).items():
+        if why := ABSENT.get((task.launcher, name)):
             found.append(Problem(f"{at}{where}", f"flags of {task.launcher}", f"--{name}", why))
-        elif (task.launcher, plain) in ONE_DEVICE and "," in value:
+        elif task.launcher not in RUNNERS and name in OWN:
+            found.append(Problem(f"{at}{where}", "flags that no field says", f"--{name}", f"write {OWN[name]}"))
+        elif (task.launcher, name) in ONE_DEVICE and "," in str(value):
             todo = f"{task.launcher} draws on one GPU: one service for each, with gpus: [N]"
             found.append(Problem(f"{at}{where}", f"one GPU's number for --{name}", repr(value), todo))
     return found
@@ -65,6 +67,6 @@ def _flags(task: Task, at: str) -> list[Problem]:
 
 def _adapters(task: Task, at: str) -> list[Problem]:
     """Kohya's train_network scripts import whatever `network_module` names, and end at once where nothing is named."""
-    if task.launcher != "kohya" or "train_network" not in task.command or "network_module" in _given(task):
+    if task.launcher != "kohya" or "train_network" not in task.command or "network_module" in task.command or "network_module" in dict(task.args):
         return []
     return [Problem(f"{at}command", "--network_module for a train_network script", "none", "for LoRA: --network_module=networks.lora")]

@@ -15,6 +15,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from providers.model.workload import CONSOLE, ROOT
+from providers.workloads.images import SHELL
 
 if TYPE_CHECKING:
     from providers.model.workload import Program
@@ -26,6 +27,16 @@ RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
 UNSAVED = 74
 """What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR of sysexits.h)."""
+CACHES = {
+    "HF_HUB_CACHE": "huggingface",
+    "HUGGINGFACE_HUB_CACHE": "huggingface",
+    "OLLAMA_MODELS": "ollama",
+    "LLAMA_CACHE": "llama.cpp",
+    "VLLM_CACHE_ROOT": "vllm",
+    "TORCH_HOME": "torch",
+}
+"""The variables that say where programs keep models, and a folder for each: what a container has downloaded outlives it."""
+_HUB = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}
 _KEPT = re.compile(r"^kept=(.+)\nto=(.+)$", re.MULTILINE)
 PEERS_WAIT_S = TOKEN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
@@ -48,6 +59,11 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
         parts.append(_HANDED_OVER.format(name=program.token_env, wait=TOKEN_WAIT_S))
     if program.setup:
         parts.append(_SETUP.format(lines=_text("\n".join(program.setup))))
+    if program.image and not inside:
+        # After the setup lines, which may sign in to the image's registry.
+        names = " ".join(_container(process.name) for process in program.processes)
+        folders = " ".join(sorted(set(CACHES.values())))
+        parts.append(_IMAGE.format(image=shlex.quote(program.image), shell=SHELL, names=names, folders=folders))
     checkpoint = program.checkpoint
     if checkpoint is not None and not checkpoint.to.startswith("volume:"):
         parts.append(_CHECKPOINT.format(path=shlex.quote(checkpoint.path), to=shlex.quote(checkpoint.to), every=checkpoint.every_s))
@@ -104,19 +120,33 @@ def _process(program: Program, index: int, *, inside: bool) -> str:
         if program.checkpoint is not None:
             at = shlex.quote(program.checkpoint.path)
             mounts += f"-v {at}:{at} "
-        inner = f'docker run --rm --init --name "gpus-{process.name}" --gpus all --network host --ipc host '
-        inner += f"-v $root:$root {mounts}{passed} --env-file $root/container.env {shlex.quote(program.image)} sh -c "
-        run = f'{inner}"$line"'
+        name = _container(process.name)
+        run = f"docker run --rm --init --name {name} --gpus all --network host --ipc host "
+        # The image's own ENTRYPOINT would take the line for its arguments.
+        run += f'-v "$root:$root" {mounts}{passed} --env-file "$root/container.env" --entrypoint {SHELL} "$image" -c "$line"'
+        exports = f"{_caches(process.env)}{exports}"
+        before = f"env_file\ndocker rm -f {name} >/dev/null 2>&1"
     else:
-        run = 'bash -c "$line"'
+        run, before = 'bash -c "$line"', ":"
     resume = f'has_checkpoint && line="$line "{shlex.quote(program.resume)}\n' if program.resume and index == 0 else ""
     health = f"http://127.0.0.1:{process.port}{process.health or '/'}" if process.port else ""
     return (
         f"start_{index}() {{ # its process group is that of whoever calls it\n(\ntrap - TERM INT\n{exports}"
         f"line=$(printf %s {_text(line)} | base64 -d)\n{resume}"
-        f'{"env_file" if boxed else ":"}\nexec {run}\n) >>"$root/log" 2>&1 9>&-\n}}\n'
+        f'{before}\nexec {run}\n) >>"$root/log" 2>&1 9>&-\n}}\n'
         f"health_{index}={shlex.quote(health)}\n"
     )
+
+
+def _container(name: str) -> str:
+    return f"gpus-{name}"
+
+
+def _caches(env: tuple[tuple[str, str], ...]) -> str:
+    """Where the containers' programs keep what they download, where the user's own variables do not say so."""
+    own = {name for name, _ in env}
+    own |= _HUB if own & _HUB else set()
+    return "".join(f'export {name}="$root/cache/{folder}"\n' for name, folder in CACHES.items() if name not in own)
 
 
 _HEAD = """#!/bin/bash
@@ -150,7 +180,7 @@ env_file() {{
   env -0 | grep -zvE '^(PATH|HOME|PWD|SHLVL|_|USER|LOGNAME|SHELL)=' | tr '\\n\\0' ' \\n' >"$root/container.env"
   chmod 600 "$root/container.env"
 }}
-pids=""
+pids="" containers=""
 stop_all() {{
   for pid in $pids; do kill -TERM -- "-$pid" 2>/dev/null; done
   for _ in $(seq 20); do
@@ -160,6 +190,7 @@ stop_all() {{
     sleep 0.5
   done
   for pid in $pids; do kill -KILL -- "-$pid" 2>/dev/null; done
+  [ -z "$containers" ] || docker rm -f $containers >/dev/null 2>&1
 }}
 trap 'stop_all; save; exit 143' TERM INT
 say starting
@@ -185,6 +216,25 @@ if ! docker info --format '{{json .Runtimes}}' 2>/dev/null | grep -q nvidia; the
   nvidia-ctk runtime configure --runtime=docker >>"$root/log" 2>&1 && systemctl restart docker
 fi
 for _ in $(seq 60); do nvidia-smi >/dev/null 2>&1 && break; sleep 5; done
+"""
+
+_IMAGE = """image={image}
+code=125
+for pause in 5 20 60 0; do # 125: the registry or Docker itself; anything else says something of the image
+  docker run --rm --network none --entrypoint {shell} "$image" -c : >>"$root/log" 2>&1 9>&-
+  code=$?
+  [ "$code" = 125 ] || break
+  sleep "$pause"
+done
+case "$code" in
+  0) ;;
+  126 | 127) say setup-failed "$code" "the image $image has no {shell}, which runs the command line: take one with a shell"; exit 1 ;;
+  *) say setup-failed "$code" "the image $image could not be pulled or started, see the log"; exit 1 ;;
+esac
+containers="{names}"
+for cache in {folders}; do # whoever the image's user is
+  mkdir -p "$root/cache/$cache" && chmod 1777 "$root/cache/$cache"
+done
 """
 
 _PEERS = """for _ in $(seq {wait}); do [ "$(grep -c . "$root/peers" 2>/dev/null || echo 0)" -ge {count} ] && break; sleep 1; done

@@ -1,0 +1,138 @@
+"""A program's flags: which ones the user gave, what they say of the workload, and ours beside them. Pure.
+
+Owns the rule that a flag which the user gives is neither given twice nor contradicted: ours stays away, and the plan counts on the user's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from providers.model.workload import Task
+
+Value = str | int | float | bool
+RUNNERS = frozenset({"torchrun", "accelerate", "deepspeed", "kohya", "lightning", "ray"})
+"""Launchers whose `command` names a program; that of all others is flags."""
+
+
+class Given(NamedTuple):
+    """A flag of the user's: its value (`true` for a bare one), and the path of the task's field where it stands."""
+
+    value: Value
+    where: str
+
+
+def given(task: Task) -> dict[str, Given]:
+    """The launcher's flags that the user gave, by name in lower-case words joined by `-`: those of `args`, and those that begin `command`.
+
+    To a server the whole command is flags. Elsewhere it names a program, and what follows that is the program's own.
+    """
+    words = split(task.command)
+    found = {plain(name): Given(value, f"args.{name}") for name, value in task.args if value is not False}
+    for name, value in spelled(words[: _program(words)] if task.launcher in RUNNERS else words).items():
+        found.setdefault(name, Given(value, "command"))
+    return found
+
+
+def plain(name: str) -> str:
+    """One spelling for `--max_num_seqs`, `-np` and `max-num-seqs`."""
+    return name.lstrip("-").replace("_", "-")
+
+
+def split(command: str) -> list[str]:
+    """The words of a command line; none where the shell could not read it either."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def spelled(words: Sequence[str]) -> dict[str, str | bool]:
+    """Each flag among words with its value; a bare one is true."""
+    found: dict[str, str | bool] = {}
+    for word, following in zip(words, [*words[1:], "-"], strict=False):
+        name, equals, value = word.partition("=")
+        if _is_flag(name):
+            found.setdefault(plain(name), value if equals else True if _is_flag(following) or following == "-" else following)
+    return found
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha()
+
+
+def _program(words: Sequence[str]) -> int:
+    """Where in a command the program begins: at its script, at `-m`, or at the first word that is neither a flag nor what follows one."""
+    for index, word in enumerate(words):
+        if word.endswith(".py") or word in {"-m", "--module"}:
+            return index
+    return next(
+        (i for i, word in enumerate(words) if not _is_flag(word) and (not i or not _is_flag(words[i - 1]) or "=" in words[i - 1])), len(words)
+    )
+
+
+def written(args: Iterable[tuple[str, Value]], joined: str = " ") -> list[str]:
+    """`--name value` for each, quoted; `true` is the bare flag, `false` leaves it out."""
+    kept = ((name, value) for name, value in args if value is not False)
+    return [f"--{name}" if value is True else f"--{name}{joined}{shlex.quote(str(value))}" for name, value in kept]
+
+
+class Ours(NamedTuple):
+    """A flag that a recipe adds, with its dashes. `value` is a word of the shell; true is the bare flag, and nothing (`None`, false, 0, an empty
+    text) leaves it out.
+
+    `other` are flags that say the same, or what goes with it: with any of them given, the user has decided.
+    """
+
+    name: str
+    value: str | int | float | bool | None = True
+    other: tuple[str, ...] = ()
+
+
+def ours(asked: Mapping[str, object], *wanted: Ours, joined: str = " ") -> list[str]:
+    """Those that the user said nothing of."""
+    kept = [each for each in wanted if each.value and not any(plain(name) in asked for name in (each.name, *each.other))]
+    return [each.name if each.value is True else f"{each.name}{joined}{each.value}" for each in kept]
+
+
+CONTEXT = {
+    "vllm": ("max-model-len",),
+    "sglang": ("context-length",),
+    "tgi": ("max-total-tokens",),
+}
+CONCURRENCY = {
+    "vllm": ("max-num-seqs",),
+    "sglang": ("max-running-requests",),
+    "tgi": ("max-concurrent-requests",),
+    "llama.cpp": ("parallel", "np", "n-parallel"),
+}
+"""The flags that say what the fields `context` and `concurrency` say."""
+SLOTS = ("ctx-size", "c")
+"""llama.cpp's context, which its slots share."""
+_DTYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
+_QUANTIZED = {"fp8": "fp8", "awq": "awq", "awq-marlin": "awq", "gptq": "gptq", "gptq-marlin": "gptq", "bitsandbytes-nf4": "nf4"}
+
+
+def settled(task: Task) -> Task:
+    """The task whose fields say what its flags say: a flag runs, so it is what a plan counts on. A value that is no number leaves the field alone."""
+    asked = given(task)
+    context = _number(asked, CONTEXT.get(task.launcher, ()))
+    concurrency = _number(asked, CONCURRENCY.get(task.launcher, ()))
+    if task.launcher == "llama.cpp" and (shared := _number(asked, SLOTS)):
+        context = max(1, shared // max(1, concurrency or task.concurrency))
+    dtype = _QUANTIZED.get(plain(_word(asked, ("quantization", "q", "quantize")))) or _DTYPES.get(_word(asked, ("dtype",)))
+    if task.launcher not in CONTEXT:
+        dtype = None
+    return task._replace(context=context or task.context, concurrency=concurrency or task.concurrency, dtype=dtype or task.dtype)
+
+
+def _word(asked: Mapping[str, Given], flags: Sequence[str]) -> str:
+    return next((str(asked[name].value) for name in flags if name in asked), "")
+
+
+def _number(asked: Mapping[str, Given], flags: Sequence[str]) -> int:
+    word = _word(asked, flags)
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 9 else 0
