@@ -42,10 +42,14 @@ def program(
     host = listen or (HERE if expose == "private" else ANYWHERE)
     processes = tuple(_process(workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose) for task in workload.tasks)
     first = recipe(workload.tasks[0])
+    image = workload.image or (first.image if first is not None else "")
+    own = images.known(image)
+    if own is not None and own.folder:
+        processes = tuple(each._replace(line=f'PATH="$PATH:{own.folder}"; {each.line}') for each in processes)
     return Program(
         kind=kind,
         processes=processes,
-        image=workload.image or (first.image if first is not None else ""),
+        image=image,
         setup=workload.setup,
         files=workload.files,
         checkpoint=workload.checkpoint,

@@ -40,7 +40,7 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
     ours = adapter.client._connected()
     app = modal.App.lookup("gpus", client=ours, environment_name="main")
     image = (
-        modal.Image.from_registry(section["image"], add_python=section["add_python"])
+        modal.Image.from_registry(section["image"], add_python=section["add_python"]).entrypoint([])
         if "image" in section
         else modal.Image.debian_slim(python_version="3.12")
     )

@@ -42,7 +42,7 @@ def body(
         "renting_server": market.ordered_server(candidate.machine_type),
         "type": candidate.capacity,
         "env": {**dict(chosen.env), **secrets(order, chosen, variable)},
-        # Other images than the market's own bring no sshd: the market then adds one.
+        # Other images than the market's own bring no sshd: the market's entry point then takes the place of theirs, starts one and runs `command`.
         "autossh_entrypoint": not chosen.image.startswith(OWN_IMAGES),
     }
     if chosen.jupyter:

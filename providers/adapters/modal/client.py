@@ -318,7 +318,8 @@ def image_of(options: Options) -> Any:
     """The image, as the real client's object; nothing is sent."""
     modal = _modal()
     if options.image:
-        image = modal.Image.from_registry(options.image, add_python=options.add_python or None)
+        # Modal hands its own command to an image's ENTRYPOINT, which most do not execute (modal.com/docs/guide/existing-images, read 2026-11-28).
+        image = modal.Image.from_registry(options.image, add_python=options.add_python or None).entrypoint([])
     else:
         image = modal.Image.debian_slim(python_version=options.python)
     return image.pip_install(*options.pip) if options.pip else image

@@ -1,0 +1,256 @@
+"""The flags of the launchers' lines: what the plan counts on is on the line, and what the user says is said once."""
+
+import shlex
+
+import pytest
+
+from providers.errors import SpecError
+from providers.model.workload import Override, Task, Workload
+from providers.workloads import fit, memory
+from providers.workloads.compile import program
+from providers.workloads.flags import RUNNERS, given, settled, spelled
+from providers.workloads.launchers import RECIPES
+
+LLAMA = "meta-llama/Llama-3.1-8B"
+UNKNOWN = "someone/unknown"
+
+
+def words(launcher, gpu="H100", count=8, nodes=1, expose="private", override=None, **task):
+    """The line's own words, without variables that are set before it."""
+    given_task = {"command": "train.py --epochs 3"} if launcher in RUNNERS else {"model": LLAMA}
+    kind = "job" if launcher in RUNNERS else "service"
+    work = Workload((Task(launcher=launcher, **{**given_task, **task}),))
+    return shlex.split(program(work, kind, gpu, count, nodes, expose=expose, override=override).processes[0].line)
+
+
+def said(line):
+    """{flag: value} of a line, as far as its script; a flag that stands there twice is an error."""
+    line = line[: line.index("train.py")] if "train.py" in line else line
+    flags = [word.partition("=")[0] for word in line if word.startswith("-") and word.lstrip("-")[:1].isalpha()]
+    plain = [flag.lstrip("-").replace("_", "-") for flag in flags]
+    assert len(set(plain)) == len(plain), line
+    return spelled(line)
+
+
+# What the plan counts on
+
+
+@pytest.mark.parametrize(
+    ("launcher", "task", "wanted"),
+    [
+        (
+            "vllm",
+            {"dtype": "bf16", "context": 32_768, "concurrency": 8, "port": 9_000},
+            {"host": "127.0.0.1", "port": "9000", "tensor-parallel-size": "8", "dtype": "bfloat16", "gpu-memory-utilization": "0.9"}
+            | {"max-model-len": "32768", "max-num-seqs": "8"},
+        ),
+        ("vllm", {"dtype": "fp8"}, {"quantization": "fp8", "max-model-len": "8192", "gpu-memory-utilization": str(memory.USABLE)}),
+        ("vllm", {"dtype": "awq"}, {"quantization": "awq", "dtype": "auto"}),
+        ("vllm", {"dtype": "nf4"}, {"quantization": "bitsandbytes"}),
+        (
+            "sglang",
+            {"dtype": "fp16", "context": 4_096, "concurrency": 4},
+            {"tp-size": "8", "dtype": "half", "context-length": "4096", "max-running-requests": "4", "host": "127.0.0.1", "port": "30000"},
+        ),
+        ("sglang", {"dtype": "gptq"}, {"quantization": "gptq", "context-length": "8192"}),
+        (
+            "tgi",
+            {"dtype": "bf16", "context": 4_096, "concurrency": 4},
+            {
+                "num-shard": "8",
+                "dtype": "bfloat16",
+                "max-total-tokens": "4096",
+                "max-concurrent-requests": "4",
+                "hostname": "127.0.0.1",
+                "port": "8080",
+            },
+        ),
+        ("tgi", {"dtype": "nf4"}, {"quantize": "bitsandbytes-nf4"}),
+        ("tgi", {"dtype": "int8"}, {"quantize": "eetq"}),
+        (
+            "llama.cpp",
+            {"dtype": "q8_0", "context": 4_096, "concurrency": 4},
+            {"hf": f"{LLAMA}:Q8_0", "c": "16384", "parallel": "4", "ngl": "999", "split-mode": "layer", "tensor-split": "1,1,1,1,1,1,1,1"}
+            | {"host": "127.0.0.1", "port": "8080"},
+        ),
+        ("llama.cpp", {}, {"hf": LLAMA, "c": "8192"}),
+        ("llama.cpp", {"dtype": "fp16"}, {"hf": f"{LLAMA}:F16"}),
+        ("llama.cpp", {"dtype": "q8_0", "model": "a/b:Q8_K_XL"}, {"hf": "a/b:Q8_K_XL"}),
+    ],
+)
+def test_what_the_plan_counts_on_is_on_the_line(launcher, task, wanted):
+    """Split, number format, share of the memory, context, sequences, address: a default of the program's own is another one than the plan's."""
+    found = said(words(launcher, **task))
+    assert {name: found.get(name) for name in wanted} == wanted
+
+
+def test_ollama_is_told_by_its_environment():
+    """It has no flags for these."""
+    line = words("ollama", gpu="L4", count=1, context=4_096, concurrency=4)
+    assert {"OLLAMA_CONTEXT_LENGTH=4096", "OLLAMA_NUM_PARALLEL=4", "OLLAMA_HOST=127.0.0.1:11434"} <= set(line)
+    own = words("ollama", gpu="L4", count=1, context=4_096, env=(("OLLAMA_CONTEXT_LENGTH", "512"),))
+    assert not [word for word in own if word.startswith("OLLAMA_CONTEXT_LENGTH")]
+    assert "OLLAMA_CONTEXT_LENGTH=8192" in words("ollama", gpu="L4", count=1)
+
+
+@pytest.mark.parametrize("launcher", ["vllm", "sglang", "tgi", "llama.cpp"])
+def test_a_server_is_given_the_context_that_was_judged(launcher):
+    """Left to itself it takes all that its model knows, and ends where the cache of that does not fit. Of an unknown model nobody assumed one."""
+    flag = {"vllm": "max-model-len", "sglang": "context-length", "tgi": "max-total-tokens", "llama.cpp": "c"}[launcher]
+    assert said(words(launcher, gpu="L4", count=1))[flag] == "8192"
+    assert flag not in said(words(launcher, gpu="L4", count=1, model=UNKNOWN))
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args", "command", "fields"),
+    [
+        ("vllm", {"max-model-len": 1_000_000}, "", {"context": 1_000_000}),
+        ("vllm", {"max_model_len": 512, "max_num_seqs": "2"}, "", {"context": 512, "concurrency": 2}),
+        ("vllm", {}, "--max-model-len=512 --max-num-seqs 2", {"context": 512, "concurrency": 2}),
+        ("vllm", {"dtype": "half"}, "", {"dtype": "fp16"}),
+        ("vllm", {"quantization": "awq_marlin"}, "", {"dtype": "awq"}),
+        ("vllm", {}, "-q fp8", {"dtype": "fp8"}),
+        ("vllm", {"max-model-len": "auto", "dtype": "auto"}, "", {"context": 64, "dtype": "bf16"}),
+        ("sglang", {"context_length": 512}, "--max-running-requests 3", {"context": 512, "concurrency": 3}),
+        ("tgi", {"max-total-tokens": 512, "quantize": "bitsandbytes-nf4"}, "", {"context": 512, "dtype": "nf4"}),
+        ("llama.cpp", {"ctx-size": 4_096, "parallel": 4}, "", {"context": 1_024, "concurrency": 4}),
+        ("llama.cpp", {}, "-c 4096 -np 2", {"context": 2_048, "concurrency": 2}),
+        ("torchrun", {"dtype": "half"}, "train.py --max-model-len 5", {"context": 64, "dtype": "bf16"}),
+    ],
+)
+def test_a_flag_of_the_users_is_what_the_plan_counts_on(launcher, args, command, fields):
+    """It runs, so it is also what is judged: the field stands back."""
+    found = settled(Task(launcher=launcher, command=command, args=tuple(args.items()), context=64, dtype="bf16"))
+    assert {name: getattr(found, name) for name in fields} == fields
+
+
+def test_a_context_that_does_not_fit_is_refused_also_as_a_flag():
+    """Of the workload and of a fallback entry's own args."""
+    task = Task(launcher="vllm", model=LLAMA, args=(("max-model-len", 131_072),), concurrency=64)
+    assert "are usable" in fit.fit(Workload((task,)), None, "L4", 1, 1).why
+    task = Task(launcher="vllm", model=LLAMA, context=4_096)
+    assert fit.fit(Workload((task,)), None, "L4", 1, 1).why == ""
+    assert "are usable" in fit.fit(Workload((task,)), Override(args=(("max_model_len", 131_072),)), "L4", 1, 1).why
+
+
+# What the user says
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args", "command", "wanted", "absent"),
+    [
+        ("vllm", {"max_num_seqs": 4}, "", {"max-num-seqs": "4"}, ()),
+        ("vllm", {"gpu_memory_utilization": 0.8}, "", {"gpu-memory-utilization": "0.8"}, ()),
+        ("vllm", {"tensor-parallel-size": 2, "data-parallel-size": 4}, "", {"tensor-parallel-size": "2", "data-parallel-size": "4"}, ()),
+        ("vllm", {}, "-tp 4 -pp 2", {"tp": "4", "pp": "2"}, ("tensor-parallel-size", "pipeline-parallel-size")),
+        ("vllm", {}, "--quantization fp8 --dtype half", {"quantization": "fp8", "dtype": "half"}, ()),
+        ("sglang", {"tp": 4}, "", {"tp": "4"}, ("tp-size",)),
+        ("sglang", {"context_length": 512}, "", {"context-length": "512"}, ()),
+        ("tgi", {"num_shard": 2}, "", {"num-shard": "2"}, ()),
+        ("tgi", {"quantize": "eetq"}, "", {"quantize": "eetq"}, ("dtype",)),
+        ("tgi", {"sharded": "false"}, "", {"sharded": "false"}, ("num-shard",)),
+        ("llama.cpp", {"tensor-split": "3,1"}, "", {"tensor-split": "3,1"}, ("split-mode",)),
+        ("llama.cpp", {}, "-ngl 20 -c 512", {"ngl": "20", "c": "512"}, ()),
+        ("llama.cpp", {"n-gpu-layers": 20}, "", {"n-gpu-layers": "20"}, ("ngl",)),
+        ("torchrun", {"nproc_per_node": 4}, "", {"nproc-per-node": "4"}, ()),
+        ("torchrun", {"rdzv-backend": "c10d", "rdzv-endpoint": "h:1"}, "", {"rdzv-backend": "c10d"}, ("standalone",)),
+        ("torchrun", {}, "--nproc_per_node=4 train.py --nproc-per-node 3", None, ()),
+        ("accelerate", {"num_processes": 4}, "", {"num-processes": "4"}, ()),
+        ("accelerate", {"mixed-precision": "no"}, "", {"mixed-precision": "no"}, ()),
+        ("accelerate", {"multi_gpu": True}, "", {"multi-gpu": True}, ()),
+        ("kohya", {"num_cpu_threads_per_process": 2}, "", {"num-cpu-threads-per-process": "2"}, ()),
+        ("deepspeed", {"num_gpus": 4}, "", {"num-gpus": "4"}, ()),
+        ("deepspeed", {"include": "localhost:0,1"}, "", {"include": "localhost:0,1"}, ("num-gpus",)),
+    ],
+)
+def test_a_flag_of_the_users_stands_once_and_alone(launcher, args, command, wanted, absent):
+    """In each spelling, among `args` and in the command."""
+    program_too = {"command": f"{command} train.py".strip() if launcher in RUNNERS and "train.py" not in command else command}
+    line = words(launcher, args=tuple(args.items()), dtype="bf16" if launcher == "tgi" else "", **program_too)
+    if wanted is None:
+        assert line.count("--nproc_per_node=4") == 1 and "--nproc-per-node=8" not in line
+        return
+    found = said(line)
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert not set(absent) & set(found)
+
+
+DISTRIBUTED = [
+    ({"config_file": "fsdp.yaml"}, ""),
+    ({"config-file": "fsdp.yaml"}, ""),
+    ({"use_fsdp": True}, ""),
+    ({"use-fsdp": True}, ""),
+    ({"use_deepspeed": True}, ""),
+    ({"use_deepspeed": True, "deepspeed_config_file": "ds.json"}, ""),
+    ({"use_megatron_lm": True}, ""),
+    ({"cpu": True}, ""),
+    ({}, "--config_file fsdp.yaml "),
+    ({}, "--use_fsdp --fsdp_version=2 "),
+    ({}, "--use-deepspeed --zero_stage 3 "),
+]
+
+
+@pytest.mark.parametrize(("launcher", "count", "nodes"), [("accelerate", 8, 1), ("accelerate", 1, 1), ("accelerate", 8, 2), ("kohya", 8, 1)])
+@pytest.mark.parametrize(("args", "before"), DISTRIBUTED)
+def test_accelerate_is_spread_as_the_user_says(launcher, count, nodes, args, before):
+    """C03: with a configuration file or a plugin's flag there is no `--multi_gpu`; how many processes there are is the placement's."""
+    line = words(launcher, count=count, nodes=nodes, args=tuple(args.items()), command=f"{before}train.py --use_fsdp false")
+    own = line[: line.index("train.py")]
+    assert "--multi_gpu" not in own
+    assert f"--num_processes={count * nodes}" in own and f"--num_machines={nodes}" in own
+    assert ("--machine_rank=$GPUS_NODE_RANK" in own) is (nodes > 1)
+    spread = "deepspeed" in str(args) + before or "config" in str(args) + before
+    assert ("--deepspeed_multinode_launcher=standard" in own) is (nodes > 1 and spread)
+
+
+@pytest.mark.parametrize(("args", "multi"), [({}, True), ({"use_fsdp": False}, True), ({"fsdp_version": 2}, True)])
+def test_accelerate_left_alone_uses_every_gpu(args, multi):
+    """A flag that is left out says nothing; what follows the script is the script's."""
+    line = words("accelerate", args=tuple(args.items()), command="train.py --config_file mine.yaml --use_deepspeed")
+    assert ("--multi_gpu" in line) is multi
+    assert "--mixed_precision=bf16" in line and "--dynamo_backend=no" in line
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "kohya"])
+def test_a_configuration_file_keeps_its_number_format_and_its_compilation(launcher):
+    """Each such flag would win over the file (accelerate 1.15, commands/launch.py); a `dtype` of the workload is meant to."""
+    line = words(launcher, args=(("config_file", "c.yaml"),))
+    assert not [word for word in line if word.startswith(("--mixed_precision", "--dynamo_backend", "--num_cpu_threads"))]
+    assert "--mixed_precision=fp16" in words(launcher, args=(("config_file", "c.yaml"),), dtype="fp16")
+    by_deepspeed = words(launcher, args=(("use_deepspeed", True), ("deepspeed_config_file", "ds.json")))
+    assert not [word for word in by_deepspeed if word.startswith("--mixed_precision")]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "task", "todo"),
+    [
+        ("vllm", {"args": (("port", 9_000),)}, "write port"),
+        ("vllm", {"command": "--port 9000"}, "write port"),
+        ("sglang", {"args": (("host", "0.0.0.0"),)}, "write expose"),
+        ("tgi", {"command": "--hostname=::"}, "write expose"),
+        ("llama.cpp", {"args": (("api-key", "x"),)}, "expose: token"),
+        ("vllm", {"args": (("api_key", "x"),)}, "expose: token"),
+        ("sglang", {"command": "--model-path other/model"}, "write model"),
+        ("comfyui", {"command": "--listen"}, "write expose"),
+    ],
+)
+def test_a_servers_flag_that_a_field_says_is_refused_with_that_field(launcher, task, todo):
+    """The health check, the firewall and the login look at the field: a second word could only contradict it."""
+    with pytest.raises(SpecError) as caught:
+        words(launcher, gpu="L4", count=1, **task)
+    (problem,) = caught.value.problems
+    assert todo in problem.todo
+    assert "'x'" not in str(caught.value) and "secret" not in problem.found
+
+
+@pytest.mark.parametrize("launcher", sorted({"torchrun", "accelerate", "deepspeed", "lightning"}))
+def test_what_a_users_program_takes_is_its_own(launcher):
+    """Its port, model and host are no flags of the launcher's."""
+    assert "--port" in words(launcher, command="train.py --port 1 --model x --host y")
+    assert set(given(Task(launcher=launcher, command="--a 1 --b=2 -m pkg.train --c 3"))) == {"a", "b"}
+    assert set(given(Task(launcher=launcher, command="./run.sh --c 3"))) == set()
+
+
+def test_every_launcher_is_a_server_or_runs_a_program():
+    """Which of the two decides whose flags a command holds."""
+    assert {name for name, recipe in RECIPES.items() if not recipe.port} == RUNNERS
