@@ -12,10 +12,10 @@ from providers.engine.acquire import ACQUIRED, Outcome, acquire
 from providers.engine.ending import end
 from providers.engine.holding import had
 from providers.engine.lines import named, trimmed
-from providers.engine.planning import market, presentable
+from providers.engine.planning import insistent, presentable
 from providers.engine.ready import until_ready
 from providers.engine.spending import limit_of, spell_of
-from providers.errors import GpusError, HalfMade, NotConfigured
+from providers.errors import GpusError, HalfMade, NotConfigured, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -99,7 +99,7 @@ async def _walk(
     accept: Callable[[Candidate], bool] | None,
     before: Sequence[Attempt],
 ) -> Outcome:
-    on_sale = await world.call("", market, world, wanted.ask)
+    on_sale = await world.call("", insistent, world, wanted.ask, wanted.setup)
     blocks = world.journal.blocks(world.name)
     plan = on_sale.plan(wanted.ask, blocks, world.clock.now(), wanted.setup)
     if not plan.candidates and blocks:
@@ -112,6 +112,10 @@ async def _walk(
         if allowed and all(name in on_sale.unavailable for name in allowed):
             lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items())
             raise NotConfigured(f"{wanted.cluster}: no allowed provider is configured in the {world.name} world\n{lines}", provider=allowed[0])
+    if not plan.candidates and on_sale.silent:
+        lines = "; ".join(named(name, why) for name, why in on_sale.silent.items())
+        todo = "nothing was asked for, since what is for sale there is not known; run it again"
+        raise Transient(f"{wanted.cluster}: wanted the market, found {lines}; {todo}", provider=next(iter(on_sale.silent)))
     presentable(plan, wanted.cluster)
     if wanted.budget is not None:
         accept = affordable(world, wanted, plan, accept)

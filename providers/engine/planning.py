@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LOOK_LIMIT_S = 8.0
 """Seconds that one provider has to connect and list its offers before the plan is made without it."""
+LONGER_S = (20.0, 45.0)
+"""The same where something is to be bought, and nothing can be without it: slow is not sold out."""
 
 
 class Market(NamedTuple):
@@ -41,6 +43,8 @@ class Market(NamedTuple):
     """Provider -> what its adapter has to say about a candidate."""
     manifests: Mapping[str, Manifest] = {}
     """Provider -> its manifest, which says what its machines boot from."""
+    silent: Mapping[str, str] = {}
+    """Provider -> why it is not known what it sells now."""
 
     def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None) -> Plan:
         """The plan of an ask over this market. `setup` is what its notes depend on (none: the defaults). Pure."""
@@ -153,8 +157,26 @@ def plan(
         opened.close()
 
 
-def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = (), only: Collection[str] | None = None) -> Market:
-    """Looks at every provider that the ask allows. Blocking: at most a little over `LOOK_LIMIT_S`.
+def insistent(world: World, ask: Ask, setup: Setup) -> Market:
+    """As `market`, to buy in: where nothing can be bought and somebody did not answer, all are asked again, and waited for longer. Blocking."""
+    seen = market(world, ask)
+    for limit_s in LONGER_S:
+        if not seen.silent or seen.plan(ask, setup=setup).candidates:
+            break
+        world.report("info", f"nothing is for sale elsewhere, and no answer from {', '.join(seen.silent)}; asking again, for up to {limit_s:.0f}s")
+        seen = market(world, ask, limit_s=limit_s)
+    return seen
+
+
+def market(
+    world: World,
+    ask: Ask | None = None,
+    *,
+    warnings: Iterable[str] = (),
+    only: Collection[str] | None = None,
+    limit_s: float = 0.0,
+) -> Market:
+    """Looks at every provider that the ask allows. Blocking: at most a little over `limit_s` (default `LOOK_LIMIT_S`).
 
     `only` narrows the live look to these providers; the others are shown from the catalog.
     """
@@ -172,10 +194,13 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
     allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
-    looked = _look(
-        world, looking, live, ask, lambda adapter: _today(adapter, base, ask, lines) if only is None or adapter.name in only else None, lines
-    )
+
+    def now(adapter: Adapter) -> Sequence[Offer] | None:
+        return _today(adapter, base, ask, lines) if only is None or adapter.name in only else None
+
+    looked = _look(world, looking, live, ask, now, lines, limit_s or LOOK_LIMIT_S)
     unavailable: dict[str, str] = {}
+    silent: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
     for name, (result, missing) in looked.items():
         if missing:
@@ -187,6 +212,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             lines.append(str(result))  # the same for all of them, and for the journal: said once
         elif isinstance(result, Exception):
             lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
+            silent[name] = bare(name, result)
         elif result is not None:
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
@@ -200,7 +226,7 @@ def market(world: World, ask: Ask | None = None, *, warnings: Iterable[str] = ()
             rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
     capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
-    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes, world.manifests)
+    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes, world.manifests, silent)
     return with_warnings(seen, lines) if lines else seen
 
 
@@ -308,6 +334,7 @@ def _look(
     ask: Ask | None,
     today: Callable[[Adapter], Sequence[Offer] | None],
     lines: list[str],
+    limit_s: float,
 ) -> dict[str, tuple[Any, str]]:
     """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
     if not names:
@@ -329,10 +356,10 @@ def _look(
             results[name] = error
 
     threads = [threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True) for name in names]
-    deadline = time.monotonic() + LOOK_LIMIT_S
+    deadline = time.monotonic() + limit_s
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = TimeoutError(f"no answer within {LOOK_LIMIT_S:.0f}s")
+    late = TimeoutError(f"no answer within {limit_s:.0f}s")
     return {name: (results.get(name, late), missing.get(name, "")) for name in names}
