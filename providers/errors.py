@@ -56,6 +56,11 @@ def shortened(text: str, most: int) -> str:
     return f"{whole}..." if space and len(whole) >= most // 2 else f"{text[: most - 3]}..."
 
 
+def with_words(message: str, words: str) -> str:
+    """`message (its own words: ...)`: the provider's words after ours. Pure."""
+    return f"{message} (its own words: {words})" if words else message
+
+
 class Problem(NamedTuple):
     """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it is one line of printable characters, whatever was
     found.
@@ -111,6 +116,9 @@ class CloudError(GpusError):
     `code` is the cloud's own code. `scopes` says what is refused (widest that applies); empty means the offers of the
     attempt. `block_s` is how long to leave that alone, in seconds (0: not at all). `hints` are zones the cloud itself
     named as worth trying first.
+
+    `message` says what was wanted, what was found and what to do, in our words, and is never cut. `words` are the
+    provider's own, which stand last and alone are shortened where room is short.
     """
 
     default_block_s: ClassVar[float] = 0.0
@@ -124,13 +132,15 @@ class CloudError(GpusError):
         scopes: Sequence[Scope] = (),
         block_s: float | None = None,
         hints: Sequence[str] = (),
+        words: str = "",
     ) -> None:
+        self.message, self.words = message, words
         self.provider = provider
         self.code = code
         self.scopes: tuple[Scope, ...] = tuple(scopes)
         self.block_s = self.default_block_s if block_s is None else block_s
         self.hints: tuple[str, ...] = tuple(hints)
-        super().__init__(message)
+        super().__init__(with_words(message, words))
 
 
 class Unsupported(CloudError):

@@ -14,7 +14,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
 from providers.engine.hosting import hosting, with_disk
-from providers.engine.lines import WAITED, all_failed, bare, clipped, folded, line, said, too_slow, trimmed
+from providers.engine.lines import WAITED, all_failed, bare, clipped, line, refusal_lines, said, too_slow, trimmed
 from providers.engine.overtaken import of_another, theirs
 from providers.engine.planning import listed, overlay
 from providers.engine.ready import LOADING, REACH, until_ready
@@ -599,9 +599,7 @@ class _Walk:
 
     def _refused(self, candidates: Sequence[Candidate], error: CloudError, started: float, *, told: bool = False) -> None:
         """Shows and records an attempt that came to nothing; `told`: what was wrong was said when it was seen, and is not said again."""
-        code = f" ({error.code})" if error.code and error.code != WAITED else ""
-        text = clipped(f"{line(len(self.attempts) + 1, candidates)}: {said(error)}{code}")
-        self.world.report("info", text if told or isinstance(error, (NoCapacity, OfferGone)) else f"{text}\n{folded(trimmed(error))}")
+        self.world.report("info", refusal_lines(len(self.attempts) + 1, candidates, error, told=told))
         self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
 
     def _record(self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.errors import AllFailed, CloudError, QuotaExceeded, shortened
+from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, QuotaExceeded, shortened, with_words
 from providers.model import duration
+from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
 from providers.planner.rules import GPU, NAMES
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 MESSAGE_MAX = 240
+_WORDS_MIN = 80
+"""Characters of a provider's words that are shown in any case."""
+_OURS_MAX = 2_000
+"""Nothing of ours is that long; what is has foreign text in it, and both its ends are kept."""
 WAITED = "waited"
 """The engine's own code for a call that was given up when its wait ran out."""
 
@@ -66,6 +71,14 @@ def line(number: int, candidates: Sequence[Candidate]) -> str:
     return f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count} {first.capacity}{price}"
 
 
+def refusal_lines(number: int, candidates: Sequence[Candidate], error: CloudError, *, told: bool = False) -> str:
+    """An attempt that came to nothing: one line, and below it what to do, unless it was `told` before or nothing is to be done but go on."""
+    code = f" ({error.code})" if error.code and error.code != WAITED else ""
+    text = clipped(f"{line(number, candidates)}: {said(error)}{code}")
+    goes_on = isinstance(error, (NoCapacity, OfferGone)) and candidates[0].capacity != RESERVATION
+    return text if told or goes_on else f"{text}\n{folded(trimmed(error))}"
+
+
 def clipped(text: str, most: int = COLUMNS) -> str:
     """One line of at most so many columns; what is too much is left out of the middle, since both ends matter."""
     if len(text) <= most:
@@ -82,8 +95,12 @@ def folded(text: str, indent: str = "   ") -> str:
 
 
 def trimmed(error: Exception) -> str:
-    """The message on one line, at most `MESSAGE_MAX` characters."""
-    return shortened(" ".join(str(error).split()), MESSAGE_MAX)
+    """The message on one line: ours whole, since the remedy stands in it, the provider's own words within what is left of `MESSAGE_MAX`."""
+    if not isinstance(error, CloudError):
+        return clipped(" ".join(str(error).split()), _OURS_MAX)
+    message = clipped(" ".join(error.message.split()), _OURS_MAX)
+    room = max(_WORDS_MIN, MESSAGE_MAX - len(message))
+    return with_words(message, shortened(" ".join(error.words.split()), room))
 
 
 def named(provider: str, text: object) -> str:

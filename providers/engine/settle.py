@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from providers.engine.lines import bare
+from providers.engine.lines import bare, trimmed
 from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
@@ -124,10 +124,10 @@ async def certain(world: World, adapter: Adapter, order: Order, inflight: Future
         except HalfMade:
             raise
         except (NotConfigured, BadCredentials) as error:
-            why = str(error)
+            why = trimmed(error)
             break
         except (OutcomeUnknown, Transient, RateLimited) as error:
-            why = str(error)
+            why = trimmed(error)
         except CloudError:
             # A refusal in the order's own name: it was carried out and made nothing.
             return None
@@ -204,7 +204,7 @@ async def release(
             interval = min(interval * POLL_GROWTH, POLL_MOST_S)
             continue
         if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S):
-            return Left(left, str(trouble))
+            return Left(left, trimmed(trouble))
         await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
         failures += 1
 
@@ -233,7 +233,7 @@ async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket |
             ended = True
         except (OutcomeUnknown, Transient, RateLimited, NotConfigured, BadCredentials) as error:
             # Whether it goes on cannot be told from the ticket: ask by the token next.
-            why, ticket = str(error), None
+            why, ticket = trimmed(error), None
         except CloudError:
             ended = True
         left = await release(world, adapter, *mark[:3], handles=handles, keep=keep)

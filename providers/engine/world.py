@@ -274,7 +274,7 @@ class World:
             if self.name == REHEARSAL and _is_sqlite(error):
                 raise GpusError(_unusable(error)) from error
             code = type(error).__name__
-            raise Unclassified(f"{provider}: unexpected {code}: {error}", provider=provider, code=code) from error
+            raise Unclassified(f"{provider}: unexpected {code}; please report it", words=str(error), provider=provider, code=code) from error
 
     def close(self) -> None:
         """Lets go of threads and files. Calls under way end by themselves."""

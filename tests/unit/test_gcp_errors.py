@@ -97,7 +97,7 @@ def test_b18_an_unknown_code_without_reason_is_shown_as_is():
     error = from_operation(operation(entry("REGION_POOL_X", "something new")), READ)
     assert Unclassified is type(error)
     assert ("REGION_POOL_X", TOKEN) == (error.code, error.token)
-    assert "REGION_POOL_X: something new" in str(error)
+    assert "REGION_POOL_X: a code that no table knows" in str(error) and "something new" in str(error)
     assert () == error.scopes
 
 

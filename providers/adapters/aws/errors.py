@@ -65,7 +65,8 @@ class Context(NamedTuple):
 
 _STOCKOUT = "EC2 has none there now"
 _RIGHTS = "run `gpus check aws`; the README names the rights needed; where only some regions are allowed, set `regions`"
-_SIGN_IN = "sign in again (aws sso login, or new keys)"
+_CLOCK = "look at this machine's clock too: with a wrong one EC2 refuses good keys"
+_SIGN_IN = f"sign in again (aws sso login, or new keys); {_CLOCK}"
 _QUOTA = "ask for more in Service Quotas"
 _AGAIN = "it is asked again"
 _SETTLE = "it is looked up before anything else is bought"
@@ -136,8 +137,10 @@ CODES: dict[str, Row] = {
     "AuthFailure": Row(BadCredentials, ALL, _SIGN_IN, PEERS, "2026-11-27"),
     "InvalidClientTokenId": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
     "UnrecognizedClientException": Row(BadCredentials, ALL, _SIGN_IN, "SSM, Service Quotas", "2026-11-27"),
-    "SignatureDoesNotMatch": Row(BadCredentials, ALL, f"{_SIGN_IN}; look at this machine's clock", DOCS, "2026-11-27"),
-    "RequestExpired": Row(BadCredentials, ALL, f"{_SIGN_IN}; look at this machine's clock", DOCS, "2026-11-27"),
+    "SignatureDoesNotMatch": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
+    "RequestExpired": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
+    "RequestTimeTooSkewed": Row(BadCredentials, ALL, _SIGN_IN, "AWS common errors", "2026-11-28"),
+    "InvalidSignatureException": Row(BadCredentials, ALL, _SIGN_IN, "AWS common errors (SSM, Service Quotas)", "2026-11-28"),
     "ExpiredToken": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
     "ExpiredTokenException": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
     "MissingAuthenticationToken": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
@@ -370,31 +373,30 @@ def _named(item: Mapping[str, Any], context: Context) -> tuple[Candidate, ...]:
 
 
 def _unknown(code: str, message: str, context: Context) -> CloudError:
-    said = f": {clean(message)}" if message else ""
-    text = f"{context.what}: {code}{said} (a code that no table knows; please report it)"
-    return Unclassified(text, token=context.token, provider=PROVIDER, code=code)
+    text = f"{context.what}: {code}: a code that no table knows; please report it"
+    return Unclassified(text, token=context.token, provider=PROVIDER, code=code, words=clean(message))
 
 
 def _error(kind: type[CloudError], row: Row, code: str, message: str, context: Context, candidates: Sequence[Candidate]) -> CloudError:
-    said = f" ({clean(message)})" if message else ""
     todo = row.todo
     if todo == _ELSEWHERE and not context.candidates:
         todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
         todo = _AGAIN
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, candidates), "block_s": row.block_s}
+    base["words"] = clean(message)
     if kind is Transient:
         base["block_s"] = None
     if kind is QuotaExceeded:
-        metric, page = "", quota_page(context.region)
+        metric, page, limit = "", quota_page(context.region), ""
         if row.scope == BUCKET and candidates:
             bucket = machines.bucket(candidates[0].machine_type)
             spot = candidates[0].capacity == SPOT
             metric = bucket.spot if spot else bucket.on_demand
             page = quota_page(context.region, metric)
-            said = f": vCPUs of {'Spot' if spot else 'On-Demand'} {bucket.name} instances in {context.region}{said}"
-        return QuotaExceeded(f"{context.what}: {code}{said}; {todo}: {page}", metric=metric, **base)
-    text = f"{context.what}: {code}{said}; {todo}"
+            limit = f": vCPUs of {'Spot' if spot else 'On-Demand'} {bucket.name} instances in {context.region}"
+        return QuotaExceeded(f"{context.what}: {code}{limit}; {todo}: {page}", metric=metric, **base)
+    text = f"{context.what}: {code}; {todo}"
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)

@@ -177,7 +177,8 @@ class Gcp:
         except (OutcomeUnknown, HalfMade, RateLimited, Transient):
             raise
         except CloudError as error:
-            raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
+            text = f"{error.message}; so it could not be looked up"
+            raise OutcomeUnknown(text, words=error.words, token=order.token, provider=PROVIDER, code=error.code) from None
 
     def _reserved(self, order: Order) -> tuple[Order, bool]:
         """The order with its reservation's zone filled in, and whether its machines are bound to that reservation."""
@@ -302,11 +303,12 @@ class Gcp:
         error = from_operation(operation, context)
         left = self._made(order, context)
         if not left and isinstance(error, (RateLimited, Transient)):
-            return OutcomeUnknown(f"{error}; the operation is over", provider=PROVIDER, code=error.code, token=order.token)
+            return OutcomeUnknown(f"{error.message}; the operation is over", words=error.words, provider=PROVIDER, code=error.code, token=order.token)
         if not left:
             return refusals.named(self._client, error, order, context) if isinstance(error, QuotaExceeded) else error
         return HalfMade(
-            f"{error}; {len(left)} of {len(order.node_names)} machines are still there",
+            f"{error.message}; {len(left)} of {len(order.node_names)} machines are still there",
+            words=error.words,
             handles=[read.handle(instance) for instance in left],
             provider=PROVIDER,
             code=error.code,

@@ -54,8 +54,10 @@ class Context(NamedTuple):
 
 
 _STOCKOUT = "Google has none there now"
-_RIGHTS = "run `gpus check gcp`; grant roles/compute.instanceAdmin.v1 (and roles/iam.serviceAccountUser for a service account)"
-_SIGN_IN = "sign in again: gcloud auth application-default login"
+_USER = "iam.serviceAccounts.actAs (roles/iam.serviceAccountUser)"
+_ACT_AS = f"grant {_USER} on the machine's service account, or name another in options.gcp.service_account"
+_RIGHTS = f"run `gpus check gcp`; grant roles/compute.instanceAdmin.v1, and {_USER} on a service account"
+SIGN_IN = "sign in again: gcloud auth application-default login; look at this machine's clock too: with a wrong one Google refuses good tokens"
 _QUOTA = "ask for more"
 _AGAIN = "it is asked again"
 _SETTLE = "it is looked up before anything else is bought"
@@ -89,13 +91,14 @@ CODES: dict[str, Row] = {
     "conditionNotMet": Row(Transient, NOTHING, "somebody changed it meanwhile", "HTTP 412, fingerprints", "2026-11-27"),
     "resourceInUseByAnotherResource": Row(Transient, NOTHING, "it is still in use", "HTTP 400", "2026-11-27"),
     # Who asks.
-    "authError": Row(BadCredentials, ALL, _SIGN_IN, "HTTP 401", "2026-11-27"),
-    "required": Row(BadCredentials, ALL, _SIGN_IN, "HTTP 401", "2026-11-27"),
-    "ACCESS_TOKEN_EXPIRED": Row(BadCredentials, ALL, _SIGN_IN, "HTTP 401 errorInfo", "2026-11-27"),
+    "authError": Row(BadCredentials, ALL, SIGN_IN, "HTTP 401", "2026-11-27"),
+    "required": Row(BadCredentials, ALL, SIGN_IN, "HTTP 401", "2026-11-27"),
+    "ACCESS_TOKEN_EXPIRED": Row(BadCredentials, ALL, SIGN_IN, "HTTP 401 errorInfo", "2026-11-27"),
     "forbidden": Row(BadCredentials, ALL, _RIGHTS, "HTTP 403", "2026-11-27"),
     "insufficientPermissions": Row(BadCredentials, ALL, _RIGHTS, "HTTP 403", "2026-11-27"),
     "IAM_PERMISSION_DENIED": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-10-19"),
     "PERMISSIONS_ERROR": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-10-19"),
+    "SERVICE_ACCOUNT_ACCESS_DENIED": Row(BadCredentials, ALL, _ACT_AS, "kubicorn#475, google-cloud-java#10061", "2026-11-28"),
     "accessNotConfigured": Row(NotConfigured, ALL, "enable it: gcloud services enable compute.googleapis.com", "HTTP 403", "2026-11-27"),
     "SERVICE_DISABLED": Row(NotConfigured, ALL, "enable it: gcloud services enable compute.googleapis.com", "HTTP 403 errorInfo", "2026-11-27"),
     "BILLING_DISABLED": Row(InsufficientFunds, ALL, "link a billing account to the project", "HTTP 403 errorInfo", "2026-11-27"),
@@ -118,7 +121,7 @@ CODES: dict[str, Row] = {
 """By the code of an operation's error, by `errorInfo.reason`, or by the `reason` of a refused HTTP call."""
 
 STATUSES: dict[int, Row] = {
-    401: Row(BadCredentials, ALL, _SIGN_IN, _DISCOVERY, "2026-11-06"),
+    401: Row(BadCredentials, ALL, SIGN_IN, _DISCOVERY, "2026-11-06"),
     403: Row(BadCredentials, ALL, _RIGHTS, _DISCOVERY, "2026-11-06"),
     408: Row(OutcomeUnknown, NOTHING, _SETTLE, _DISCOVERY, "2026-11-06", reading=Transient),
     409: Row(OutcomeUnknown, NOTHING, _SETTLE, _DISCOVERY, "2026-11-06", reading=Transient),
@@ -136,7 +139,7 @@ _OFFLINE = "look at the network: Google cannot be reached from here"
 _BEFORE = Row(Transient, NOTHING, _OFFLINE, _CLIENT, "2026-11-27")
 _LOST = Row(OutcomeUnknown, NOTHING, "the answer was lost; " + _SETTLE, _CLIENT, "2026-11-27", reading=Transient)
 _GARBLED = Row(OutcomeUnknown, NOTHING, "the answer could not be read; " + _SETTLE, _CLIENT, "2026-11-27", reading=Transient)
-_KEYS = Row(BadCredentials, ALL, _SIGN_IN, _CLIENT, "2026-11-27")
+_KEYS = Row(BadCredentials, ALL, SIGN_IN, _CLIENT, "2026-11-27")
 _NO_KEYS = Row(NotConfigured, ALL, "set up credentials: gcloud auth application-default login", _CLIENT, "2026-11-27")
 
 EXCEPTIONS: dict[str, Row] = {
@@ -156,7 +159,7 @@ EXCEPTIONS: dict[str, Row] = {
     "google.auth.exceptions.DefaultCredentialsError": _NO_KEYS,
     "google.auth.exceptions.MutualTLSChannelError": _NO_KEYS,
     # `invalid_grant` is Google's word both for a sign-in that has ended and for a token signed by a clock that is wrong.
-    "google.auth.exceptions.RefreshError": _KEYS._replace(todo=f"{_SIGN_IN}; look at this machine's clock"),
+    "google.auth.exceptions.RefreshError": _KEYS,
     "google.auth.exceptions.GoogleAuthError": _KEYS,
     # Sent, and no good answer.
     "httplib2.error.HttpLib2Error": _LOST,
@@ -257,6 +260,17 @@ class Quota(NamedTuple):
     region: str | None
 
 
+_RIGHT = re.compile(r"\b((?:compute|iam|resourcemanager|serviceusage)\.[a-zA-Z]+\.[a-zA-Z]+)\b")
+"""The name of a right in Google's words (`Required 'compute.instances.create' permission for ...`): only shown, nothing is decided by it."""
+
+
+def _role(right: str) -> str:
+    """The least role of Google's own that has the right."""
+    if right.startswith("iam.serviceAccounts."):
+        return "roles/iam.serviceAccountUser on the service account"
+    return "roles/compute.instanceAdmin.v1" if right.startswith("compute.") else "ask who owns the project"
+
+
 _UNKNOWN = Row(Unclassified, NOTHING, "", "", "")
 _WIDTH_UNKNOWN = 45
 _WIDTHS = {ALL: 90, QUOTA: 70, REGION: 60, ZONE: 40, PLACE: 30, NOTHING: 20}
@@ -318,9 +332,8 @@ def _body(content: bytes | str) -> tuple[list[str], str, Quota | None]:
 
 
 def _unknown(code: str, message: str, context: Context) -> CloudError:
-    said = f": {clean(message)}" if message else ""
-    text = f"{context.what}: {code}{said} (a code that no table knows; please report it)"
-    return Unclassified(text, token=context.token, provider=PROVIDER, code=code)
+    text = f"{context.what}: {code}: a code that no table knows; please report it"
+    return Unclassified(text, token=context.token, provider=PROVIDER, code=code, words=clean(message))
 
 
 def _error(
@@ -334,9 +347,11 @@ def _error(
     quota: Quota | None = None,
     retry_after: str = "",
 ) -> CloudError:
-    said = f" ({clean(message)})" if message else ""
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, hints, quota), "hints": hints, "block_s": row.block_s}
+    base["words"] = clean(message)
     todo = row.todo
+    if row.todo == _RIGHTS and (right := _RIGHT.search(message)):
+        todo = f"grant {right[1]} ({_role(right[1])}); `gpus check gcp` shows what else is missing"
     if todo == _ELSEWHERE and not context.candidates:
         todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
@@ -347,9 +362,9 @@ def _error(
         where = "" if quota is None or quota.region is None else f" in {quota.region}" if quota.region else " over all regions"
         limit_name = f" ({quota.limit_name})" if quota and quota.limit_name else ""
         named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
-        text = f"{context.what}: {code}: {named}{said if quota is None else ''}; {todo} at {quota_page(context.project)}"
-        return QuotaExceeded(text, metric=metric, limit=limit, **base)
-    text = f"{context.what}: {code}{said}; {todo}"
+        text = f"{context.what}: {code}: {named}; {todo} at {quota_page(context.project)}"
+        return QuotaExceeded(text, metric=metric, limit=limit, **base | ({} if quota is None else {"words": ""}))
+    text = f"{context.what}: {code}; {todo}"
     if kind is NoCapacity and hints:
         text += f"; it names {', '.join(hints)} as worth trying"
     if kind is RateLimited:

@@ -27,7 +27,8 @@ def explained(client: Client, error: Unsupported, order: Order) -> CloudError:
         return NotConfigured(f"gcp: {missing}", provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
     if first.capacity == RESERVATION:
         scopes = [scope._replace(capacity=RESERVATION) for scope in error.scopes]
-        return Unsupported(f"{error}; is the reservation for that machine type and its local SSD?", provider=PROVIDER, code=error.code, scopes=scopes)
+        text = f"{error.message}; is the reservation for that machine type and its local SSD?"
+        return Unsupported(text, words=error.words, provider=PROVIDER, code=error.code, scopes=scopes)
     if first.offer.accelerator or not first.zone:
         return error
     context = Context(f"gcp {first.region}", client.project)
@@ -39,8 +40,11 @@ def explained(client: Client, error: Unsupported, order: Order) -> CloudError:
                 return error
     except CloudError:
         return error
-    text = f"{error}; the machine type is there, so something else that the request names is missing or wrong: image, network, disk, service account"
-    return NotConfigured(text, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
+    text = (
+        f"{error.message}; the machine type is there, so something else that the request names is missing or wrong: "
+        "image, network, disk, service account"
+    )
+    return NotConfigured(text, words=error.words, provider=PROVIDER, code=error.code, scopes=[Scope(PROVIDER)])
 
 
 def _missing(client: Client, order: Order) -> str | None:

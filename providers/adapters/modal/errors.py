@@ -29,31 +29,43 @@ class Row(NamedTuple):
 
     reading: type[CloudError]
     creating: type[CloudError]
+    todo: str
     whole_provider: bool = False
     source: str = "modal/_grpc_client.py and exception.py of client 1.6.4, read 2026-11-27"
 
 
+_SPEC = "look at options.modal"
+_SETTLE = "it is looked up before anything else is bought"
+_AGAIN = "it is asked again"
+
 TABLE = {
     # Refused before any work.
-    "INVALID_ARGUMENT": Row(Unsupported, Unsupported),
-    "OUT_OF_RANGE": Row(Unsupported, Unsupported),
-    "UNIMPLEMENTED": Row(Unsupported, Unsupported, whole_provider=True),
-    "UNAUTHENTICATED": Row(BadCredentials, BadCredentials, whole_provider=True),
-    "PERMISSION_DENIED": Row(BadCredentials, BadCredentials, whole_provider=True),
+    "INVALID_ARGUMENT": Row(Unsupported, Unsupported, _SPEC),
+    "OUT_OF_RANGE": Row(Unsupported, Unsupported, _SPEC),
+    "UNIMPLEMENTED": Row(Unsupported, Unsupported, "install a newer client: pip install -U modal", whole_provider=True),
+    "UNAUTHENTICATED": Row(
+        BadCredentials, BadCredentials, "make a new token: modal token new, or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", whole_provider=True
+    ),
+    "PERMISSION_DENIED": Row(
+        BadCredentials,
+        BadCredentials,
+        "ask the workspace's owner for the right, or use another's token (modal token new)",
+        whole_provider=True,
+    ),
     # Without a retry policy attached: an account's limit. With one: RateLimited (see `classify`).
-    "RESOURCE_EXHAUSTED": Row(QuotaExceeded, QuotaExceeded),
+    "RESOURCE_EXHAUSTED": Row(QuotaExceeded, QuotaExceeded, "see the workspace's limits at https://modal.com/settings, or ask Modal for more"),
     # The app was stopped or replaced meanwhile, or another call was first: nothing was made.
-    "NOT_FOUND": Row(Transient, Transient),
-    "ALREADY_EXISTS": Row(Transient, Transient),
-    "FAILED_PRECONDITION": Row(Transient, Transient),
-    "ABORTED": Row(Transient, Transient),
+    "NOT_FOUND": Row(Transient, Transient, _AGAIN),
+    "ALREADY_EXISTS": Row(Transient, Transient, _AGAIN),
+    "FAILED_PRECONDITION": Row(Transient, Transient, _AGAIN),
+    "ABORTED": Row(Transient, Transient, _AGAIN),
     # No answer, or one that does not say what was done.
-    "UNAVAILABLE": Row(Transient, OutcomeUnknown),
-    "DEADLINE_EXCEEDED": Row(Transient, OutcomeUnknown),
-    "CANCELLED": Row(Transient, OutcomeUnknown),
-    "INTERNAL": Row(Transient, OutcomeUnknown),
-    "UNKNOWN": Row(Transient, OutcomeUnknown),
-    "DATA_LOSS": Row(Transient, OutcomeUnknown),
+    "UNAVAILABLE": Row(Transient, OutcomeUnknown, _SETTLE),
+    "DEADLINE_EXCEEDED": Row(Transient, OutcomeUnknown, _SETTLE),
+    "CANCELLED": Row(Transient, OutcomeUnknown, _SETTLE),
+    "INTERNAL": Row(Transient, OutcomeUnknown, _SETTLE),
+    "UNKNOWN": Row(Transient, OutcomeUnknown, _SETTLE),
+    "DATA_LOSS": Row(Transient, OutcomeUnknown, _SETTLE),
 }
 """gRPC status → class. The statuses are the complete set of the protocol, less OK."""
 
@@ -94,21 +106,23 @@ def classify(error: BaseException, *, creating: bool = False, token: str = "") -
     message = str(error) or type(error).__name__
     if code == "RESOURCE_EXHAUSTED" and RETRY_POLICY in details:
         policy = next(item for item in error._grpc_details if type(item).__name__ == RETRY_POLICY)  # type: ignore[attr-defined]  # noqa: SLF001
-        return RateLimited(f"Modal asks for patience: {message}", retry_after_s=float(policy.retry_after_secs), provider=PROVIDER, code=code)
+        return RateLimited("Modal asks for patience", words=message, retry_after_s=float(policy.retry_after_secs), provider=PROVIDER, code=code)
     row = TABLE.get(code)
     if row is None and (code in NO_ANSWER or isinstance(error, (OSError, TimeoutError))):
         row = TABLE["UNAVAILABLE"]
     if row is None:
         kind: type[CloudError] = Unclassified if creating else Transient
-        return _make(kind, f"Modal answered with something no table knows: {code}: {message}", code, token)
+        return _make(kind, f"Modal: {code}: a code that no table knows; please report it", message, code, token)
     scopes = (Scope(PROVIDER),) if row.whole_provider else ()
-    return _make(row.creating if creating else row.reading, f"Modal: {message}", code, token, scopes)
+    kind = row.creating if creating else row.reading
+    todo = row.todo if creating or row.todo != _SETTLE else _AGAIN
+    return _make(kind, f"Modal: {code}; {todo}", message, code, token, scopes)
 
 
-def _make(kind: type[CloudError], message: str, code: str, token: str, scopes: tuple[Scope, ...] = ()) -> CloudError:
+def _make(kind: type[CloudError], text: str, words: str, code: str, token: str, scopes: tuple[Scope, ...] = ()) -> CloudError:
     if issubclass(kind, OutcomeUnknown):
-        return kind(message, token=token, provider=PROVIDER, code=code)
-    return kind(message, provider=PROVIDER, code=code, scopes=scopes)
+        return kind(text, words=words, token=token, provider=PROVIDER, code=code)
+    return kind(text, words=words, provider=PROVIDER, code=code, scopes=scopes)
 
 
 def status(error: BaseException) -> str:

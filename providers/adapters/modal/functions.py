@@ -58,7 +58,7 @@ class Functions:
         except OutcomeUnknown as error:
             if made.kind == JOB:
                 # A deployed function runs nothing and costs nothing: the next try deploys the same app again.
-                raise Transient(f"{error}; nothing runs yet", provider=PROVIDER, code=error.code) from error
+                raise Transient(f"{error.message}; nothing runs yet", words=error.words, provider=PROVIDER, code=error.code) from error
             self._note_lost(order)
             raise
         if made.kind == JOB:

@@ -202,7 +202,8 @@ class Vertex:
         except (OutcomeUnknown, RateLimited, Transient):
             raise
         except CloudError as error:
-            raise OutcomeUnknown(f"{error}; so it could not be looked up", token=order.token, provider=PROVIDER, code=error.code) from None
+            text = f"{error.message}; so it could not be looked up"
+            raise OutcomeUnknown(text, words=error.words, token=order.token, provider=PROVIDER, code=error.code) from None
         return None
 
     def _of_order(self, order: Order, context: Context) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PROVIDER = "vertex"
 
 _RPC = "google.rpc.Code, aiplatform discovery v1 revision 20261106"
-_SIGN_IN = "sign in again: gcloud auth application-default login"
+_SIGN_IN = google.SIGN_IN
 _RIGHTS = "run `gpus check vertex`; grant roles/aiplatform.user (and roles/iam.serviceAccountUser for a service account)"
 _ENABLE = "enable it: gcloud services enable aiplatform.googleapis.com"
 _SETTLE = "it is looked up before anything else is bought"
@@ -148,20 +148,19 @@ def _body(content: bytes | str) -> tuple[list[str], str]:
 
 
 def _unknown(code: str, message: str, context: Context) -> CloudError:
-    said = f": {clean(message)}" if message else ""
-    text = f"{context.what}: {code}{said} (a code that no table knows; please report it)"
-    return Unclassified(text, token=context.token, provider=PROVIDER, code=code)
+    text = f"{context.what}: {code}: a code that no table knows; please report it"
+    return Unclassified(text, token=context.token, provider=PROVIDER, code=code, words=clean(message))
 
 
 def _error(kind: type[CloudError], row: Row, code: str, message: str, context: Context, retry_after: str = "") -> CloudError:
-    said = f" ({clean(message)})" if message else ""
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context), "block_s": row.block_s}
+    base["words"] = clean(message)
     todo = _AGAIN if row.kind is OutcomeUnknown and kind is Transient else row.todo
     todo = "this is not a matter of place" if todo == _ELSEWHERE and not context.candidates else todo
-    text = f"{context.what}: {code}{said}; {todo}"
+    text = f"{context.what}: {code}; {todo}"
     if kind is QuotaExceeded:
         found = _METRIC.search(message)
-        named = f": {found[1]} is reached" if found else said
+        named = f": {found[1]} is reached" if found else ""
         text = f"{context.what}: {code}{named}; {row.todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=found[1] if found else "", limit="", **base)
     if kind is RateLimited:
