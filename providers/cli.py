@@ -181,6 +181,12 @@ def _watch_parser(commands: Any) -> None:
     commands.add_parser("watch", help="keep a stack as it is declared: refresh-and-up at an interval", add_help=False)
 
 
+def _taken(parser: argparse.ArgumentParser) -> None:
+    """How much is taken from a machine, which may be a stranger's."""
+    parser.add_argument("--max-size", metavar="SIZE", help="copy back at most so much (default 10GiB)")
+    parser.add_argument("--max-files", metavar="N", help="in at most so many files and folders (default 100000)")
+
+
 def _adhoc_parsers(commands: Any) -> None:
     """`run`, `cp`, `ssh`, `logs`, `ps` and `release`: see `providers.adhoc.commands`."""
 
@@ -204,11 +210,13 @@ def _adhoc_parsers(commands: Any) -> None:
     run.add_argument("--ssh-key", metavar="FILE", help="your own private key (default: one is made)")
     run.add_argument("--put", action="append", default=[], metavar="HERE[:THERE]", help="copy this there first; may be repeated")
     run.add_argument("--get", action="append", default=[], metavar="THERE[:HERE]", help="copy this back afterwards; may be repeated")
+    _taken(run)
     run.add_argument("--keep", action="store_true", help="leave it running afterwards, until `gpus release` or its ttl")
 
     copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]")
     copy.add_argument("source")
     copy.add_argument("target")
+    _taken(copy)
     login = command("ssh", "log in to a machine, or run a command there", "ssh NAME [-s STACK] [-L PORT] [-- COMMAND ...]")
     login.add_argument("name")
     login.add_argument("-L", dest="forward", action="append", default=[], metavar="[LOCAL:]PORT", help="carry this port of it here; may be repeated")

@@ -22,6 +22,7 @@ from providers.engine.holding import ON_DONE
 from providers.engine.remote.run import finished
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
+from providers.model import foreign, regular
 from providers.model.money import per_hour
 from providers.model.workload import KEEP
 
@@ -47,6 +48,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     if not command and not options.keep and chosen is None:
         raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
     # Before anything is bought for them.
+    size, count = _limits(options)
     missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
     if missing:
         raise SpecError([Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}") for path in missing])
@@ -85,7 +87,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         code = alone if chosen is None else overlay.work(machine, chosen, command)
         for path in options.get:
             try:
-                print(f"gpus: got {machine.get(*_pair(path))}", file=sys.stderr)
+                print(f"gpus: got {machine.get(*_pair(path), max_size=size, max_files=count)}", file=sys.stderr)
             except GpusError as error:
                 print(f"gpus: {error}", file=sys.stderr)
                 code = code or NOTHING
@@ -106,6 +108,7 @@ def _at_on(*, overlaid: bool) -> Iterator[None]:
 
 def cp(options: argparse.Namespace) -> int:
     """Copies a file or folder to or from a machine; 0."""
+    _limits(options)
     source, target = _place(options.source), _place(options.target)
     if (source is None) == (target is None):
         found = "both" if source else "neither"
@@ -120,12 +123,24 @@ def cp(options: argparse.Namespace) -> int:
 
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
+    size, count = _limits(options)
     machine = _one(source[0], options)
     # A job's machine that has powered itself off is still there, and nobody can log in; what is kept does not depend on when it does that.
     past = declared.concluded(source[0], options.world, options.stack or "")
     if past is not None and (machine.inner.barred or ended.keeps(past, source[1])):
         return ended.fetch(past, source[1], options.target)
-    return machine.get(source[1], options.target, node=options.node)
+    return machine.get(source[1], options.target, node=options.node, max_size=size, max_files=count)
+
+
+def _limits(options: argparse.Namespace) -> tuple[int | None, int | None]:
+    """`--max-size` in bytes and `--max-files`; None where they are not given. Raises SpecError."""
+    size = None if options.max_size is None else regular.bytes_of(options.max_size)
+    if size == 0:
+        raise SpecError([Problem("--max-size", "a size such as 50GiB", repr(options.max_size))])
+    count = None if options.max_files is None else foreign.whole(options.max_files, foreign.Bounds(1, 1e9))
+    if count is None and options.max_files is not None:
+        raise SpecError([Problem("--max-files", "a number of files such as 500000", repr(options.max_files))])
+    return size, count
 
 
 def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from providers.adapters.base import REHEARSAL
 from providers.engine import registry
 from providers.engine.journal import EVERY
 from providers.engine.keeping import kept
+from providers.engine.remote.files import no_link
 from providers.engine.world import open_world
 from providers.errors import GpusError
 
@@ -77,6 +78,8 @@ def fetch(one: Declared, there: str, local: str) -> Path:
     if one.held.world == REHEARSAL:
         raise GpusError(f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies {source} to {local}")
     target = Path(local).expanduser()
+    if not local.endswith("/"):
+        no_link(target)
     # A bucket has no folders to ask about: what has a dot in its name is a file, unless a slash follows.
     folder = not rest.suffix or there.endswith("/")
     command = _copying(source, target, folder=folder)

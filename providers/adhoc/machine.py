@@ -15,6 +15,7 @@ from providers.engine.remote import files
 from providers.engine.remote.run import started, streamed
 from providers.engine.remote.ssh import CONNECT_S, FAILED, SshProbe
 from providers.engine.remote.standin import LABEL, StandInProbe
+from providers.engine.remote.unpack import Limits
 from providers.engine.settle import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING
@@ -158,9 +159,15 @@ class AsyncMachine:
         """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder. Raises GpusError."""
         return await files.put(self._line(node), local, remote)
 
-    async def get(self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0) -> Path:
-        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError."""
-        return await files.get(self._line(node), remote, local)
+    async def get(
+        self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0, max_size: int | None = None, max_files: int | None = None
+    ) -> Path:
+        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError.
+
+        At most `max_size` bytes (10 GiB) in `max_files` files and folders (100,000) are taken: the machine may be a stranger's.
+        """
+        limits = Limits()
+        return await files.get(self._line(node), remote, local, Limits(max_size or limits.size, max_files or limits.files))
 
     @asynccontextmanager
     async def forward(self, port: int, local: int | None = None, *, node: int = 0) -> AsyncIterator[int]:

@@ -179,9 +179,11 @@ class Machine:
         """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder. Raises GpusError."""
         return portal().run(self.inner.put(local, remote, node=node))
 
-    def get(self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0) -> Path:
+    def get(
+        self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0, max_size: int | None = None, max_files: int | None = None
+    ) -> Path:
         """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError."""
-        return portal().run(self.inner.get(remote, local, node=node))
+        return portal().run(self.inner.get(remote, local, node=node, max_size=max_size, max_files=max_files))
 
     @contextmanager
     def forward(self, port: int, local: int | None = None, *, node: int = 0) -> Iterator[int]:

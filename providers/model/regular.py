@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,15 @@ def kind(mode: int) -> str:
         (stat.S_ISBLK, "a device"),
     )
     return next((name for is_kind, name in kinds if is_kind(mode)), "something else")
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of `50GiB`, `1.5 TB`, `800M` or `1000`; 0 for what is no size. A bare letter counts by 1,024."""
+    match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)(i?)(b?)\s*", text, re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        return 0
+    step = 1000 if match[2] and match[4] and not match[3] else 1024
+    return int(float(match[1]) * float(step) ** " kmgt".index(match[2].lower() or " "))
 
 
 def size(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Files to and from a machine: a tar stream over its line. Owns names, and what is taken from a stranger's answer.
+"""Files to and from a machine: a tar stream over its line. Owns names; what is taken from a stranger's answer is `unpack`'s.
 
 tar over the line, rather than sftp: marketplace images often have no sftp server, a folder arrives under the name that was asked for however often it
 is sent, and what comes back is unpacked here by our own rules: plain files and folders under one name, nothing else.
@@ -10,21 +10,32 @@ import asyncio
 import os
 import posixpath
 import shlex
-import shutil
 import tarfile
 from asyncio.subprocess import DEVNULL
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.remote.run import ended, started
-from providers.errors import GpusError
+from providers.engine.remote.unpack import Limits
+from providers.engine.remote.unpack import unpacked as unpack_stream
+from providers.errors import GpusError, printable, shortened
+from providers.model.regular import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from providers.engine.remote.line import Line
 
-_MODE = 0o755
+_SAID_MAX = 64 << 10
+"""Bytes of what the other side says is wrong; the rest is dropped."""
+
+
+class _Failed(NamedTuple):
+    """What went wrong here, and what stands here all the same. `decides`: whatever the other side says follows from it."""
+
+    text: str
+    rest: str = ""
+    decides: bool = False
 
 
 async def put(line: Line, local: str | os.PathLike[str], remote: str | None = None) -> str:
@@ -32,7 +43,7 @@ async def put(line: Line, local: str | os.PathLike[str], remote: str | None = No
 
     What is there under that name is written over; other files of a folder stay. Raises GpusError.
     """
-    source = Path(local).expanduser()
+    source = _local(local)
     if not source.exists():
         raise GpusError(f"put: wanted a file or folder, found none at {source}")
     name = source.resolve().name
@@ -43,48 +54,49 @@ async def put(line: Line, local: str | os.PathLike[str], remote: str | None = No
     script = f"mkdir -p -- {_quoted(folder or '.')} && exec tar -xf - -C {_quoted(folder or '.')}"
     reading, writing = os.pipe()
 
-    def pack() -> str:
+    def pack() -> _Failed | None:
         try:
             with os.fdopen(writing, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|") as archive:
                 archive.add(source.resolve(), arcname=base)
         except BrokenPipeError:
-            return ""  # The other side says why.
-        except OSError as error:
-            return f"{error.strerror or error}: {error.filename or source}"
-        return ""
+            return None  # The other side says why.
+        except (OSError, ValueError, RecursionError) as error:
+            return _Failed(f"{getattr(error, 'strerror', None) or error}: {getattr(error, 'filename', None) or source}", decides=True)
+        return None
 
     await _carried(line, script, pack, f"put {source} to {target}", stdin=reading)
     return target
 
 
-async def get(line: Line, remote: str, local: str | os.PathLike[str] | None = None) -> Path:
+async def get(line: Line, remote: str, local: str | os.PathLike[str] | None = None, limits: Limits | None = None) -> Path:
     """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder; an existing folder takes it in.
 
-    Links there are followed. Raises GpusError, also for an answer that holds anything but what was asked for.
+    Links there are followed, links here are not: one at the target, or in it, is refused. Raises GpusError, also for an answer that holds anything
+    but what was asked for, or more than the limits; it says what stands here then.
     """
     folder, base = posixpath.split(posixpath.normpath(_remote(remote)))
     if base in {"", ".", ".."}:
         raise GpusError(f"get: wanted the name of a file or folder there, found {remote!r}")
-    target = Path(base if local is None else local).expanduser()
-    if local is not None and (target.is_dir() or str(local).endswith(os.sep)):
+    target = _local(base if local is None else local)
+    if local is not None and (str(local).endswith(os.sep) or (target.is_dir() and not target.is_symlink())):
         target = target / base
+    no_link(target)
     script = f"exec tar -chf - -C {_quoted(folder or '.')} -- {_quoted(base)}"
     reading, writing = os.pipe()
 
-    def unpack() -> str:
-        try:
-            with os.fdopen(reading, "rb") as pipe:
-                return _unpacked(pipe, base, target)
-        except tarfile.TarError as error:
-            return f"no tar stream came: {error}"
-        except OSError as error:
-            return f"{error.strerror or error}: {error.filename or target}"
+    def unpacked() -> _Failed | None:
+        with os.fdopen(reading, "rb") as pipe:
+            found = unpack_stream(pipe, base, target, limits)
+        if not found.wrong:
+            return None
+        rest = f"what came before, {size(found.size)} in {found.files:,} files and folders, stands at {target}" if found.files else ""
+        return _Failed(found.wrong, rest, decides=found.cut)
 
-    await _carried(line, script, unpack, f"get {remote} to {target}", stdout=writing)
+    await _carried(line, script, unpacked, f"get {remote} to {target}", stdout=writing)
     return target
 
 
-async def _carried(line: Line, script: str, work: Callable[[], str], what: str, *, stdin: int = DEVNULL, stdout: int = DEVNULL) -> None:
+async def _carried(line: Line, script: str, work: Callable[[], _Failed | None], what: str, *, stdin: int = DEVNULL, stdout: int = DEVNULL) -> None:
     """Runs the script there with our end of the pipe in a thread. Whatever ends first, the other follows."""
     async with started(line.command(f"exec sh -c {shlex.quote(script)}"), stdin=stdin, stdout=stdout) as process:
         # The program has its own copy: the pipe ends when either side does.
@@ -92,46 +104,41 @@ async def _carried(line: Line, script: str, work: Callable[[], str], what: str, 
         thread = asyncio.ensure_future(asyncio.to_thread(work))
         try:
             assert process.stderr is not None
-            errors = (await process.stderr.read()).decode(errors="replace").strip()
+            errors = await _said(process.stderr)
             code = await process.wait()
             failed = await thread
         except BaseException:
             await ended(process)
             await asyncio.wait([thread])
             raise
-    if code != 0:
-        raise GpusError(f"{what}: {errors.splitlines()[0] if errors else f'ended with {code}'}")
-    if failed:
-        raise GpusError(f"{what}: {failed}")
+    if code == 0 and failed is None:
+        return
+    why = failed.text if failed is not None and (failed.decides or code == 0) else errors or f"ended with {code}"
+    rest = f"; {failed.rest}" if failed is not None and failed.rest else ""
+    raise GpusError(f"{what}: {why}{rest}")
 
 
-def _unpacked(pipe: BinaryIO, base: str, target: Path) -> str:
-    """Writes what the stream holds to `target`; says what is wrong with it, or nothing.
+async def _said(stream: asyncio.StreamReader) -> str:
+    """The first line of what the other side says is wrong, printable. All of it is read, or the other side would wait; little of it is kept."""
+    kept = b""
+    while chunk := await stream.read(_SAID_MAX):
+        kept = kept or chunk
+    lines = kept.decode(errors="replace").strip().splitlines()
+    return shortened(printable(lines[0]), 300) if lines else ""
 
-    Nothing is written beside the target: links are not taken, so none can lead elsewhere.
-    """
-    came, refused = False, ""
-    with tarfile.open(fileobj=pipe, mode="r|") as archive:
-        for member in archive:
-            parts = posixpath.normpath(member.name).split("/")
-            if parts[0] != base or ".." in parts or not (member.isfile() or member.isdir()):
-                refused = refused or f"refused {member.name!r}, which is no plain file or folder under {base}"
-                continue
-            came = True
-            place = target.joinpath(*parts[1:])
-            if member.isdir():
-                place.mkdir(parents=True, exist_ok=True)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            content = archive.extractfile(member)
-            assert content is not None
-            with place.open("wb") as file:
-                shutil.copyfileobj(content, file)
-            place.chmod(0o600 | member.mode & _MODE)
-    # What is left in the pipe is padding; the sender must not be cut off by a closed one.
-    while pipe.read(1 << 16):
-        pass
-    return refused or ("" if came else "nothing came")
+
+def no_link(target: Path) -> None:
+    """Raises GpusError where a link stands: what comes from elsewhere is not written to wherever that leads."""
+    if target.is_symlink():
+        slash = f", or write {target}{os.sep} to go into the folder that it names" if target.is_dir() else ""
+        raise GpusError(f"wanted a file or folder to write to, found a link at {target}; remove it{slash}")
+
+
+def _local(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # a home of nobody
+        return Path(path)
 
 
 def _remote(path: str) -> str:
