@@ -330,7 +330,7 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
     return {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
-        "gpu": gpu.apply(lambda part: f"{f'{int(part[2])} x ' if (part[2] or 1) > 1 else ''}{part[0]}:{int(part[1] or 0)} {part[3]}"),
+        "gpu": gpu.apply(lambda part: _gpu(*part)),
         "price_usd_per_hour": pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
             lambda part: part[1] if part[0] in _COSTS else None,
         ),
@@ -338,6 +338,11 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),
     }
+
+
+def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: str) -> str:
+    """`2 x H100:8 spot`; `none` where nothing runs."""
+    return f"{f'{int(nodes or 1)} x ' if (nodes or 1) > 1 else ''}{gpu_type}:{int(gpu_count or 0)} {capacity}" if gpu_type else "none"
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:

@@ -227,6 +227,8 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
             ticket = await repeated(world, adapter.name, adapter.poll, waiting[0].ticket)
             world.journal.note(ticket, now)
             return held
+        if held.status == GONE and not waiting:
+            return None
         if waiting or held.status == UNSETTLED:
             # What an order made is settled by the next update or delete, which may change things; a look does not.
             return held

@@ -14,6 +14,7 @@ from providers.engine.acquire import ACQUIRED, WAITING_ON, Outcome, resumed
 from providers.engine.beside import beside, successor, unclaimed
 from providers.engine.buying import buy, walk
 from providers.engine.concluding import why_ended
+from providers.engine.emptied import emptied
 from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
 from providers.engine.holding import DISK, ON_DONE, REPLACE_NODE, REPORT, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
@@ -213,7 +214,10 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     if not left.clean:
         return stuck(held, left)
     world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
-    placed = await buy(world, wanted, held.generation, brake)
+    try:
+        placed = await buy(world, wanted, held.generation, brake)
+    except GpusError as error:
+        raise emptied(held, wanted, held.generation, error) from error
     if brake.abandoned and (await release_all(world, placed, placed.handles)).clean:
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
     return placed

@@ -14,7 +14,7 @@ from providers.errors import GpusError, Problem, printable
 from providers.plugin import outputs, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from providers.engine.records import Held
     from providers.model.machine import Setup
@@ -43,6 +43,16 @@ def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: 
             if same and not out[name] and before.get(name):
                 out[name] = before[name]
     return wire.encode(out, ("token",) if token else ())
+
+
+async def or_emptied(work: Awaitable[Held]) -> Held:
+    """The work's result; of a replacement that lost both machines the record of that, which a state keeps."""
+    from providers.engine.emptied import Emptied
+
+    try:
+        return await work
+    except Emptied as error:
+        return error.held
 
 
 def half_made(held: Held, struct: Any, values: Mapping[str, Any]) -> bytes:

@@ -250,6 +250,22 @@ def others(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, de
     return f"this stack runs {'; '.join(texts)}: what the program no longer names goes only once the new one is there" if texts else ""
 
 
+def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: Held) -> bool:
+    """True where this machine's journal knows that all of a placement was deleted, whatever its state says; where it does not know it, False."""
+    from providers.engine.world import open_world
+    from providers.errors import GpusError
+
+    opened = open_world(world, settings)
+    try:
+        known = [launch for launch in opened.journal.launches(world, held.owner, held.cluster) if launch.generation == held.generation]
+        open_orders = opened.journal.orders(world, held.owner, held.cluster, held.generation)
+        return bool(known) and not open_orders and all(launch.ended_at is not None for launch in known)
+    except GpusError:
+        return False
+    finally:
+        opened.close()
+
+
 def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, name: str) -> tuple[Held, str] | None:
     """What the owner's cluster of that name runs by this machine's journal, and what a creation then is: REPLACE if a state claims it (the engine
     replaces without asking what differs under --replace, and what is tainted), else ADOPT. None where nothing runs.

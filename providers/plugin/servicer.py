@@ -63,6 +63,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._budgets = budgets.Budgets()
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
+        self._deleted: dict[str, Held] = {}
+        """What this process deleted, by resource: where it is replaced, a purchase that fails has to name it."""
         self._turn = asyncio.Lock()
         """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
 
@@ -162,6 +164,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             else:
                 await self._claim(outputs.read(request.id, state), new.values)
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
+                if verdict.replaces:
+                    await self._still_there(request.urn, new.values)
                 if any(change.replaces and change.path != "status" for change in verdict.changes):
                     # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
                     await self._planned(request.urn, new.values)
@@ -210,6 +214,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
         self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
         return verdict
+
+    async def _still_there(self, urn: str, values: Mapping[str, Any]) -> None:
+        """Notes where what is to be replaced is deleted already: a run was cut short between the deletion and the purchase."""
+        from providers.plugin import inputs, plans
+
+        seen = self._seen[urn]
+        if seen.held is not None and await asyncio.to_thread(plans.deleted, str(values["world"]), inputs.settings_of(values), seen.held):
+            self._seen[urn] = seen._replace(held=None)
 
     async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
         """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
@@ -261,10 +273,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         async def work(world: World) -> Held:
             from providers.engine import cluster
+            from providers.engine.emptied import emptied
 
-            return await cluster.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
+            try:
+                return await cluster.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
+            except GpusError as error:
+                before = self._deleted.get(request.urn)
+                if before is None:
+                    raise
+                raise emptied(before, wanted, generation, error) from error
 
-        held = await self._under_way(context, request.urn, values, work)
+        held = await self._under_way(context, request.urn, values, lambda world: answers.or_emptied(work(world)))
         return await self._answer(
             context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
         )
@@ -382,7 +401,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             result: Held = await (engine.reclaim if reclaims else engine.update)(world, held, paid)
             return result
 
-        after = await self._under_way(context, request.urn, values, work, world=held.world)
+        after = await self._under_way(context, request.urn, values, lambda world: answers.or_emptied(work(world)), world=held.world)
         return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
 
     async def _update_ownership(self, request: Any, context: Context, old: dict[str, Any], values: dict[str, Any], state: dict[str, Any]) -> Any:
@@ -406,7 +425,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 await _engine().settle(world, ownership.parse_id(request.id)[1], ownership.former(state))
             else:
-                await _engine().delete(world, outputs.read(request.id, state))
+                held = outputs.read(request.id, state)
+                await _engine().delete(world, held)
+                if held.handles:
+                    self._deleted[request.urn] = held
 
         try:
             world = request.id.partition("/")[0]

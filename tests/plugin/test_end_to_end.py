@@ -496,3 +496,50 @@ def test_a_machine_edited_at_its_cloud_shows_what_differs_and_is_replaced_or_rep
         assert "unchanged" in made.preview("--expect-no-changes")
     made.destroy()
     assert made.machines() == []
+
+
+def replaced_in_vain(made):
+    """A stack whose machine is to be replaced by one that is sold out."""
+    made.edit("gpu: L4:1", "gpu: L4:1\n      providers: [gcp]\n      regions: [us-central1]")
+    made.up()
+    made.edit("gpu: L4:1", "gpu: T4:1")
+    made.rehearse("stock", "gcp", "*", "T4", "*", "0")
+
+
+def test_a_replacement_that_finds_no_place_says_that_the_previous_machine_is_gone(project):
+    """Error, state and preview say that nothing runs and nothing is billed; a refresh drops it, and the next `up` buys one."""
+    made = project("serve-l4")
+    replaced_in_vain(made)
+    made.rehearse("latency", "gcp", "stockout", "0s")
+    said = " ".join(made.up(fails=True).split())
+    assert "the previous machine (gcp us-central1-a L4:1 on-demand) is deleted; nothing runs, nothing is billed" in said
+    assert "wanted T4:1, none could be had: 4 tries" in said
+    assert made.machines() == []
+    outputs = made.cluster()["outputs"]
+    assert (outputs["status"], outputs["price_usd_per_hour"], outputs["handles"], outputs["gpu_type"]) == ("gone", 0, [], "")
+    assert "is deleted; nothing runs, nothing is billed" in outputs["detail"] and len(outputs["attempts"]) == 4
+    shown = " ".join(made.preview().split())
+    assert "nothing runs now" in shown and "REPLACES" not in shown and "+ 1 to create" in shown
+    made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+    assert "gpu:index:Cluster" not in made.resources()
+    made.rehearse("stock", "gcp", "*", "T4", "*", "unlimited")
+    made.up()
+    assert made.cluster()["outputs"]["gpu_type"] == "T4" and len(made.machines()) == 1
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_an_up_killed_between_the_deletion_and_the_purchase_has_nothing_that_runs(project):
+    """The state still names the old machine; the preview knows that it is deleted, and the next `up` buys one."""
+    made = project("serve-l4")
+    replaced_in_vain(made)
+    made.rehearse("latency", "gcp", "stockout", "5s")
+    made.killed_up("#1", also_plugin=True)
+    assert made.machines() == []
+    made.rehearse("stock", "gcp", "*", "T4", "*", "unlimited")
+    shown = " ".join(made.preview().split())
+    assert "nothing runs now" in shown and "REPLACES" not in shown
+    made.up()
+    assert made.cluster()["outputs"]["gpu_type"] == "T4" and len(made.machines()) == 1
+    made.destroy()
+    assert made.machines() == []
