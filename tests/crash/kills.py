@@ -159,6 +159,13 @@ def points(seed: int) -> list[Point]:
     return out + sleeping + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
 
 
+def is_point(name: str, cloud: str) -> bool:
+    """Whether a point of that name can be run at that cloud, listed or not."""
+    step, moment, who, *twist = (*name.split("/"), "", "")
+    known = step in STEPS and moment in MOMENTS and who in (*WHO, HANG_UP, ASLEEP) and cloud in CLOUDS
+    return known and set(twist) <= {*TWISTS, ""}
+
+
 def run(point: Point, folder: Path) -> Result:
     """A point's result. The folder of one that failed is kept, and named."""
     experiment = _Experiment(point, folder)
@@ -183,15 +190,9 @@ class _Stuck(Exception):
 
 class _Experiment:
     def __init__(self, point: Point, folder: Path) -> None:
-        name, moment, who, *twist = point.name.split("/")
-        if (
-            name not in STEPS
-            or moment not in MOMENTS
-            or who not in (*WHO, HANG_UP, ASLEEP)
-            or point.cloud not in CLOUDS
-            or not set(twist) <= set(TWISTS)
-        ):
+        if not is_point(point.name, point.cloud):
             raise ValueError(f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}")
+        name, moment, who, *twist = point.name.split("/")
         self.point, self.folder, self.who, self.twist = point, folder, who, twist[0] if twist else ""
         self.name, self.step, self.moment, self.cloud = name, STEPS[name], moment, CLOUDS[point.cloud]
         self.chance = random.Random(f"{point.seed} {point.cloud} {point.name}")

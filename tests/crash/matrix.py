@@ -120,6 +120,9 @@ def main(words: Sequence[str] | None = None) -> int:
         if (not chosen.cloud or point.cloud == chosen.cloud)
         and (not chosen.only or point.name == chosen.only or fnmatchcase(point.name, chosen.only))
     ]
+    if not found and chosen.part and chosen.cloud and import_module(PARTS[chosen.part]).is_point(chosen.only, chosen.cloud):
+        # One that was printed before: it can be run though it is listed no more.
+        found = [Point(chosen.part, chosen.only, chosen.cloud, chosen.seed)]
     if chosen.points:
         found = sample(found, chosen.points, chosen.seed)
     if not found:

@@ -12,11 +12,11 @@ import os
 import random
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
 
+from tests.crash import wire
+from tests.crash.calls import recorded
 from tests.crash.point import CLOUDS, Point, Result, count, overlaps, requests, running
 
 AT_ONCE = max(2, os.cpu_count() or 1)
@@ -148,10 +148,8 @@ STEPS = {
 
 
 def points(seed: int) -> list[Point]:
-    """Every point: each step of each cloud without a fault, with one on each call, and with two by chance. Runs each step once, to see its calls."""
-    steps = [(cloud, name) for cloud in CLOUDS for name, step in STEPS.items() if cloud in step.clouds]
-    with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
-        found = dict(zip(steps, pool.map(calls_of, *zip(*steps)), strict=True))
+    """Every point: each step of each cloud without a fault, with one on each recorded call, and with two by chance. The same for a seed, always."""
+    found = recorded()
     from tests.crash.wire import GONE, KINDS, REPLIES, STOP, Hit
 
     out: list[Point] = []
@@ -187,6 +185,16 @@ def points(seed: int) -> list[Point]:
             name = chance.choice([name for name in names if STEPS[name].after is not None])
             out.append(Point("b", f"{name}/{chance.choice(singles[name])}+{EDITED}", cloud, seed))
     return list(dict.fromkeys(out))
+
+
+def is_point(name: str, cloud: str) -> bool:
+    """Whether a point of that name can be run at that cloud, listed or not."""
+    step, _, what = name.partition("/")
+    try:
+        hits = [wire.hit(word) for word in what.split("+") if word not in ("good", EDITED)]
+    except ValueError:
+        return False
+    return step in STEPS and cloud in STEPS[step].clouds and (bool(hits) or what == "good")
 
 
 def calls_of(cloud: str, name: str) -> list[tuple[str, str]]:

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from tests.crash import matrix
+from tests.crash.calls import recorded
 from tests.crash.matrix import PARTS, SEED, points, report, results, sample
-from tests.crash.point import Point, Result, count, overlaps
+from tests.crash.point import CLOUDS, Point, Result, count, overlaps
+from tests.crash.replies import calls_of
 
 pytestmark = pytest.mark.long
 
@@ -74,6 +79,32 @@ def test_a_sample_is_even_and_the_same_for_the_same_seed():
         sum((point.cloud, point.step) == kind for point in chosen) for kind in (("gcp", "up"), ("gcp", "destroy"), ("aws", "up"), ("aws", "destroy"))
     ]
     assert shares == [10, 10, 10, 10]
+
+
+def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_named(capsys):
+    """No list depends on the machine's load; what was printed once can be run again, listed or not."""
+    first = points(PARTS, 7771)
+    assert first == points(PARTS, 7771) != points(PARTS, 7772)
+    assert all(import_module(PARTS[point.part]).is_point(point.name, point.cloud) for point in first)
+    assert not any(import_module(PARTS[part]).is_point("up/no-such/thing", "aws") for part in PARTS)
+    words = ["--part", "b", "--cloud", "aws", "--seed", "7771", "--list", "--only"]
+    assert matrix.main([*words, "up/outage@ec2.DeleteLaunchTemplate#1"]) == 0
+    assert capsys.readouterr().out == "b aws    up/outage@ec2.DeleteLaunchTemplate#1\n"
+    assert matrix.main([*words, "up/outage@nothing"]) == 2
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_recorded_calls_are_those_that_are_made(cloud):
+    """The calls of an `up` that change something come as recorded; otherwise `python -m tests.crash.calls` is to be run again."""
+    wanted = Counter(call for call in recorded()[cloud, "up"] if call[0] != "GET")
+    found = Counter(one_in_a_process(cloud, "up"))
+    assert wanted and wanted <= found
+
+
+def one_in_a_process(cloud, step):
+    """The calls of a step, made in a process that does nothing else."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(calls_of, cloud, step).result()
 
 
 DYING = """
