@@ -31,8 +31,10 @@ def plan(
     capacity: Sequence[str] | None = None,
     providers: Sequence[str] = (),
     regions: Sequence[str] = (),
-    rank: str = "preference",
+    marketplaces: bool = False,
+    rank: str = asks.BY_CHOICE,
     max_price_per_hour: float | None = None,
+    accept_suspect_prices: bool = False,
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
@@ -51,8 +53,10 @@ def plan(
             capacity=capacity,
             providers=providers,
             regions=regions,
+            marketplaces=marketplaces,
             rank=rank,
             max_price_per_hour=max_price_per_hour,
+            accept_suspect_prices=accept_suspect_prices,
         )
     elif isinstance(wanted, Ask):
         ask = wanted
@@ -66,8 +70,10 @@ def plan(
                 "capacity": None if capacity is None else tuple(capacity),
                 "providers": tuple(providers) or None,
                 "regions": tuple(regions) or None,
+                "marketplaces": marketplaces,
                 "rank": rank,
                 "max_price_per_hour": max_price_per_hour,
+                "accept_suspect_prices": accept_suspect_prices,
             },
         )
     from providers.engine import planning
@@ -97,8 +103,10 @@ def compiled(
     capacity: Sequence[str] | None = None,
     providers: Sequence[str] = (),
     regions: Sequence[str] = (),
-    rank: str = "preference",
+    marketplaces: bool = False,
+    rank: str = asks.BY_CHOICE,
     max_price_per_hour: float | None = None,
+    accept_suspect_prices: bool = False,
 ) -> Ask:
     """The ask that these words mean. Raises SpecError with every problem. Pure."""
     problems: list[Problem] = []
@@ -129,7 +137,15 @@ def compiled(
             entries.append(Entry(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways))
     if problems:
         raise SpecError(problems)
-    return Ask(tuple(entries), providers=tuple(providers), regions=tuple(regions), rank=rank, max_price_micro_usd=cap)
+    return Ask(
+        tuple(entries),
+        providers=tuple(providers),
+        regions=tuple(regions),
+        rank=rank,
+        marketplaces=marketplaces,
+        max_price_micro_usd=cap,
+        accept_suspect_prices=accept_suspect_prices,
+    )
 
 
 _DEFAULTS: dict[str, object] = {
@@ -139,8 +155,10 @@ _DEFAULTS: dict[str, object] = {
     "capacity": None,
     "providers": None,
     "regions": None,
-    "rank": "preference",
+    "marketplaces": False,
+    "rank": asks.BY_CHOICE,
     "max_price_per_hour": None,
+    "accept_suspect_prices": False,
 }
 
 
@@ -189,7 +207,8 @@ def market(
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
         entries = (Entry(asks.gpu_text(gpu).type, 1),) if gpu else ()
-        return planning.market(opened, Ask(entries, providers=tuple(providers), regions=tuple(regions)), warnings=lines).table
+        ask = Ask(entries, providers=tuple(providers), regions=tuple(regions), marketplaces=True)
+        return planning.market(opened, ask, warnings=lines).table
     finally:
         opened.close()
 
@@ -203,7 +222,7 @@ def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequenc
     ways = (asks.SPOT,) if spot else asks.CAPACITIES
     capacity = tuple(asks.Capacity(kind, "any" if kind == asks.RESERVATION else "") for kind in ways)
     entry = Entry(read.type, read.gpu_count or 1, exact=read.exact, capacity=capacity)
-    ask = Ask((entry,), providers=tuple(providers), regions=tuple(regions))
+    ask = Ask((entry,), providers=tuple(providers), regions=tuple(regions), marketplaces=True)
     rows = [row for kind in rules.types(entry) for row in table.by_gpu.get(kind, ())]
     found = [
         offer

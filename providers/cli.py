@@ -17,6 +17,7 @@ from providers import stackfile
 from providers.adapters.base import REHEARSAL, WORLDS
 from providers.arguments import Parser
 from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
+from providers.model.ask import RANKS
 
 if TYPE_CHECKING:
     import argparse
@@ -260,9 +261,9 @@ def _spec(parser: argparse.ArgumentParser) -> None:
         "--capacity", action="append", metavar="KIND", help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated"
     )
     parser.add_argument("--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together")
-    parser.add_argument(
-        "--rank", choices=("preference", "price_by_choice", "price", "performance_per_dollar"), help="what comes first (default: preference)"
-    )
+    parser.add_argument("--rank", choices=RANKS[:-1], help=f"what comes first (default: {RANKS[0]})")
+    parser.add_argument("--marketplaces", action="store_true", help="strangers' hosts will do, though no --provider names their marketplace")
+    parser.add_argument("--accept-suspect-prices", action="store_true", help="buy also at a price that can hardly be true")
     _places(parser)
 
 
@@ -402,11 +403,12 @@ def _plan(options: argparse.Namespace) -> int:
         else:
             print(made.as_text(title=title), end="\n\n" if options.stack else "\n")
         if made.best is None:
-            from providers.planner.render import hints
+            from providers.planner.suggest import hints
 
-            refusals = ", ".join(f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items()) or "there are no offers at all"
+            refusals = ", ".join(f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items())
             head = f"{title}: " if title else ""
-            worst = _complain("\n".join([f"{head}nothing acceptable; refused: {refusals}", *(head + text for text in hints(made))]), NOTHING)
+            lines = [f"nothing acceptable{f'; refused: {refusals}' if refusals else ''}", *hints(made)]
+            worst = _complain("\n".join(head + text for text in lines), NOTHING)
     return worst
 
 
@@ -427,11 +429,14 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
             capacity=options.capacity,
             providers=options.provider,
             regions=options.region,
-            rank=options.rank or "preference",
+            marketplaces=options.marketplaces,
+            rank=options.rank or RANKS[0],
             max_price_per_hour=options.max_price,
+            accept_suspect_prices=options.accept_suspect_prices,
         )
         return [("", ask, options.world or REHEARSAL, {})]
-    given = [name for name in ("gpu", "fallback", "nodes", "spot", "capacity", "max_price", "rank", "provider", "region") if getattr(options, name)]
+    words = ("gpu", "fallback", "nodes", "spot", "capacity", "max_price", "rank", "provider", "region", "marketplaces", "accept_suspect_prices")
+    given = [name for name in words if getattr(options, name)]
     if given:
         raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
     from providers.engine import declaring

@@ -103,8 +103,9 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
 
 def _misused(options: argparse.Namespace) -> list[Problem]:
     """Arguments that mean nothing beside -s, and GPUs that nobody knows."""
-    from providers.catalog.names import canonical, near
+    from providers.catalog.names import canonical
     from providers.model.ask import gpu_text
+    from providers.planner.check import unknown_gpu
 
     found = []
     if not options.on:
@@ -117,8 +118,7 @@ def _misused(options: argparse.Namespace) -> list[Problem]:
             found.extend(error.problems)
             continue
         if canonical(asked) is None:
-            close = near(asked)
-            found.append(Problem("--on", "a known GPU", repr(asked), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+            found.append(unknown_gpu("--on", asked))
     if options.fallback:
         found.append(Problem("--fallback", "further choices as --on", "--fallback", "repeat --on"))
     if options.nodes not in {None, 1}:
@@ -142,8 +142,10 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
         "capacity": None if options.capacity is None else tuple(options.capacity),
         "providers": tuple(options.provider) or None,
         "regions": tuple(options.region) or None,
+        "marketplaces": options.marketplaces or None,
         "rank": options.rank,
         "max_price_per_hour": options.max_price,
+        "accept_suspect_prices": options.accept_suspect_prices or None,
         "wait": options.wait,
         "disk_gib": options.disk_gib,
         "ttl": options.ttl or _ttl(declared),

@@ -6,6 +6,7 @@ nothing of the package, and difflib only when something is suggested.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -291,6 +292,11 @@ def models() -> tuple[str, ...]:
     return tuple(_MODELS)
 
 
+def is_gpu(gpu_type: str) -> bool:
+    """False for a TPU and the like, which are known for comparison, and for an unknown model."""
+    return gpu_type in _MODELS and _MODELS[gpu_type].is_gpu
+
+
 def nominal_memory_gib(gpu_type: str) -> float | None:
     """The memory of one GPU as its maker names it; None for an unknown model."""
     model = _MODELS.get(gpu_type)
@@ -312,6 +318,24 @@ def by_memory(min_gib: float) -> tuple[str, ...]:
 def meaning(name: str) -> str:
     """What a name stands for where that needs saying, in one line; empty where it does not."""
     return _MEANINGS.get(name, "")
+
+
+def with_count(text: str) -> str:
+    """`H100:8` for a text that says a known type and a count in another way (`8xH100`, `H100*8`, `H100-8`); empty for any other text. Pure."""
+    for pattern in _COUNTED:
+        found = re.match(pattern, text.strip(), re.IGNORECASE)
+        if found is not None and (name := canonical(found["type"])) is not None:
+            return f"{name}:{int(found['count'])}"
+    return ""
+
+
+_COUNTED = (
+    r"(?P<count>\d{1,5})\s*[x×*]\s*(?P<type>\D.*)$",
+    r"(?P<type>.*\S)\s*[x×*]\s*(?P<count>\d{1,5})$",
+    r"(?P<count>1|2|4|8|16)\s+(?P<type>\D.*)$",
+    # A dash or a space before another number is part of a name: A100-80 means 80 GB.
+    r"(?P<type>.*\S)[\s_-]+(?P<count>1|2|4|8)$",
+)
 
 
 def near(text: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Attempt, Handle, Mark, Node, Order, Ticket
 from providers.model.place import Scope
 from providers.model.secret import narrowed
-from providers.planner.render import hints
+from providers.planner.suggest import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -108,9 +108,10 @@ async def _walk(
             world.report("info", f"{wanted.cluster}: every acceptable place was refused lately; asking them again")
             plan = again
     if not plan.candidates and on_sale.unavailable:
-        allowed = [name for name in world.manifests if not wanted.ask.providers or name in wanted.ask.providers]
+        able = {name: manifest.capabilities for name, manifest in world.manifests.items()}
+        allowed = [name for name in able if wanted.ask.allows(name, marketplace=able[name].marketplace)]
         if allowed and all(name in on_sale.unavailable for name in allowed):
-            lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items())
+            lines = "\n".join(named(name, why) for name, why in on_sale.unavailable.items() if name in allowed)
             raise NotConfigured(f"{wanted.cluster}: no allowed provider is configured in the {world.name} world\n{lines}", provider=allowed[0])
     if not plan.candidates and on_sale.silent:
         lines = "; ".join(named(name, why) for name, why in on_sale.silent.items())

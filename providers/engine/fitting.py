@@ -41,7 +41,9 @@ def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Mani
     One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
     """
     can = {name: each for name, each in manifests.items() if each.capabilities.can_be(spec.kind, workload=spec.workload is not None)}
-    return {name: each for name, each in can.items() if (name in spec.providers if spec.providers is not None else each.derived is None)}
+    if spec.providers is not None:
+        return {name: each for name, each in can.items() if name in spec.providers}
+    return {name: each for name, each in can.items() if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)}
 
 
 def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:

@@ -19,6 +19,7 @@ from providers.engine.ending import release_all, stuck
 from providers.engine.handing import rerun
 from providers.engine.holding import DISK, ON_DONE, REPLACE_NODE, REPORT, WORK, applied, finished, had, kept_stopped, seen, to_release, ttl, works
 from providers.engine.joining import joined, rejoin
+from providers.engine.planning import fitting
 from providers.engine.progress import observed
 from providers.engine.reconcile import Place, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
@@ -29,6 +30,7 @@ from providers.errors import AllFailed, GpusError
 from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node, is_foreign
 from providers.model.place import Scope
 from providers.model.secret import narrowed
+from providers.planner import rank
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
@@ -196,10 +198,8 @@ async def _accepted(world: World, held: Held, wanted: Wanted, after: Held) -> He
 
 
 def prefers(wanted: Wanted, held: Held, other: Held | Candidate) -> bool:
-    """Whether the declaration prefers the other: an earlier entry where preference ranks, a lower price where that ranks."""
-    if wanted.ask.rank == "preference":
-        return other.entry < held.entry
-    return held.micro_usd is not None and other.micro_usd is not None and other.micro_usd < held.micro_usd
+    """Whether the declaration prefers the other to what is held, by what it ranks by."""
+    return rank.prefers(wanted.ask, held, other, fitting(wanted.ask))
 
 
 async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | None, brake: Brake) -> Held:

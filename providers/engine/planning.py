@@ -148,7 +148,7 @@ def plan(
     lines: list[str] = []
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
-        seen = market(opened, ask, warnings=lines)
+        seen = market(opened, ask, warnings=lines, compared=True)
         if not use_journal:
             return seen.plan(ask, setup=setup)
         blocks, now, trouble = standing_blocks(opened)
@@ -175,10 +175,12 @@ def market(
     warnings: Iterable[str] = (),
     only: Collection[str] | None = None,
     limit_s: float = 0.0,
+    compared: bool = False,
 ) -> Market:
     """Looks at every provider that the ask allows. Blocking: at most a little over `limit_s` (default `LOOK_LIMIT_S`).
 
-    `only` narrows the live look to these providers; the others are shown from the catalog.
+    `only` narrows the live look to these providers; the others are shown from the catalog. `compared` also looks at marketplaces that are not
+    asked for, so that a plan can say what they would cost; what goes wrong there is no line.
     """
     from providers.engine.lines import bare
 
@@ -191,7 +193,10 @@ def market(
 
         base = load()
         lines.extend(stale(datetime.datetime.now(tz=datetime.UTC).date()))
-    allowed = [name for name in world.manifests if ask is None or not ask.providers or name in ask.providers]
+    able = {name: manifest.capabilities for name, manifest in world.manifests.items()}
+    allowed = [name for name in able if ask is None or ask.allows(name, marketplace=able[name].marketplace)]
+    beside = [name for name in able if able[name].marketplace and ask is not None and not ask.providers and name not in allowed and compared]
+    allowed += beside
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
 
@@ -211,8 +216,9 @@ def market(
         elif isinstance(result, NoHome):
             lines.append(str(result))  # the same for all of them, and for the journal: said once
         elif isinstance(result, Exception):
-            lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
-            silent[name] = bare(name, result)
+            if name not in beside:
+                lines.append(f"{name}: could not be looked at, its bundled offers are shown: {bare(name, result)}")
+                silent[name] = bare(name, result)
         elif result is not None:
             rows[name] = result
     changed = ask is not None and (ask.options or ask.kind != "machine")
@@ -224,9 +230,8 @@ def market(
             column = base.column("provider")
             free = rows.get(name) or [base.offer(row) for row in range(len(base)) if column[row] == name]
             rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
-    capabilities = {name: manifest.capabilities for name, manifest in world.manifests.items()}
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
-    seen = Market(overlay(base, rows) if rows else base, capabilities, unavailable, notes, world.manifests, silent)
+    seen = Market(overlay(base, rows) if rows else base, able, unavailable, notes, world.manifests, silent)
     return with_warnings(seen, lines) if lines else seen
 
 
@@ -244,7 +249,7 @@ def _repriced(world: World, base: OfferTable, ask: Ask, names: Iterable[str]) ->
 
 def whole(base: OfferTable, ask: Ask, manifests: Mapping[str, Manifest]) -> OfferTable:
     """The bundled offers with those that follow from them for this ask: what is for sale before anybody is asked. Pure."""
-    rows = _derived(base, ask, manifests, [name for name in manifests if not ask.providers or name in ask.providers])
+    rows = _derived(base, ask, manifests, [name for name in manifests if ask.allows(name, marketplace=manifests[name].capabilities.marketplace)])
     return overlay(base, rows) if rows else base
 
 

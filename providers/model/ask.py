@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-RANKS = ("preference", "price_by_choice", "price", "performance_per_dollar", "job_cost")
+BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST = "price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"
+RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST)
+"""What comes first: choice, capacity, price (the default); choice, capacity, provider as listed, price; or one figure over all choices."""
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
@@ -80,8 +82,12 @@ class Ask(NamedTuple):
     kind: str = "machine"
     providers: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
-    rank: str = "preference"
+    rank: str = BY_CHOICE
+    marketplaces: bool = False
+    """Strangers' hosts will do although no marketplace is named in `providers`."""
     max_price_micro_usd: int | None = None
+    accept_suspect_prices: bool = False
+    """A price that can hardly be true is bought all the same."""
     price_overrides: tuple[PriceOverride, ...] = ()
     disk_gib: int | None = None
     options: Mapping[str, Mapping[str, object]] = {}
@@ -101,6 +107,10 @@ class Ask(NamedTuple):
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
 
+    def allows(self, provider: str, *, marketplace: bool) -> bool:
+        """Whether this provider may be bought from. A marketplace, whose machines are strangers' hosts, only where it is named or asked for."""
+        return provider in self.providers if self.providers else self.marketplaces or not marketplace
+
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:
     """Reads `"H100"`, `"H100:8"`, `"H100!:8"`. Raises SpecError; whether the name is known is the catalog's business."""
@@ -111,7 +121,9 @@ def gpu_text(text: str, path: str = "gpu") -> GpuText:
         return GpuText(match["type"], bool(match["exact"]), None)
     count = match["count"]
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
-        raise SpecError([Problem(path, "a whole number of GPUs from 1", repr(count), f'write it as "{match["type"]}:8"')])
+        name = count if match["type"].isdigit() else match["type"]
+        written = f"{name}:{match['type']}" if match["type"].isdigit() else f"{name}:1"
+        raise SpecError([Problem(path, "a whole number of GPUs from 1", repr(count), f'write it as "{written}"')])
     return GpuText(match["type"], bool(match["exact"]), int(count))
 
 

@@ -17,6 +17,8 @@ class Capabilities(NamedTuple):
     max_nodes: int = 1
     in_place: frozenset[str] = frozenset()
     live_offers: bool = False
+    marketplace: bool = False
+    """Its machines are strangers' hosts: bought only where a declaration names this provider, or says `marketplaces: true`."""
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
     max_ttl_s: int | None = None

@@ -154,8 +154,10 @@ class Cluster(_Strict):
     capacity: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
-    rank: Literal["preference", "price_by_choice", "price", "performance_per_dollar", "job_cost"] = "preference"
+    marketplaces: Annotated[bool, Field(strict=True)] = False
+    rank: Literal["price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"] = "price_by_choice"
     max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
+    accept_suspect_prices: Annotated[bool, Field(strict=True)] = False
     prices: Prices = Prices()
     wait: Duration = "15m"
     ttl: Duration | None = None
@@ -190,6 +192,8 @@ class Cluster(_Strict):
             providers=self.providers or (),
             regions=self.regions or (),
             rank=self.rank,
+            marketplaces=self.marketplaces,
+            accept_suspect_prices=self.accept_suspect_prices,
             max_price_micro_usd=None if self.max_price_per_hour is None else micro_usd(self.max_price_per_hour),
             price_overrides=tuple(
                 PriceOverride(micro_usd(o.price_usd_per_hour), o.provider, o.region, o.machine_type, o.gpu, o.capacity) for o in self.prices.overrides

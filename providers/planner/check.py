@@ -1,11 +1,13 @@
 """What can never be had as it is declared, and what a running placement still satisfies. Pure.
 
-Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none exists, too many nodes. Nothing is rounded
-and nothing is bought on a near name: near ones are only said. Must not import the engine or an adapter.
+Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none exists, too many nodes. Of several choices the
+impossible ones are only named, as long as one is possible. Nothing is rounded and nothing is bought on a near name: near ones are only said. Must
+not import the engine or an adapter.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from providers.catalog import names
@@ -15,7 +17,7 @@ from providers.model.ask import RESERVATION
 from providers.planner import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Entry
@@ -55,26 +57,22 @@ def satisfied(ask: Ask, place: Running) -> int | None:
 def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
     """Everything of the ask that no place in the table could ever serve, each with its property path; empty when all is well.
 
-    Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on offer now is no problem.
+    Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on offer now is no problem. Of several choices what is
+    impossible is a problem only if all are: until then see `alternatives`.
     """
     providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
     found = places(ask, offers, capabilities)
-    moving = any(able.live_offers and (not ask.providers or name in ask.providers) for name, able in capabilities.items())
     if found:
         # Which of the other refusals follow from an unknown provider or region is anybody's guess: names first.
         ask = ask._replace(providers=tuple(name for name in ask.providers if name in providers), regions=())
-    for entry in ask.entries:
-        unknown = bool(entry.gpu) and names.canonical(entry.gpu) is None
-        if unknown:
-            close = names.near(entry.gpu)
-            found.append(Problem(entry.path, "a known GPU", repr(entry.gpu), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+    refused = _impossible(ask, offers, capabilities)
+    for index, entry in enumerate(ask.entries):
+        if entry.gpu and names.canonical(entry.gpu) is None:
+            found.append(unknown_gpu(entry.path, entry.gpu))
         elif not rules.types(entry):
             found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
-        elif not moving:
-            found.extend(_sold(entry, ask, offers, capabilities))
-        for refused in (_nodes(entry, ask, capabilities), _ttl(entry, ask, capabilities)):
-            if refused is not None and refused not in found:
-                found.append(refused)
+        elif all(refused.values()):
+            found.extend(problem for problem in refused[index] if problem not in found)
     if unreached := _reach(ask, capabilities):
         found.append(unreached)
     for index, override in enumerate(ask.price_overrides):
@@ -82,9 +80,41 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
         if override.provider not in providers:
             found.append(Problem(f"{path}.provider", "a known provider", repr(override.provider), _near(override.provider, providers)))
         if override.gpu and names.canonical(override.gpu) is None:
-            close = names.near(override.gpu)
-            found.append(Problem(f"{path}.gpu", "a known GPU", repr(override.gpu), f"near: {', '.join(close)}" if close else ""))
+            found.append(unknown_gpu(f"{path}.gpu", override.gpu))
     return found
+
+
+def alternatives(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
+    """Why some of several choices can never be had, where others can: those are planned, and these are told. Pure."""
+    refused = _impossible(ask, offers, capabilities)
+    return [] if all(refused.values()) else list(dict.fromkeys(chain.from_iterable(refused.values())))
+
+
+def _impossible(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> dict[int, list[Problem]]:
+    """What is wrong with each known choice, by its index: nobody sells it so, or no provider makes so many nodes or lets them live so long."""
+    able = _allowed(ask, capabilities)
+    moving = any(skills.live_offers for skills in able.values())
+    out: dict[int, list[Problem]] = {}
+    for index, entry in enumerate(ask.entries):
+        if rules.types(entry):
+            found = [] if moving else list(_sold(entry, ask, offers, capabilities))
+            found.extend(problem for problem in (_nodes(entry, ask, able), _ttl(entry, ask, able)) if problem is not None)
+            out[index] = found
+    return out
+
+
+def _allowed(ask: Ask, capabilities: Mapping[str, Capabilities]) -> dict[str, Capabilities]:
+    return {name: skills for name, skills in capabilities.items() if ask.allows(name, marketplace=skills.marketplace)}
+
+
+def unknown_gpu(path: str, text: str) -> Problem:
+    """What to say of a text that names no GPU: how a type and a count are written, or the names near it. Pure."""
+    close = names.near(text)
+    if written := names.with_count(text):
+        # `A100-8` may also be the beginning of a card's name.
+        other = next((name for name in close if name.casefold().startswith(text.strip().casefold())), "")
+        return Problem(path, 'a GPU such as "H100:8"', repr(text), f'write "{written}"' + (f", or {other} for that card" if other else ""))
+    return Problem(path, "a known GPU", repr(text), f"near: {', '.join(close)}" if close else "see `gpus hardware`")
 
 
 def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
@@ -125,17 +155,10 @@ def _sold(entry: Entry, ask: Ask, offers: OfferTable, capabilities: Mapping[str,
     title, allowed = rules.title(entry), ask.providers
     sellers = f"at {' or '.join(allowed)}" if allowed else "anywhere"
     everywhere = [row for gpu in rules.types(entry) for row in offers.by_gpu.get(gpu, ())]
-    rows = [row for row in everywhere if not allowed or providers[row] in allowed]
+    markets = {name for name, skills in capabilities.items() if skills.marketplace}
+    rows = [row for row in everywhere if ask.allows(providers[row], marketplace=providers[row] in markets)]
     if not rows:
-        near = near_hardware(entry, ask, offers)
-        others = sorted({providers[row] for row in everywhere})
-        todo = (
-            [f"{near[0]} is; nothing is swapped unless it is listed as a fallback" + (f" (also near: {', '.join(near[1:])})" if near[1:] else "")]
-            if near
-            else []
-        )
-        todo += [f"{title} is sold at {', '.join(others)}"] if others else []
-        return [Problem(entry.path, f"{title} {sellers}", "not offered", "; ".join(todo))]
+        return [Problem(entry.path, f"{title} {sellers}", *_nobody(entry, ask, offers, {providers[row] for row in everywhere}, markets))]
     right = [row for row in rows if counts[row] == entry.gpu_count]
     if not right:
         on_offer: dict[str, set[float]] = {}
@@ -163,7 +186,7 @@ def _sold(entry: Entry, ask: Ask, offers: OfferTable, capabilities: Mapping[str,
 
 
 def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
-    able = {name: skills for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+    able = _allowed(ask, capabilities)
     if not able or any(rules.reached(ask, skills) for skills in able.values()):
         return None
     if ask.ports and not any(skills.opens_ports for skills in able.values()):
@@ -175,8 +198,8 @@ def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None
     return Problem("providers", f"one whose machines {what}: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
 
 
-def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
-    able = {name: skills.max_nodes for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+def _nodes(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
+    able = {name: skills.max_nodes for name, skills in allowed.items()}
     if not able or entry.nodes <= max(able.values()):
         return None
     own = entry.path.startswith("fallback") and entry.nodes != ask.entries[0].nodes
@@ -184,8 +207,8 @@ def _nodes(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> 
     return Problem(f"{entry.path}.nodes" if own else "nodes", f"{entry.nodes} nodes as one cluster", f"at most: {most}")
 
 
-def _ttl(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:
-    limits = {name: skills.max_ttl_s for name, skills in capabilities.items() if not ask.providers or name in ask.providers}
+def _ttl(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
+    limits = {name: skills.max_ttl_s for name, skills in allowed.items()}
     longest = max((limit or 0 for limit in limits.values()), default=0)
     if not limits or None in limits.values() or (entry.ttl_s or 0) <= longest:
         return None
@@ -194,15 +217,40 @@ def _ttl(entry: Entry, ask: Ask, capabilities: Mapping[str, Capabilities]) -> Pr
     return Problem(f"{entry.path}.ttl" if own else "ttl", f"a life of {duration.text(entry.ttl_s or 0)}", f"at most: {most}")
 
 
-def near_hardware(entry: Entry, ask: Ask, offers: OfferTable) -> list[str]:
-    """Up to three GPU types that the allowed providers do sell and that come near: siblings of the name first, then those of like memory."""
+def _nobody(entry: Entry, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]) -> tuple[str, str]:
+    """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who do."""
+    title, todo = rules.title(entry), []
+    if near := near_hardware(entry, ask, offers, markets):
+        more = f" (also near: {', '.join(near[1:])})" if near[1:] else ""
+        todo.append(f"{near[0]} is; nothing is swapped unless it is listed as a fallback{more}")
+    if sellers - markets:
+        todo.append(f"{title} is sold at {', '.join(sorted(sellers))}")
+    elif markets.difference(ask.providers) and all(names.is_gpu(gpu) for gpu in rules.types(entry)):
+        have = "have it" if sellers else "may have it"
+        consent = "" if ask.providers else ", or set marketplaces: true"
+        todo.append(f"strangers' hosts {have}: add {' or '.join(sorted(sellers or markets))} to providers{consent}")
+    return "not offered" if sellers or ask.providers else "nobody here sells it", "; ".join(todo)
+
+
+def near_hardware(entry: Entry, ask: Ask, offers: OfferTable, markets: Collection[str] = ()) -> list[str]:
+    """Up to three GPU types that the allowed providers do sell and that come near: siblings of the name first, then those of like memory.
+
+    What is less than half as fast is not near; where no source tells the speeds, only siblings are.
+    """
+    from providers.catalog.hardware import achieved_tflops
+
+    def speed(gpu: str) -> float:
+        return next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0)
+
     name = names.canonical(entry.gpu) or entry.gpu
+    first = next(iter(rules.types(entry)), name)
     providers = cast("Any", offers.column("provider"))
-    sold = [gpu for gpu, rows in offers.by_gpu.items() if not ask.providers or any(providers[row] in ask.providers for row in rows)]
+    sold = [gpu for gpu, rows in offers.by_gpu.items() if any(ask.allows(providers[row], marketplace=providers[row] in markets) for row in rows)]
     siblings = [gpu for gpu in names.near(name) if gpu in sold]
-    size = names.nominal_memory_gib(next(iter(rules.types(entry)), name)) or 0.0
+    size, fast = names.nominal_memory_gib(first) or 0.0, speed(first) if names.is_gpu(first) else 0.0
     apart = {gpu: abs((names.nominal_memory_gib(gpu) or 0.0) - size) for gpu in sold if gpu not in siblings and gpu not in rules.types(entry)}
-    return (siblings + sorted((gpu for gpu, gib in apart.items() if gib <= size * _LIKE), key=lambda gpu: (apart[gpu], gpu)))[:3]
+    like = [gpu for gpu, gib in apart.items() if fast and gib <= size * _LIKE and speed(gpu) >= fast / 2]
+    return (siblings + sorted(like, key=lambda gpu: (apart[gpu], gpu)))[:3]
 
 
 _LIKE = 0.25

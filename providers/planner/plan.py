@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from providers.model.offer import Candidate, Offer, Rejection
 from providers.planner import blocks as blocklist
-from providers.planner import rules
+from providers.planner import rank, rules
+from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,11 +79,10 @@ class Plan:
 
     @cached_property
     def rejected_by_rule(self) -> dict[str, int]:
-        """How many offers each rule refused, in the rules' order; rules that refused none are left out."""
+        """How many offers of the GPUs asked for each rule refused, in the rules' order; rules that refused none are left out."""
         counts = [0] * len(rules.RULES)
         for rule, _ in self.refused.values():
             counts[rule] += 1
-        counts[rules.GPU] += len(self.offers) - len(self.refused) - len(self.kept)
         return {name: count for name, count in zip(rules.NAMES, counts, strict=True) if count}
 
     @cached_property
@@ -110,6 +110,13 @@ class Plan:
         from providers.planner import check
 
         return tuple(check.problems(self.ask, self.offers, self.terms.capabilities))
+
+    @cached_property
+    def alternatives(self) -> tuple[Problem, ...]:
+        """Why some of several choices can never be had, where others can."""
+        from providers.planner import check
+
+        return tuple(check.alternatives(self.ask, self.offers, self.terms.capabilities))
 
     def as_json(self, running: Running | None = None) -> dict[str, Any]:
         """Plain types, for `json.dumps`: candidates, rejections, summary."""
@@ -160,7 +167,23 @@ def make(
     standing = blocklist.by_provider(blocks, now)
     terms = rules.Terms(ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted)
     sifted = rules.sift(terms)
+    if ask.accept_suspect_prices:
+        noted = _doubted(terms, sifted.kept, noted)
     return Plan(terms, _ranked(terms, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
+
+
+def _doubted(
+    terms: rules.Terms, kept: Iterable[rules.Kept], noted: Callable[[Candidate], Sequence[str]] | None
+) -> Callable[[Candidate], Sequence[str]]:
+    """The notes on candidates, and what speaks against a price that is accepted all the same."""
+    doubts = Doubts(terms.table)
+    found = {terms.table.offer(item.row).id: why for item in kept if not item.overridden and (why := doubts.why(item.row))}
+
+    def notes(candidate: Candidate) -> Sequence[str]:
+        why = found.get(candidate.offer.id)
+        return [*(noted(candidate) if noted is not None else ()), *([f"suspect price, accepted: {why}"] if why else ())]
+
+    return notes
 
 
 def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]:
@@ -170,29 +193,10 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
     numbers = [item.row for item in kept]
     pick: Callable[[Any], tuple[Any, ...]] = itemgetter(*numbers) if len(numbers) > 1 else lambda column: (column[numbers[0]],)
     offers = [Offer._make(values) for values in zip(*(pick(column) for column in table.columns), strict=True)]
-    listed = {provider: place for place, provider in enumerate(ask.providers)}
-    speeds = _speeds(offers) if ask.rank == "performance_per_dollar" else {}
-
-    def key(pair: tuple[rules.Kept, Offer]) -> tuple[Any, ...]:
-        item, offer = pair
-        # The name comes last: provider, region, zone, machine type, GPU type are an offer's first five fields.
-        last = (item.entry, item.capacity, listed.get(offer[0], 0), item.micro_usd, offer[:5], item.reservation)
-        if ask.rank == "price_by_choice":
-            return (item.entry, item.micro_usd, last)
-        if ask.rank == "price":
-            return (item.micro_usd, last)
-        if ask.rank == "job_cost":
-            # Where the hours are not known the cost is not either: last, never cheapest.
-            hours = terms.fits(ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)).job_hours if terms.fits is not None else None
-            return (hours is None, (hours or 1.0) * item.micro_usd, last)
-        if ask.rank == "performance_per_dollar":
-            return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, last)
-        return last
-
-    ranked = sorted(zip(kept, offers, strict=True), key=key)
+    ranked = sorted(zip(kept, offers, strict=True), key=rank.order(terms, offers))
     return tuple(
         Candidate(
-            rank,
+            number,
             item.entry,
             _priced(offer, item),
             ask.entries[item.entry].nodes,
@@ -201,7 +205,7 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
             ask.entries[item.entry].exact,
             ask.kind,
         )
-        for rank, (item, offer) in enumerate(ranked, 1)
+        for number, (item, offer) in enumerate(ranked, 1)
     )
 
 
@@ -214,10 +218,3 @@ def _priced(offer: Offer, item: rules.Kept) -> Offer:
     rest = "; ".join(part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"})
     return offer._replace(node_micro_usd=item.node_micro_usd, parts=f"{offer.parts or 'machine'} + {item.disk}", left_out=rest)
 
-
-def _speeds(offers: Iterable[Offer]) -> dict[str, float]:
-    """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no source says, so that it ranks last."""
-    from providers.catalog.hardware import achieved_tflops
-
-    types = {offer.gpu_type for offer in offers}
-    return {gpu: next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0) for gpu in types}

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.catalog import names
+from providers.model.ask import PREFERENCE
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.offer import Candidate, Offer
-from providers.planner import rules
+from providers.planner import rules, suggest
+from providers.planner.summary import capacity_text, examples, gpu_text, machine_text, place_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +59,7 @@ def as_json(plan: Plan, running: Running | None = None) -> dict[str, Any]:
         "rejected_by_rule": plan.rejected_by_rule,
         "meanings": meanings(plan.ask),
         "left_out": left_out(plan),
+        "remarks": dict(suggest.remarks(plan)),
         "notes": {text: list(ranks) for text, ranks in plan.notes.items()},
         "warnings": list(plan.warnings),
     }
@@ -123,8 +126,8 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
         if row.refused:
             lines += _wrapped(f"{indent}not taken: ", row.refused, width)
     if best is None:
-        lines += ["", "nothing acceptable: every offer was refused by a rule below"]
-        lines += [line for text in hints(plan) for line in _wrapped("  ", text, width)]
+        lines += ["", "nothing acceptable: every offer was refused by a rule below" if plan.refused else "nothing acceptable"]
+        lines += [line for text in suggest.hints(plan) for line in _wrapped("  ", text, width)]
     if rest:
         more = len(plan.candidates) - 1 - len(rest)
         lines += ["", "if that is sold out, in this order"]
@@ -136,6 +139,7 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
         facts.append(("worst case", worst_text(plan)))
     if running is not None:
         facts += [("change", _change(plan, running)), *running.facts]
+    facts += suggest.remarks(plan) if best is not None else ()
     refused = plan.rejected_by_rule
     if refused:
         facts.append(("refused", f"{sum(refused.values()):,} offers"))
@@ -166,7 +170,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
         ]
         lines.append("")
     if best is None:
-        lines += ["Nothing acceptable: every offer was refused by a rule below.", *(f"- {text}" for text in hints(plan)), ""]
+        lines += ["Nothing acceptable: every offer was refused by a rule below.", *(f"- {text}" for text in suggest.hints(plan)), ""]
     rest = plan.candidates[1 : 1 + WALK]
     if rest:
         more = len(plan.candidates) - 1 - len(rest)
@@ -176,6 +180,7 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
         lines.append(f"- worst case: {worst_text(plan)}")
     if running is not None:
         lines += [f"- {name}: {text}" for name, text in (("change", _change(plan, running)), *running.facts)]
+    lines += [f"- {name}: {text}" for name, text in suggest.remarks(plan)] if best is not None else []
     lines += [f"- prices: {prices_text(plan)}"] if rows else []
     lines += [f"- note: {text}" for text in _further_notes(plan)]
     lines += [f"- warning: {warning}" for warning in plan.warnings]
@@ -194,7 +199,6 @@ def as_markdown(plan: Plan, *, title: str = "", running: Running | None = None) 
 
 
 _RANKS = {
-    "price_by_choice": "the cheapest first, one choice after the other",
     "price": "cheapest first",
     "performance_per_dollar": "most TFLOPS per dollar first",
     "job_cost": "cheapest job first",
@@ -209,11 +213,12 @@ def ask_text(ask: Ask) -> str:
     if ask.max_price_micro_usd is not None:
         parts.append(f"at most {per_hour(ask.max_price_micro_usd)}")
     if ask.providers:
-        # Listed providers have an order by preference alone.
-        parts.append("at " + (", then " if ask.rank == "preference" else " or ").join(ask.providers))
+        parts.append("at " + (", then " if ask.rank == PREFERENCE else " or ").join(ask.providers))
+    if ask.marketplaces and not ask.providers:
+        parts.append("strangers' hosts too")
     if ask.regions:
         parts.append("in " + " or ".join(ask.regions))
-    if ask.rank != "preference":
+    if ask.rank in _RANKS:
         parts.append(_RANKS[ask.rank])
     return "; ".join(parts)
 
@@ -240,7 +245,7 @@ def best_rows(plan: Plan) -> list[_Row]:
     for row, (rule, entry) in plan.refused.items():
         provider = str(providers[row])
         price = rules.known(prices[row])
-        if rule <= rules.PROVIDER or provider in rows or price is None:
+        if rule <= rules.MARKETPLACE or provider in rows or price is None:
             continue
         kinds = [way.kind for way in plan.ask.entries[entry].capacity]
         key = (entry, kinds.index(str(capacities[row])), price)
@@ -257,12 +262,6 @@ def worst_text(plan: Plan) -> str:
     """`$88.49/h ($64,597.70/month): gcp ..., the dearest place that is accepted`."""
     worst = max(plan.candidates, key=lambda candidate: candidate.micro_usd or 0)
     return f"{per_hour(worst.micro_usd)} ({per_month(worst.micro_usd)}), the dearest place accepted: #{worst.rank} {place_text(worst)}"
-
-
-def place_text(candidate: Candidate) -> str:
-    """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
-    place = candidate.zone or candidate.region
-    return " ".join(part for part in (candidate.provider, place, _machine(candidate), _gpu(candidate), _capacity(candidate)) if part)
 
 
 def change_line(now_micro: int | None, new_micro: int | None, what: str = "") -> str:
@@ -283,50 +282,6 @@ def _change(plan: Plan, running: Running) -> str:
     return running.change or change_line(running.micro_usd, new, running.what)
 
 
-_SAID = frozenset({rules.NAMES[rules.FIT], rules.NAMES[rules.SECRET], rules.NAMES[rules.KEPT], rules.NAMES[rules.DISK], rules.NAMES[rules.DRIVER]})
-"""Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
-
-
-def hints(plan: Plan) -> list[str]:
-    """What would make something acceptable, where nothing is, one line each: missing credentials first, then the cap, then spot."""
-    from providers.model.ask import SPOT, Capacity
-    from providers.planner.plan import make
-
-    if plan.candidates:
-        return []
-    ask, terms = plan.ask, plan.terms
-
-    def cheapest(changed: Ask) -> Candidate | None:
-        # What cannot hold the work, or cannot be told of it, is no help at any price.
-        priced = changed._replace(rank="price")
-        return make(
-            priced,
-            terms.table,
-            terms.capabilities,
-            unavailable=terms.unavailable,
-            now=terms.now,
-            fits=terms.fits,
-            closed=terms.closed,
-            hosted=terms.hosted,
-        ).best
-
-    allowed = [name for name in terms.unavailable if not ask.providers or name in ask.providers]
-    out = [f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name]]
-    out.extend(f"refused by the rule {each.rule}: {each.found}" for each in examples(plan) if each.rule in _SAID)
-    cap = ask.max_price_micro_usd
-    for what, freed in (("providers", ask._replace(providers=())), ("regions", ask._replace(regions=()))):
-        if getattr(ask, what) and (least := cheapest(freed)) is not None:
-            out.append(f"other {what} have it: from {per_hour(least.micro_usd)}, {place_text(least)}")
-    if cap is not None and (least := cheapest(ask._replace(max_price_micro_usd=None))) is not None and (least.micro_usd or 0) > cap:
-        out.append(f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}: {place_text(least)}")
-    if not any(way.kind == SPOT for entry in ask.entries for way in entry.capacity):
-        spotted = tuple(entry._replace(capacity=(Capacity(SPOT),)) for entry in ask.entries)
-        if (least := cheapest(ask._replace(entries=spotted, max_price_micro_usd=None))) is not None:
-            does = "spot: prefer would do: from" if cap is None or (least.micro_usd or 0) <= cap else "spot too is dearer:"
-            out.append(f"{does} {per_hour(least.micro_usd)}, {place_text(least)}")
-    return out
-
-
 def month_usd(micro: int | None) -> float | None:
     """Dollars for a month of 730 hours."""
     return None if micro is None else usd(micro * HOURS_PER_MONTH)
@@ -338,39 +293,6 @@ def per_month(micro: int | None) -> str:
         return "no price"
     month = micro * HOURS_PER_MONTH / 1_000_000
     return f"${month:,.0f}/month" if month >= 1_000 else f"${month:,.2f}/month"
-
-
-class Example(NamedTuple):
-    """How many offers a rule refused, and one of them in words."""
-
-    rule: str
-    offers: int
-    wanted: str
-    found: str
-    offer: Offer
-
-    @property
-    def text(self) -> str:
-        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of the plan."""
-        offer = self.offer
-        return (
-            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type} {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
-        )
-
-
-def examples(plan: Plan) -> list[Example]:
-    """One for each rule that refused something, in the rules' order."""
-    first: dict[int, tuple[int, int]] = {}
-    for row, (rule, entry) in plan.refused.items():
-        if rule not in first or row < first[rule][1]:
-            first[rule] = (entry, row)
-    if rules.GPU not in first and rules.NAMES[rules.GPU] in plan.rejected_by_rule:
-        first[rules.GPU] = (0, next(row for row in range(len(plan.offers)) if row not in plan.refused and row not in plan.kept))
-    out = []
-    for name, count in plan.rejected_by_rule.items():
-        rule = rules.NAMES.index(name)
-        out.append(Example(name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])))
-    return out
 
 
 def _seen(plan: Plan) -> list[Offer]:
@@ -427,26 +349,14 @@ def _further_notes(plan: Plan) -> list[str]:
     ]
 
 
-def _machine(candidate: Candidate) -> str:
-    return f"{candidate.nodes} x {candidate.machine_type}" if candidate.nodes > 1 else candidate.machine_type
-
-
-def _gpu(candidate: Candidate) -> str:
-    return f"{candidate.gpu_type}:{candidate.offer.gpu_count:g}"
-
-
-def _capacity(candidate: Candidate) -> str:
-    return f"{candidate.capacity}({candidate.reservation})" if candidate.reservation else candidate.capacity
-
-
 def _cells(candidate: Candidate) -> tuple[str, ...]:
     micro = candidate.micro_usd or 0
     return (
         candidate.provider,
         candidate.zone or candidate.region,
-        _machine(candidate),
-        _gpu(candidate),
-        _capacity(candidate),
+        machine_text(candidate),
+        gpu_text(candidate),
+        capacity_text(candidate),
         per_hour(micro).removeprefix("$").removesuffix("/h"),
         per_month(micro).removeprefix("$").removesuffix("/month"),
     )

@@ -12,6 +12,7 @@ from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
 from providers.planner import blocks as blocklist
+from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ RULES = (
     ("sold", "the cloud sells this kind of capacity on this machine"),
     ("region", "the region is among those allowed"),
     ("provider", "the provider is among those allowed"),
+    ("marketplace", "a stranger's host is bought only where its marketplace is named, or marketplaces are allowed"),
     ("adapter", "this product can order there"),
     ("kind", "the provider can be this kind of cluster"),
     ("reach", "its machines can be reached as asked: at each port, by ssh, by what tells them of each other"),
@@ -42,6 +44,7 @@ RULES = (
     ("configured", "credentials are there"),
     ("orderable", "the adapter orders this machine type and kind of capacity"),
     ("price-known", "the price is known; an unknown one is never bought automatically"),
+    ("price-doubt", "the price can be true: spot against on-demand, and against what others ask for this GPU"),
     ("price-cap", "all nodes together cost at most the cap"),
     ("blocked", "nothing said lately that there is none to be had"),
 )
@@ -57,6 +60,7 @@ NAMES = tuple(name for name, _ in RULES)
     SOLD,
     REGION,
     PROVIDER,
+    MARKETPLACE,
     ADAPTER,
     KIND,
     REACH,
@@ -69,6 +73,7 @@ NAMES = tuple(name for name, _ in RULES)
     CONFIGURED,
     ORDERABLE,
     PRICE,
+    DOUBT,
     CAP,
     BLOCKED,
 ) = range(len(RULES))
@@ -234,9 +239,9 @@ def able(
     host: Hosting | None = None,
 ) -> int:
     """The first rule of `provider` to `orderable` that this machine of this provider breaks for this entry, or one past the last rule."""
-    if ask.providers and provider not in ask.providers:
-        return PROVIDER
     skills = capabilities.get(provider)
+    if not ask.allows(provider, marketplace=skills is not None and skills.marketplace):
+        return PROVIDER if ask.providers else MARKETPLACE
     if skills is None:
         return ADAPTER
     if not skills.can_be(ask.kind, workload=ask.workload is not None):
@@ -276,6 +281,7 @@ def sift(terms: Terms) -> Sifted:
     memories, restrictions = column("gpu_memory_gib"), column("restriction")
     allowed, cap = frozenset(ask.regions), ask.max_price_micro_usd
     overrides = Overrides(ask.price_overrides) if ask.price_overrides else None
+    doubts = None if ask.accept_suspect_prices else Doubts(table)
 
     kept: list[Kept] = []
     bought: dict[int, list[tuple[int, str]]] = {}
@@ -324,7 +330,9 @@ def sift(terms: Terms) -> Sifted:
                             rule = PRICE
                         else:
                             price = int(listed) + (host.micro_usd if host is not None and not overridden else 0)
-                            if cap is not None and price * nodes > cap:
+                            if doubts is not None and not overridden and doubts.why(row):
+                                rule = DOUBT
+                            elif cap is not None and price * nodes > cap:
                                 rule = CAP
                             elif provider in blocked and blocklist.covering(blocked[provider], regions[row], zones[row], machine, gpu_type, capacity):
                                 rule = BLOCKED
@@ -375,6 +383,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return " or ".join(ask.regions), f"{offer.region or 'no region named'}{named}"
     if rule == PROVIDER:
         return " or ".join(ask.providers), offer.provider
+    if rule == MARKETPLACE:
+        return f"{offer.provider} under providers, or marketplaces: true", f"a stranger's host at {offer.provider}"
     if rule == ADAPTER:
         return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
     if rule == KIND:
@@ -410,6 +420,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
         return "what the adapter can order", f"{what} cannot be ordered yet"
     if rule == PRICE:
         return "a known price", "no price"
+    if rule == DOUBT:
+        return "a price that can be true, or accept_suspect_prices: true", Doubts(terms.table).why(row)
     if rule == CAP:
         own = Overrides(ask.price_overrides).price(offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity)
         node = own if own is not None else known(offer.node_micro_usd)

@@ -223,14 +223,14 @@ def _planned(spec: Cluster) -> list[Problem]:
 
 def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Problem]:
     """Unknown GPU names of a spec that is broken elsewhere, so that both are told at once."""
-    from providers.catalog.names import canonical, near
+    from providers.catalog.names import canonical
+    from providers.planner.check import unknown_gpu
 
     told = {problem.path for problem in problems}
     out = []
     for path, name in asked:
         if canonical(name) is None and path not in told:
-            close = near(name)
-            out.append(Problem(path, "a known GPU", repr(name), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+            out.append(unknown_gpu(path, name))
     return out
 
 

@@ -115,17 +115,16 @@ def fitted(text: str) -> str:
 
 def refusal(name: str, plan: Plan, seen: Seen) -> str:
     """Why a preview fails where no place is acceptable: what is not configured first, then what would help, in a few lines."""
-    from providers.planner import render
+    from providers.planner import render, suggest
 
     stays = f"; {what(seen.held)} stays as it is" if seen.held is not None and seen.held.provider else ""
     because = f" ({seen.reason})" if seen.reason else ""
-    refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items() if rule != "gpu")
+    refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items())
     lines = [
         f"{name}: nothing acceptable for {render.ask_text(plan.ask)}{because}{stays}",
-        *render.hints(plan),
-        f"refused: {refused or 'every offer'}",
+        *suggest.hints(plan),
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"refused: {refused}"] if refused else lines)
 
 
 def change(plan: Plan, seen: Seen, also: str) -> render.Running:
@@ -153,7 +152,22 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
         facts.append(("max_spend", seen.limit))
     if seen.later:
         facts.append(("later", seen.later))
+    if strange := _strange(plan, held):
+        facts.append(("warning", strange))
     return Running(held.micro_usd, what(held), text, tuple(facts))
+
+
+def _strange(plan: Plan, held: Held) -> str:
+    """What to say of a stranger's host that runs though the declaration no longer allows one: it is not given up for that."""
+    able = plan.terms.capabilities.get(held.provider)
+    if able is None or plan.ask.allows(held.provider, marketplace=able.marketplace):
+        return ""
+    if not able.marketplace or plan.ask.providers:
+        return ""  # another provider is another declaration: that replaces it
+    return (
+        f"{what(held)} is a stranger's host, which this declaration would not buy; it stays until it is replaced: add {held.provider} to "
+        "providers, or set marketplaces: true, to have one again"
+    )
 
 
 def what(held: Held) -> str:
@@ -216,9 +230,11 @@ def replace_line(plan: Plan, held: Held) -> str:
 
 
 def reclaim_line(plan: Plan, held: Held) -> str:
-    """What a reclaim comes to: the preferred choice first, and what both cost together meanwhile."""
-    best = plan.best
-    if best is None or best.entry >= held.entry:
+    """What a reclaim comes to: the preferred place first, and what both cost together meanwhile."""
+    from providers.planner.rank import prefers
+
+    best = next((candidate for candidate in plan.candidates if prefers(plan.ask, held, candidate, plan.terms.fits)), None)
+    if best is None:
         return f"none: nothing preferred to {what(held)} is on offer"
     place = f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count} {best.capacity}"
     if best.micro_usd is None or held.micro_usd is None:

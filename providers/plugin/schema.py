@@ -12,6 +12,7 @@ VERSION = "0.1.0"
 
 _STRING: dict[str, Any] = {"type": "string"}
 _INTEGER: dict[str, Any] = {"type": "integer"}
+_BOOLEAN: dict[str, Any] = {"type": "boolean"}
 _NUMBER: dict[str, Any] = {"type": "number"}
 _DURATION: dict[str, Any] = {"oneOf": [_STRING, _NUMBER]}
 _ANY: dict[str, Any] = {"$ref": "pulumi.json#/Any"}
@@ -100,10 +101,12 @@ SPEC_INPUTS: dict[str, Any] = {
     "fallback": _described(_listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."),
     "spot": _SPOT,
     "capacity": _CAPACITY,
-    "providers": _described(_listed(_STRING), "Allowed providers, in this order; any when left out."),
+    "providers": _described(_listed(_STRING), "Allowed providers; any but marketplaces when left out."),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "rank": _described(_STRING, "`preference`, `price_by_choice`, `price`, `performance_per_dollar` or `job_cost`."),
+    "marketplaces": _described(_BOOLEAN, "Strangers' hosts (Clore) will do although `providers` names none."),
+    "rank": _described(_STRING, "`price_by_choice` (the default), `preference`, `price`, `performance_per_dollar` or `job_cost`."),
     "max_price_per_hour": _described(_NUMBER, "The most that all nodes together may cost, US dollars per hour."),
+    "accept_suspect_prices": _described(_BOOLEAN, "Prices that can hardly be true are bought all the same."),
     "prices": _described(_ref("Prices"), "Negotiated rates."),
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
     "ttl": _described(_DURATION, "How long it may run, as in `20h`."),

@@ -150,7 +150,9 @@ def test_a_secret_without_a_reference_is_refused_there(stack, capfd):
 
 def arguments(**given):
     left = dict.fromkeys(("spot", "capacity", "rank", "max_price", "wait", "disk_gib", "ttl", "name"))
-    return argparse.Namespace(stack="s", **{**left, "on": ["H100:8"], "provider": [], "region": [], **given})
+    return argparse.Namespace(
+        stack="s", **{**left, "on": ["H100:8"], "provider": [], "region": [], "marketplaces": False, "accept_suspect_prices": False, **given}
+    )
 
 
 def made(declared, **given):

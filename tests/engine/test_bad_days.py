@@ -50,7 +50,9 @@ class Days:
         # One region each: a cloud that is down is asked region by region.
         regions = {"gcp": "us-central1", "aws": "us-east-1", "modal": "any"}
         within = {} if "clore" in providers else {"regions": [regions[name] for name in providers]}
-        fields = {"gpu": gpus[0], "providers": list(providers), "wait": "2m"} | within | ({"fallback": gpus[1:]} if gpus[1:] else {})
+        fields = (
+            {"gpu": gpus[0], "providers": list(providers), "rank": "preference", "wait": "2m"} | within | ({"fallback": gpus[1:]} if gpus[1:] else {})
+        )
         spec = read_cluster("train", fields)
         wanted = Wanted("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
         return asyncio.run(cluster.create(self.world, wanted, "gen1"))

@@ -35,7 +35,7 @@ class Walk:
         self.lines = []
         settings = {"aws": {"regions": "us-east-1,us-east-2"}}
         self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), offers=table([*GCP, *AWS]))
-        self.spec = Cluster(name="train", gpu="H100:8", providers=("gcp", "aws"), **spec)
+        self.spec = Cluster(name="train", gpu="H100:8", providers=("gcp", "aws"), rank="preference", **spec)
         self.wanted = Wanted("own1", "train", self.spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), self.spec.fingerprint())
 
     def run(self, coroutine):

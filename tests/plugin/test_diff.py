@@ -184,8 +184,17 @@ def test_every_input_has_a_row():
         "on_loss",
         "max_spend",
         "idle_after",
+        "marketplaces",
+        "accept_suspect_prices",
     }
     assert tried == set(CLUSTER_INPUTS)
+
+
+def test_what_may_be_bought_is_policy_for_what_runs():
+    """Strangers' hosts, doubtful prices and the rank are about the next purchase: an edit of them touches nothing that runs."""
+    for edit in ({"marketplaces": True}, {"accept_suspect_prices": True}, {"rank": "preference"}):
+        made = verdict(edit)
+        assert made.changes and not made.replaces and not made.later
 
 
 def test_what_is_done_about_a_loss_is_policy():

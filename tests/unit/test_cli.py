@@ -67,7 +67,7 @@ def test_offers_can_be_narrowed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("offers", "A100-8"), "near: A100-80GB"),
+        (("offers", "A100-8"), 'write "A100:8", or A100-80GB for that card'),
         (("offers", ""), "wanted a GPU"),
         (("plan", "H10:8"), "near: H100"),
         (("plan", "A100:3", "--provider", "gcp"), "gcp 1, 2, 4, 8, 16"),

@@ -28,6 +28,7 @@ CAPABILITIES = Capabilities(
     # Neither is kept by the market: labels stand in the stack's state alone, and a ttl is what the longest rental must cover.
     in_place=frozenset({"labels", "ttl"}),
     live_offers=True,
+    marketplace=True,
     sold_types=frozenset({"server-"}),
     maps_ports=True,
     keyed_buckets=frozenset({"s3"}),

@@ -1,0 +1,63 @@
+"""What a plan comes to in few words: a candidate's place, and one example of what each rule refused. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.planner import rules
+
+if TYPE_CHECKING:
+    from providers.model.offer import Candidate, Offer
+    from providers.planner.plan import Plan
+
+
+def place_text(candidate: Candidate) -> str:
+    """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
+    place = candidate.zone or candidate.region
+    return " ".join(part for part in (candidate.provider, place, machine_text(candidate), gpu_text(candidate), capacity_text(candidate)) if part)
+
+
+def machine_text(candidate: Candidate) -> str:
+    """`2 x a3-highgpu-8g`."""
+    return f"{candidate.nodes} x {candidate.machine_type}" if candidate.nodes > 1 else candidate.machine_type
+
+
+def gpu_text(candidate: Candidate) -> str:
+    """`H100:8`, per node."""
+    return f"{candidate.gpu_type}:{candidate.offer.gpu_count:g}"
+
+
+def capacity_text(candidate: Candidate) -> str:
+    """`spot`, or `reservation(NAME)`."""
+    return f"{candidate.capacity}({candidate.reservation})" if candidate.reservation else candidate.capacity
+
+
+class Example(NamedTuple):
+    """How many offers a rule refused, and one of them in words."""
+
+    rule: str
+    offers: int
+    wanted: str
+    found: str
+    offer: Offer
+
+    @property
+    def text(self) -> str:
+        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of the plan."""
+        offer = self.offer
+        return (
+            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type} {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
+        )
+
+
+def examples(plan: Plan) -> list[Example]:
+    """One for each rule that refused something, in the rules' order."""
+    first: dict[int, tuple[int, int]] = {}
+    for row, (rule, entry) in plan.refused.items():
+        if rule not in first or row < first[rule][1]:
+            first[rule] = (entry, row)
+    out = []
+    for name, count in plan.rejected_by_rule.items():
+        rule = rules.NAMES.index(name)
+        out.append(Example(name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])))
+    return out
