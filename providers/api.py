@@ -88,7 +88,7 @@ def plan(
             setup = wanted.setup()
             if misfits := fitting.problems(wanted, registry.manifests()):
                 raise SpecError(misfits)
-    made = planning.plan(ask, world=world, settings=settings or {}, setup=setup)
+    made = planning.walked(ask, world=world, settings=settings or {}, setup=setup)
     if made.problems:
         raise SpecError(made.problems)
     return made

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _KINDS = {int: "a whole number", float: "a number"}
 
@@ -20,17 +20,33 @@ _KINDS = {int: "a whole number", float: "a number"}
 class Parser(argparse.ArgumentParser):
     """As argparse's, but a wrong argument raises SpecError instead of printing the usage and leaving the process.
 
-    Commands below one are read by the same class: argparse makes them of their parent's.
+    Commands below one are read by the same class: argparse makes them of their parent's. Options are written in full: a short form that is clear
+    today would be another option's tomorrow.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """The arguments, read. Raises SpecError, also for what no argument takes."""
         words = sys.argv[1:] if args is None else list(args)
+        known = self.options_of(words)
+        for word in words:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in known and (near := _near(name, known)):
+                # Before argparse tells what else is missing for want of it.
+                raise SpecError([Problem("", f"options of `{self.prog}`", repr(name), f"{near}`{self.prog} --help` lists them")])
         options, unread = self.parse_known_args(words, namespace)
         if unread:
             command = " ".join([self.prog, *words[:1]]) if self._subparsers and words[:1] != unread[:1] else self.prog
             raise SpecError([Problem("", f"arguments of `{command}`", " ".join(map(repr, unread)), f"`{command} --help` lists them")])
         return options
+
+    def options_of(self, words: Sequence[str]) -> list[str]:
+        """The options of the command that these words name, or of this parser."""
+        commands = next((each.choices for each in self._actions if isinstance(each.choices, dict)), {})
+        command: Parser | None = next((commands[word] for word in words if word in commands), None)
+        return list(self._option_string_actions) if command is None else command.options_of(())
 
     def error(self, message: str) -> NoReturn:
         """Raises SpecError for what argparse found wrong; its own words stand where no others are known."""
@@ -56,7 +72,8 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f"{_listed(action.choices)}{_FOUND}{value!r}")
+            near = _near(str(value), map(str, action.choices)).removesuffix("; ")
+            raise argparse.ArgumentError(action, f"{_listed(action.choices)}{_FOUND}{value!r}{f'; {near}' if near else ''}")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
@@ -69,6 +86,16 @@ class Parser(argparse.ArgumentParser):
 
 
 _FOUND = ", found "
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """`did you mean plan?; ` for a word that is nearly a known one; empty for any other."""
+    import difflib
+
+    # Dashes that all of them have say nothing.
+    bare = {each.lstrip("-"): each for each in known}
+    close = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=0.7)
+    return f"did you mean {bare[close[0]]}?; " if close else ""
 
 
 def _listed(choices: Any) -> str:

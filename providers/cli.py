@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
 
 OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
+SHOWN = 20
+"""How many lines of offers are shown unless all are asked for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,10 +49,18 @@ def _main(arguments: list[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
-        if arguments[:1] == ["rehearse"]:
+        if not arguments:
+            _parser().print_help()
+            code: int = OK
+        elif arguments == ["--version"]:
+            from providers.plugin.schema import VERSION
+
+            print(f"gpus {VERSION}")
+            code = OK
+        elif arguments[:1] == ["rehearse"]:
             from providers.testing import rehearse
 
-            code: int = rehearse.run(arguments[1:])
+            code = rehearse.run(arguments[1:])
         elif arguments[:1] == ["size"]:
             from providers.workloads import command as sizing
 
@@ -110,6 +120,7 @@ def _complain(text: str, code: int) -> int:
 def _parser(word: str = "") -> argparse.ArgumentParser:
     """The parser of every command, or of the one that `word` names: the others would cost a plan some milliseconds."""
     parser = Parser(prog="gpus", description="Who sells the GPUs you want, where, for how much, and which would be taken.")
+    parser.add_argument("--version", action="store_true", help="say which version this is")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for fill in [_COMMANDS[word]] if word in _COMMANDS else dict.fromkeys(_COMMANDS.values()):
         fill(commands)
@@ -124,7 +135,8 @@ def _offers_parser(commands: Any) -> None:
     offers.add_argument("--sort", choices=("price", "provider"), default="price", help="what comes first (default: price)")
     _places(offers)
     _world(offers)
-    offers.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    offers.add_argument("--all", action="store_true", help=f"all of them, not only the {SHOWN} cheapest")
+    offers.add_argument("--json", action="store_true", help="a JSON list of all, instead of a table")
     offers.set_defaults(run=_offers)
 
 
@@ -282,12 +294,11 @@ def _offers(options: argparse.Namespace) -> int:
     where = _where(options.where, options.provider) if options.where else {}
     table = api.market(options.world or REHEARSAL, where, options.provider, options.gpu, options.region)
     found = api.among(table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region)
-    if options.sort == "provider":
-        found = tuple(sorted(found, key=lambda offer: offer.provider))
+    by_provider = options.sort == "provider"
     if options.json:
-        _print_json([_offer(offer) for offer in found])
+        _print_json([_offer(offer) for offer in (sorted(found, key=lambda offer: offer.provider) if by_provider else found)])
     else:
-        print("\n".join(_offer_lines(found)))
+        print("\n".join(_offer_lines(found, None if options.all else SHOWN, by_provider=by_provider)))
     for warning in table.warnings:
         print(f"gpus: warning: {warning}", file=sys.stderr)
     return OK
@@ -328,8 +339,10 @@ def _offer(offer: Offer) -> dict[str, Any]:
     return {**fields, "price_usd_per_hour": None if price is None else usd(price)}
 
 
-def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
-    """A table; zones of a region that sell the same at the same price share a line. What is never bought says by which rule."""
+def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool) -> Iterable[str]:
+    """A table of the first lines, at most so many; zones of a region that sell the same at the same price share one. What is never bought says by
+    which rule.
+    """
     from providers.engine.registry import capabilities
     from providers.model.money import per_hour
     from providers.planner.rules import known
@@ -342,7 +355,8 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
     notes: dict[str, int] = {}
     dates: dict[str, set[str]] = {}
     able = capabilities()
-    for offer, zones in groups.values():
+    shown = list(groups.values())[:most]
+    for offer, zones in sorted(shown, key=lambda group: group[0].provider) if by_provider else shown:
         price = known(offer.node_micro_usd)
         rows.append(
             (
@@ -362,7 +376,9 @@ def _offer_lines(offers: Sequence[Offer]) -> Iterable[str]:
         yield from _wrapped(f"[{number}] ", f"not bought, by the rule {note}")
     spans = [f"{name} {min(found)}{f' to {max(found)}' if len(found) > 1 else ''}" for name, found in dates.items() if found]
     yield from _wrapped("", f"prices as of: {'; '.join(spans) or 'no date'}")
-    left_out = {offer.provider: offer.left_out.replace("; ", ", ") for offer in offers if offer.left_out}
+    if len(groups) > len(shown):
+        yield f"and {len(groups) - len(shown):,} more, none cheaper: --all lists them"
+    left_out = {offer.provider: offer.left_out.replace("; ", ", ") for offer, _ in shown if offer.left_out}
     named = "; ".join(f"{name}: {text}" for name, text in left_out.items()) or "nothing named"
     yield from _wrapped("", f"all-in for one node per hour; not in it: {named}")
 

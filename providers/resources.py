@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
-from providers.model.stack import KEYS, RESERVED
+from providers.model.stack import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -457,10 +457,10 @@ def _stand_in(project: str | None) -> pulumi.ProviderResource:
 def _check_keys() -> None:
     from pulumi.runtime.config import CONFIG, get_config_secret_keys_env
 
-    known = [f"gpus:{name}" for name in KEYS]
-    for key in sorted(CONFIG.get()):
-        if key.startswith("gpus:") and key not in known:
-            raise pulumi.RunError(f"wanted {' or '.join(known)} in the configuration, found {key}{_near(key, known)}")
+    from providers.engine import declaring
+
+    if unknown := declaring.unknown_keys(CONFIG.get(), get_config_secret_keys_env()):
+        raise pulumi.RunError("\n".join(map(str, unknown)))
     if "gpus:clusters" in get_config_secret_keys_env():
         raise pulumi.RunError(
             "gpus:clusters: wanted no secret inside, found one; it would stand in the state as plain text, so give it a key of its own"
@@ -489,13 +489,6 @@ def _clusters(config: pulumi.Config) -> dict[str, Any]:
 def _kind(value: Any) -> str:
     names = {list: "a list", str: f"the text {str(value)[:80]!r}", bool: "a truth value", int: f"the number {value}", float: f"the number {value}"}
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
-    return f"; near: {', '.join(close)}" if close else ""
 
 
 def _plain(value: Any) -> Any:

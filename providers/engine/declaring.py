@@ -13,7 +13,7 @@ from providers.model import secret
 from providers.model.stack import KEYS, RESERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from providers.model.spec import Cluster
@@ -21,16 +21,9 @@ if TYPE_CHECKING:
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a stack's own keys, as they stand in its file, and with a secret that stands where an account is named. Pure."""
-    import difflib
-
     from providers.engine import registry
 
-    known = [f"gpus:{name}" for name in KEYS]
-    found = []
-    for key in config:
-        if str(key).startswith("gpus:") and key not in known:
-            close = difflib.get_close_matches(str(key), known, n=2, cutoff=0.6)
-            found.append(Problem(str(key), f"one of {', '.join(known)}", repr(str(key)), f"near: {', '.join(close)}" if close else ""))
+    found = unknown_keys(config, {key for key, value in config.items() if _encrypted(value)})
     value = config.get("gpus:max_spend")
     try:
         good = value is None or (not isinstance(value, bool) and 0 < float(value) <= 1e9)
@@ -43,6 +36,58 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
     todo = "it would stand in the state as plain text, so set it without --secret"
     found.extend(Problem(key, "plain text", "a secret", todo) for key in sorted(listed & config.keys()) if _encrypted(config[key]))
     return found
+
+
+SHARED = frozenset({"gcp", "aws"})
+"""Pulumi's own packages of these names read the same configuration: there only what comes near a key of ours is a mistake."""
+
+
+def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[Problem]:
+    """The keys of a stack's configuration that nobody reads: of the product's own, and of the providers' settings. Pure.
+
+    What is a secret there is a program's own: no setting of ours is one.
+    """
+    import difflib
+
+    from providers.engine import registry
+
+    settings = {name: manifest.settings for name, manifest in registry.manifests().items()}
+    settings["gpus"], settings["gcp"] = KEYS, ("project", *settings.get("gcp", ()))
+    found = []
+    for key in sorted(map(str, config)):
+        name, _, word = key.partition(":")
+        if word in settings.get(name, (word,)) or (key in secrets and name != "gpus"):
+            continue
+        known = [f"{name}:{each}" for each in settings[name]]
+        near = difflib.get_close_matches(word.casefold(), settings[name], n=2, cutoff=0.7 if name in SHARED else 0.6)
+        close = [f"{name}:{each}" for each in near]
+        if name in SHARED and (not close or word in _PULUMIS):
+            continue
+        wanted = f"one of {', '.join(known)}" if known else f"no setting of {name}'s"
+        found.append(Problem(key, wanted, repr(key), f"near: {', '.join(close)}" if close else "remove it"))
+    return found
+
+
+_PULUMIS = frozenset({"region", "zone", "profiles"})
+"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11)."""
+
+
+def refused(spec: Cluster) -> list[Problem]:
+    """What is wrong with a cluster beyond its own fields: what its providers make of it, then what nobody sells. Reads the bundled catalog.
+
+    One fault is told once: what follows from an option that is missing is not told again as a place that is not sold.
+    """
+    from providers.catalog.offers import load
+    from providers.engine import fitting, registry
+    from providers.engine.planning import whole
+    from providers.planner import check
+
+    found = fitting.problems(spec, registry.manifests())
+    ask = spec.ask()
+    derived = tuple(f"options.{name}" for name, manifest in registry.manifests().items() if manifest.derived is not None)
+    if any(problem.path in {"workload", "network"} or problem.path.startswith(derived) for problem in found):
+        return found
+    return [*found, *check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities())]
 
 
 def _encrypted(value: object) -> bool:
@@ -77,8 +122,7 @@ def entry(raw: Any, project: Path) -> Any:
 
 
 def cluster(name: str, raw: Any) -> Cluster:
-    """The cluster that an entry declares. Raises SpecError with everything that is wrong with it but its GPUs and places; never repeats a secret."""
-    from providers.engine import fitting, registry
+    """The cluster that an entry declares. Raises SpecError with everything that is wrong with it; never repeats a secret."""
     from providers.model.spec import read_cluster
 
     problems: list[Problem] = []
@@ -97,7 +141,7 @@ def cluster(name: str, raw: Any) -> Cluster:
     except SpecError as error:
         problems.extend(error.problems)
     else:
-        problems.extend(fitting.problems(found, registry.manifests()))
+        problems.extend(refused(found))
     if problems or found is None:
         raise SpecError(secret.told(problems, plain))
     return found

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """Everything of it that is wrong with every path; what is missing for the kind is asked for once the rest is right."""
-    found: list[Problem] = list(_runs(spec, manifests))
+    if nothing := _nothing_runs(spec, manifests):
+        return [nothing]
+    found: list[Problem] = [*_runs(spec, manifests), *_network(spec)]
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
@@ -44,6 +46,30 @@ def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Mani
     if spec.providers is not None:
         return {name: each for name, each in can.items() if name in spec.providers}
     return {name: each for name, each in can.items() if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)}
+
+
+def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem | None:
+    """A job or service that says nowhere what it runs: neither a workload, nor what a provider of that kind runs by its own options."""
+    if spec.kind == "machine" or spec.workload is not None:
+        return None
+    own = [name for name in _allowed(spec, manifests) if spec.options.get(name)]
+    if own:
+        return None
+    others = [f"options.{name}" for name, each in manifests.items() if spec.kind in each.capabilities.kinds and each.programs]
+    able = f" (or, there alone, {' or '.join(others)})" if others else ""
+    return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {{command: python train.py}}{able}")
+
+
+def _network(spec: Cluster) -> list[Problem]:
+    """What a managed network needs: it is Google's, with a subnet in each region that is listed."""
+    if spec.network != "managed":
+        return []
+    found = []
+    if not spec.regions:
+        found.append(Problem("regions", "the regions that network: managed makes subnets in", "none", "list them, as in [us-central1]"))
+    if spec.providers is not None and "gcp" not in spec.providers:
+        found.append(Problem("network", "gcp among the providers: network: managed is a Google network", ", ".join(spec.providers)))
+    return found
 
 
 def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:

@@ -168,6 +168,14 @@ def insistent(world: World, ask: Ask, setup: Setup) -> Market:
     return seen
 
 
+def walked(ask: Ask, *, world: str = REHEARSAL, settings: Mapping[str, Mapping[str, str]] | None = None, setup: Setup | None = None) -> Plan:
+    """The plan that an `up` would walk: where everything acceptable was refused lately, those places are asked again."""
+    made = plan(ask, world=world, settings=settings, setup=setup)
+    if made.candidates or "blocked" not in made.rejected_by_rule:
+        return made
+    return plan(ask, world=world, settings=settings, setup=setup, use_journal=False)
+
+
 def market(
     world: World,
     ask: Ask | None = None,

@@ -297,21 +297,31 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     """Pydantic's errors as problems, one per path; then the semantic ones of whatever did validate."""
     seen: dict[str, list[str]] = {}
     founds: dict[str, str] = {}
+    todos: dict[str, str] = {}
     for item in wording.likeliest(error.errors()):
         path = wording.path_of(item["loc"])
         kind = item["type"]
+        if kind == "extra_forbidden" and (written := wording.counted(item, data)):
+            # `{H100: 8}`: nothing else that is said of this place helps.
+            path = wording.path_of(item["loc"][:-1])
+            seen[path], founds[path], todos[path] = ['a GPU such as "H100:8"'], wording.shown({item["loc"][-1]: item["input"]}), f'write "{written}"'
+            continue
         if kind == "missing":
-            wanted, found = "a value", "nothing"
+            wanted, found = wording.missing(path), "nothing"
         elif kind == "extra_forbidden":
             wanted, found = _property(str(item["loc"][-1]), _model_at(item["loc"], model)), repr(str(item["loc"][-1]))
         else:
             wanted, found = wording.meant(path, item), wording.shown(item["input"])
+        if path in todos:
+            continue
         seen.setdefault(path, [])
         if wanted not in seen[path]:
             seen[path].append(wanted)
         founds.setdefault(path, found)
+        if todo := wording.todo(path, item):
+            todos[path] = todo
     inner = [path for path in seen if not any(other != path and other.startswith((f"{path}.", f"{path}[")) for other in seen)]
-    problems = [Problem(path, " or ".join(seen[path]), founds[path]) for path in inner]
+    problems = [Problem(path, " or ".join(seen[path]), founds[path], todos.get(path, "")) for path in inner]
     bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
     rest = {key: value for key, value in data.items() if key not in bad}
     if model is Cluster and bad:
@@ -457,7 +467,7 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
     if value is None:
         return None
     try:
-        total = duration.seconds(value)
+        total = duration.seconds("" if isinstance(value, bool) else value)
     except ValueError:
         problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', repr(value)[: wording.FOUND_MAX]))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 FOUND_MAX = 80
@@ -34,6 +35,7 @@ _FIELDS = {
     "wait": 'a duration such as "20h", "15m" or "1h30m"',
     "ttl": 'a duration such as "20h", "15m" or "1h30m"',
     "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
+    "checkpoint": "a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
 }
 """Where several types will do, what is meant in one phrase; by the field's name."""
 _TYPES = {
@@ -65,6 +67,40 @@ def meant(path: str, item: Any) -> str:
     if item["type"] in _TYPES:
         return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
     return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+
+
+def missing(path: str) -> str:
+    """What is wanted where nothing stands."""
+    return _FIELDS.get(path.rpartition(".")[2], "a value")
+
+
+def counted(item: Any, data: Any) -> str:
+    """`H100:8`, where a mapping in `data` says only a type and a count, `{H100: 8}` or `{H100:8}`; empty for any other unknown property. Pure."""
+    name, value = item["loc"][-1], item["input"]
+    whole = data
+    for part in item["loc"][:-1]:
+        # Between the steps stand pydantic's names for the arms of a choice.
+        if (isinstance(whole, Mapping) and part in whole) or (isinstance(whole, (list, tuple)) and isinstance(part, int)):
+            whole = whole[part]
+    asks = any(part in {"gpu", "fallback"} for part in item["loc"][:-1])
+    if not (asks and isinstance(name, str) and isinstance(whole, Mapping) and len(whole) == 1):
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0 and ":" not in name:
+        return f"{name}:{value}"
+    return name if value is None and re.fullmatch(r"[^:]+:\d+", name) else ""
+
+
+def todo(path: str, item: Any) -> str:
+    """What to write instead, where it is known beyond what was wanted; empty where it is not."""
+    field, value = path.rpartition(".")[2].partition("[")[0], item["input"]
+    if field == "ports" and isinstance(value, str):
+        return "list each port by itself, as a number"
+    if item["type"] == "tuple_type" and isinstance(value, str) and field in _LISTS:
+        return f'write ["{value}"]' if field == "fallback" else f"write [{value}]"
+    return ""
+
+
+_LISTS = frozenset({"providers", "regions", "capacity", "fallback"})
 
 
 def shown(value: Any) -> str:

@@ -56,6 +56,17 @@ _BUCKET = re.compile(r"^(gs|s3)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9.
 _MODEL = re.compile(r"^[A-Za-z0-9./~_][A-Za-z0-9._:/~-]{0,254}$")
 
 
+def _no_store(text: str) -> tuple[str, str, str]:
+    """(wanted, found, what to do) of a text that is no store: which part of it is wrong."""
+    scheme, _, rest = text.partition("://")
+    bucket = rest.partition("/")[0]
+    if scheme not in {"gs", "s3"} or not bucket:
+        return "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", text, ""
+    if not _BUCKET.match(f"{scheme}://{bucket}"):
+        return "a bucket's name of 3 to 63 lowercase letters, digits and . _ -", bucket, f"name yours, as in {scheme}://my-bucket/train"
+    return f"a path in {scheme}://{bucket} of letters, digits and . _ - /", rest.partition("/")[2], "rename the folder"
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -174,7 +185,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     kept = workload.checkpoint
     if kept is not None:
         if not _BUCKET.match(kept.to):
-            bad("checkpoint.to", "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", kept.to)
+            bad("checkpoint.to", *_no_store(kept.to))
         if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
             bad("checkpoint.path", "a path on the machine, without ..", kept.path)
         elif not kept.path.startswith("/"):

@@ -137,8 +137,9 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
         if name in regions:
             continue
         elsewhere = sorted({provider for provider, region in pairs if region == name})
-        if name in zones:
-            todo = f"that is a zone; its region is {zones[name]}"
+        if name in zones or name[:-1] in regions:
+            # EC2's zones bear another name in each account: us-east-1a stands in no list.
+            todo = f"that is a zone; its region is {zones.get(name) or name[:-1]}"
         elif elsewhere:
             todo = f"that is a region of {', '.join(elsewhere)}"
         else:
@@ -168,6 +169,9 @@ def _sold(entry: Entry, ask: Ask, offers: OfferTable, capabilities: Mapping[str,
         consent = "ask for one of these: nothing is rounded, since that changes the bill"
         return [Problem(entry.path, f"{title}:{entry.gpu_count} in one machine", f"counts on offer: {lists}", consent)]
     kinds = {capacities[row] for row in right if not restrictions[row]}
+    shut = next((restrictions[row] for row in right if restrictions[row] and any(way.kind == capacities[row] for way in entry.capacity)), "")
+    if shut and not kinds:
+        return [Problem(entry.path, f"{title}:{entry.gpu_count} {sellers}", f"not sold so: {shut}")]
     if not any(way.kind in kinds for way in entry.capacity):
         ways = " or ".join(dict.fromkeys(way.kind for way in entry.capacity))
         path = f"{entry.path}.capacity" if entry.path.startswith("fallback") else "capacity"
@@ -265,7 +269,7 @@ def _near(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     choices = sorted(known)
-    close = get_close_matches(word, choices, n=3, cutoff=0.6)
+    close = get_close_matches(word.casefold(), choices, n=3, cutoff=0.6)
     if close:
         return f"near: {', '.join(close)}"
     return f"known: {', '.join(choices)}" if len(choices) <= 12 else f"known: {', '.join(choices[:6])} and {len(choices) - 6} more"

@@ -217,4 +217,3 @@ def _priced(offer: Offer, item: rules.Kept) -> Offer:
         return offer
     rest = "; ".join(part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"})
     return offer._replace(node_micro_usd=item.node_micro_usd, parts=f"{offer.parts or 'machine'} + {item.disk}", left_out=rest)
-

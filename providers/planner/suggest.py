@@ -80,9 +80,7 @@ def _cheapest(plan: Plan, changed: Ask, *, strangers: bool = False) -> Candidate
         skills = {name: able for name, able in skills.items() if able.marketplace}
         unavailable = {}
     priced = changed._replace(rank=PRICE)
-    again = make(
-        priced, terms.table, skills, unavailable=unavailable, now=terms.now, fits=terms.fits, closed=terms.closed, hosted=terms.hosted
-    )
+    again = make(priced, terms.table, skills, unavailable=unavailable, now=terms.now, fits=terms.fits, closed=terms.closed, hosted=terms.hosted)
     return again.best
 
 

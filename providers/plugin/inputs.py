@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.engine.records import Wanted
-    from providers.model.ask import Ask
     from providers.model.machine import Setup
     from providers.model.spec import Cluster
     from providers.plugin.wire import Properties
@@ -38,6 +37,7 @@ class Checked(NamedTuple):
 
 def check(properties: Properties) -> Checked:
     """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
+    from providers.engine import declaring, fitting, registry
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
@@ -66,10 +66,10 @@ def check(properties: Properties) -> Checked:
             spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
         except SpecError as error:
             problems.extend(error.problems)
-        problems.extend(_fitting(spec))
         if gpu_known:
-            problems.extend(_planned(spec))
+            problems.extend(declaring.refused(spec))
         else:
+            problems.extend(fitting.problems(spec, registry.manifests()))
             values.pop("gpu", None)
     else:
         values.update({key: value for key, value in raw.items() if key != "gpu" or gpu_known})
@@ -211,16 +211,6 @@ def _gpu_text(text: str) -> str:
     return f"{spelled}{'!' if exact else ''}" + (f":{count}" if count is not None else "")
 
 
-def _planned(spec: Cluster) -> list[Problem]:
-    from providers.catalog.offers import load
-    from providers.engine import registry
-    from providers.engine.planning import whole
-    from providers.planner import check as planner_check
-
-    ask: Ask = spec.ask()
-    return list(planner_check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities()))
-
-
 def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Problem]:
     """Unknown GPU names of a spec that is broken elsewhere, so that both are told at once."""
     from providers.catalog.names import canonical
@@ -246,12 +236,6 @@ def _places(raw: Mapping[str, Any]) -> list[Problem]:
         for key in ("providers", "regions")
     )
     return planner_check.places(Ask((), providers=providers, regions=regions), load(), registry.capabilities())
-
-
-def _fitting(spec: Cluster) -> list[Problem]:
-    from providers.engine import fitting, registry
-
-    return fitting.problems(spec, registry.manifests())
 
 
 def warm_up() -> None:

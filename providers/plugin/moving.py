@@ -26,13 +26,14 @@ def refuse(old: str, world: str, settings: Mapping[str, Mapping[str, str]], clus
 
 
 def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[str, Mapping[str, str]]) -> str:
+    from providers.engine import planning
     from providers.plugin import inputs, plans
 
     try:
         spec = inputs.spec_of({**raw, "cluster": name})
     except SpecError:
         return ""  # its own check tells
-    plan = plans.made(spec.ask(), spec.setup(), world, settings)
+    plan = planning.walked(spec.ask(), setup=spec.setup(), world=world, settings=settings)
     return "" if plan.candidates else plans.refusal(name, plan, plans.Seen())
 
 

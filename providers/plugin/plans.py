@@ -43,16 +43,6 @@ class Seen(NamedTuple):
     inputs: Mapping[str, Any] = {}
 
 
-def made(ask: Ask, setup: Setup | None, world: str, settings: Mapping[str, Mapping[str, str]]) -> Plan:
-    """The plan that an `up` would walk: where everything acceptable was refused lately, the engine asks those places again."""
-    from providers.engine import planning
-
-    plan = planning.plan(ask, world=world, settings=settings, setup=setup)
-    if plan.candidates or "blocked" not in plan.rejected_by_rule:
-        return plan
-    return planning.plan(ask, world=world, settings=settings, setup=setup, use_journal=False)
-
-
 def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection[str] = ()) -> dict[str, Any]:
     """The invoke's result: `text` and the figures. Reads the catalog, the journal and live listings; raises SpecError for a bad declaration.
 
@@ -69,7 +59,10 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection
         fields = {key: value for key, value in arguments.items() if key not in ("urn", "running_usd_per_hour")}
         spec = inputs.spec_of({"cluster": name, **fields})
         ask, setup = spec.ask(), spec.setup()
-    plan = seen.plan if seen is not None and seen.plan is not None else made(ask, setup, world, settings)
+    from providers.engine import planning
+
+    known = seen.plan if seen is not None else None
+    plan = known if known is not None else planning.walked(ask, setup=setup, world=world, settings=settings)
     if seen is None:
         running = Running(_given(arguments), "")
     else:

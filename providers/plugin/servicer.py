@@ -225,14 +225,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
         """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
-        from providers.engine.planning import presentable
+        from providers.engine import planning
         from providers.plugin import inputs, plans
 
         seen, name = self._seen.get(urn, Seen()), str(values.get("cluster"))
         if seen.ask is None or seen.plan is not None:
             return
-        plan = await asyncio.to_thread(plans.made, seen.ask, seen.setup, str(values["world"]), inputs.settings_of(values))
-        presentable(plan, name)
+        settings = inputs.settings_of(values)
+        plan = await asyncio.to_thread(planning.walked, seen.ask, setup=seen.setup, world=str(values["world"]), settings=settings)
+        planning.presentable(plan, name)
         if not plan.candidates:
             self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
             raise GpusError(plans.refusal(name, plan, seen))

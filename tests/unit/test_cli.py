@@ -302,7 +302,7 @@ def test_answers_fit_96_columns(capsys, monkeypatch, arguments):
 
 def test_offers_name_the_rule_of_what_is_never_bought(capsys):
     """What the cloud does not sell so, what cannot be ordered, and what has no price stand in the table with the rule."""
-    out = run(capsys, "offers", "H100:8")[1]
+    out = run(capsys, "offers", "H100:8", "--all")[1]
     assert "[1] not bought, by the rule " in out
     rules = {line.partition("by the rule ")[2].partition(":")[0] for line in out.splitlines() if "by the rule" in line}
     assert {"price-known", "sold"} <= rules

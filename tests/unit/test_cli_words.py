@@ -38,7 +38,6 @@ def run(capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "COMMAND: wanted a value, found none; `gpus --help` says more"),
         (("plam",), "COMMAND: wanted offers, plan, "),
         (("plan", "--spot", "maybe"), "--spot: wanted never, prefer or only, found 'maybe'; `gpus plan --help` says more"),
         (("plan", "--spot"), "--spot: wanted one value, found none; `gpus plan --help` says more"),
@@ -104,3 +103,47 @@ def test_what_is_too_long_is_cut_between_words():
     assert shortened("see https://example.com/a/b/c", 20) == "see https://examp..."
     assert shortened("wanted this or that, see https://example.com/a", 40) == "wanted this or that, see..."
     assert shortened("x" * 50, 20) == "x" * 17 + "..." and shortened("short", 20) == "short"
+
+
+def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys):
+    """No command is no mistake: the help is shown, exit code 0; so is the version."""
+    assert cli.main([]) == 0 and "commands:" in capsys.readouterr().out
+    assert cli.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["plna", "L4:1"], "did you mean plan?"),
+        (["ofers", "L4:1"], "did you mean offers?"),
+        (["plan", "L4:1", "--prov", "gcp"], ""),
+        (["plan", "L4:1", "--provder", "gcp"], "did you mean --provider?"),
+        (["plan", "L4:1", "--marketplace"], "did you mean --marketplaces?"),
+        (["plan", "L4:1", "--max", "5"], ""),
+        (["watch", "--stak", "x"], "did you mean --stack?"),
+        (["rehearse", "stok"], "did you mean stock?"),
+        (["size", "7b", "--hlp"], "did you mean --help?"),
+        (["plan", "L4:1", "--rank", "prefernce"], "did you mean preference?"),
+    ],
+)
+def test_a_word_that_is_nearly_right_is_told_the_right_one_and_never_taken_for_it(capsys, arguments, meant):
+    """Commands, options and choices: the near one is named; a beginning of an option is no option."""
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and meant in err and "--help` " in err
+
+
+def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys):
+    """A table of twenty lines says how many more there are; `--all` and `--json` hold everything; by provider it is the same twenty."""
+    lines = {}
+    for words in ((), ("--all",), ("--sort", "provider")):
+        assert cli.main(["offers", "H100", *words]) == 0
+        out = capsys.readouterr().out.splitlines()
+        lines[words] = [line for line in out[1:] if " H100" in line]
+    assert len(lines[()]) == 20 and len(lines["--all",]) > 400
+    assert [line.split()[:2] for line in lines[()]] == [line.split()[:2] for line in lines["--all",][:20]]
+    assert sorted(lines[()]) == sorted(lines["--sort", "provider"])
+    assert cli.main(["offers", "H100"]) == 0
+    assert f"and {len(lines['--all',]) - 20} more, none cheaper: --all lists them" in capsys.readouterr().out
+    assert cli.main(["offers", "H100", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) > 400

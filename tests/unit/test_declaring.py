@@ -151,3 +151,123 @@ def test_the_words_about_ports_are_those_of_a_workload():
     """A service with a workload has its port there, not in a provider's options."""
     with pytest.raises(SpecError, match=r"ports: .*stands in workload\.port"):
         read_cluster("t", {**SERVICE, "ports": [80], "workload": VLLM})
+
+
+ALIKE = [
+    "L4:1",
+    "8xH100",
+    "L4:0.5",
+    {"gpu": {"H100": 8}},
+    {"gpu": {"H100:8": None}},
+    {"gpu": ["H100:1", "H200:1"], "providers": ["aws"]},
+    {"gpu": ["H100:5", "H200:1"], "providers": ["aws"]},
+    {"gpu": "MI300X:8"},
+    {"gpu": "RTX-4090:1"},
+    {"gpu": "RTX-4090:1", "marketplaces": True},
+    {"gpu": "L4:1", "ports": ["8000-8010", 65536]},
+    {"gpu": "L4:1", "ports": 8000},
+    {"gpu": "L4:1", "regions": ["us-central1-a"]},
+    {"gpu": "L4:1", "regions": ["us-east-1a"]},
+    {"gpu": "L4:1", "providers": ["GCP"]},
+    {"gpu": "L4:1", "marketplaces": "yes"},
+    {"gpu": "L4:1", "marketplace": True},
+    {"gpu": "L4:1", "network": "managed"},
+    {"gpu": "L4:1", "network": "managed", "regions": ["us-centrl1"]},
+    {"gpu": "L4:1", "network": "managed", "regions": ["us-central1"], "providers": ["aws"]},
+    {"gpu": "L4:1", "network": "managed", "regions": ["us-central1"], "providers": ["gcp"]},
+    {**JOB},
+    {**JOB, "providers": ["gcp"]},
+    {**JOB, "providers": ["vertex"]},
+    {**JOB, "providers": ["modal"], "options": {"modal": {"command": "x"}}},
+    {**JOB, "providers": ["vertex"], "options": {"vertex": {"image": "x"}}},
+    {**SERVICE},
+    {**JOB, "workload": {**RUN, "checkpoint": {"to": "gs://b/train"}}},
+    {**JOB, "workload": {**RUN, "checkpoint": "gs://b/train"}},
+    {**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b/train"}}},
+    {**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs:/bucket/train"}}},
+    {"gpu": "L4:1", "rank": "cheapest"},
+    {"gpu": "L4:1", "rank": "price_by_choice"},
+    {"gpu": "L4:1", "ttl": "20:00"},
+    {"gpu": "L4:1", "labels": {"v": 12}},
+    {"gpu": "H100:8", "max_price_per_hour": "60"},
+    {"gpu": "L4:1", "providers": ["clore"], "nodes": 2},
+    {"gpu": "A100-80GB:8", "capacity": ["flex-start"], "providers": ["aws"]},
+    {"gpu": "L4:3", "fallback": ["T4:3"], "providers": ["gcp"]},
+]
+
+
+def both(raw):
+    """What the command line's plan and the plugin's check find wrong with an entry, as lines."""
+    try:
+        declaring.cluster("c", raw)
+    except SpecError as error:
+        planned = [str(problem) for problem in error.problems]
+    else:
+        planned = []
+    checked = inputs.check_all({"world": "rehearsal", "clusters": {"c": {"gpu": raw} if isinstance(raw, str) else raw}})["c"]
+    return planned, [line.removeprefix("c.") for line in checked]
+
+
+@pytest.mark.parametrize("raw", ALIKE, ids=str)
+def test_a_plan_and_a_preview_say_the_same(raw):
+    """Whatever is declared, `gpus plan -s` and the plugin's own check find the same faults and no others, and each fault once (C29)."""
+    planned, checked = both(raw)
+    assert planned == checked and len(planned) == len(set(planned))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (JOB, "workload: wanted what the job runs, found nothing; declare it, as in workload: {command: python train.py}"),
+        ({**JOB, "providers": ["vertex"]}, "workload: wanted what the job runs"),
+        ({**SERVICE, "providers": ["aws"]}, "workload: wanted what the service runs"),
+        ({**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b/train"}}}, "a bucket's name of 3 to 63"),
+        ({**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "s3://my-bucket/a b"}}}, "wanted a path in s3://my-bucket of letters"),
+        ({**JOB, "workload": {**RUN, "checkpoint": "gs://b/train"}}, "wanted a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}"),
+        ({"gpu": "L4:1", "network": "managed", "regions": ["us-central1"], "providers": ["aws"]}, "network: wanted gcp among the providers"),
+        ({"gpu": "L4:1", "network": "managed"}, "regions: wanted the regions that network: managed makes subnets in"),
+        ({"gpu": {"H100": 8}}, 'gpu: wanted a GPU such as "H100:8", found {\'H100\': 8}; write "H100:8"'),
+        ({"gpu": ["T4:1", {"L4": 2}]}, 'gpu[1]: wanted a GPU such as "H100:8", found {\'L4\': 2}; write "L4:2"'),
+        ({"gpu": "T4:1", "fallback": [{"L4:2": None}]}, 'write "L4:2"'),
+        ({"gpu": "L4:1", "ports": ["8000-8010"]}, "ports[0]: wanted a port from 1 to 65535, found '8000-8010'; list each port by itself"),
+        ({"gpu": "L4:1", "regions": ["us-east-1a"]}, "that is a zone; its region is us-east-1"),
+        ({"gpu": "L4:1", "regions": ["us-central1-a"]}, "that is a zone; its region is us-central1"),
+        ({"gpu": "L4:1", "providers": ["GCP"]}, "near: gcp"),
+        ({"gpu": "L4:1", "providers": "gcp"}, "write [gcp]"),
+    ],
+    ids=str,
+)
+def test_one_fault_is_told_once_with_what_to_write(raw, said):
+    """The real reason, with path and remedy, and no second message that follows from it."""
+    planned, checked = both(raw)
+    assert planned == checked and len(planned) == 1 and said in planned[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("clore:reliabilty", "clore:reliability"),
+        ("gcp:proj", "gcp:project"),
+        ("gcp:projekt", "gcp:project"),
+        ("aws:region", ""),
+        ("gcp:region", ""),
+        ("gcp:credentials", ""),
+        ("aws:profil", "aws:profile"),
+        ("gpus:max_spnd", "gpus:max_spend"),
+        ("modal:enviroment", "modal:environment"),
+        ("vertex:proj", "vertex:project"),
+        ("clore:what", "remove it"),
+        ("mine:what", ""),
+    ],
+)
+def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
+    """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own packages read is none of ours."""
+    found = declaring.unknown_keys([key, "gpus:world", "clore:cuda"])
+    assert not [each for each in declaring.unknown_keys([key], {key}) if not key.startswith("gpus:")], "a secret is a program's own"
+    assert [key] * bool(near) == [problem.path for problem in found] and all(near in problem.todo for problem in found)
+
+
+def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
+    """Both read the same rule: the stack's file is refused before anything is planned."""
+    code, said = planned({"c": "L4:1"}, max_spnd=5)
+    assert code == 2 and "gpus:max_spnd" in said and "near: gpus:max_spend" in said
