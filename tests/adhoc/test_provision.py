@@ -589,7 +589,8 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
     assert "providers/engine" not in frames, err
     head, *lines = message.splitlines()
     assert head == "box: no allowed provider is configured in the live world"
-    assert {"aws", "clore", "gcp", "modal"} <= {line.partition(":")[0] for line in lines}
+    asked = {line.partition(":")[0] for line in lines}
+    assert {"aws", "gcp", "modal"} <= asked and "clore" not in asked, "strangers' hosts are not asked for"
     assert all("found n" in line and "; " in line for line in lines)
     done = subprocess.run(
         [sys.executable, "-m", "providers.cli", "run", "L4:1", "--name", "box", "--world", "live", "--", "true"],

@@ -68,6 +68,7 @@ def test_up_killed_then_up(project):
 def test_b26_up_killed_then_another_project(project, then):
     """A machine that a killed run made in one project is found and deleted though the stack names another project by now."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.rehearse("latency", "gcp", "create", "3s")
     made.killed_up("#4", also_plugin=True)
     made.edit("gpus:world: rehearsal", "gpus:world: rehearsal\n  gcp:project: other-project")
@@ -109,6 +110,7 @@ def test_b42_edits(project):
 def test_b35_b41_stop_and_start(project):
     """state: stopped stops and keeps the machine; a start without room leaves it stopped and in the state; with room the same machine runs again."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.edit("gpu: H100:8", "gpu: H100:8\n      state: stopped")
     assert "none is bought to be stopped" in made.preview(fails=True)
     made.edit("state: stopped", "state: running")
@@ -171,7 +173,7 @@ def test_bad_input_is_told_whole(project):
         assert f"gpus:clusters.{path}: wanted" in said
     for old, new, wanted in (
         ("gpus:world: rehearsal", "gpus:world: dream", "gpus:world: wanted rehearsal or live, found 'dream'"),
-        ("gpus:world: dream", "gpus:wurld: rehearsal", "found gpus:wurld; near: gpus:world"),
+        ("gpus:world: dream", "gpus:wurld: rehearsal", "found 'gpus:wurld'; near: gpus:world"),
         ("gpus:wurld: rehearsal", "gpus:world: rehearsal\n  gpus:clusters: [train]\n  other:clusters: {}", ""),
     ):
         made.edit(old, new)
@@ -443,11 +445,13 @@ def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project):
 
 
 def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project):
-    """An A100-70GB and eight A10s are check failures of the preview: nothing is sent."""
+    """An A100-70GB, which nobody knows, fails the preview's check: nothing is sent. Eight A10s, which Modal does not sell, are left out in a line."""
     made = project("job-l4")
     made.edit('fallback: ["A10:1"]', "fallback: [A100-70GB, A10:8]")
     shown = " ".join(made.preview(fails=True).split())
-    assert "fallback[0]" in shown and "A100-80GB" in shown and "fallback[1]" in shown and "counts on offer: modal 1, 2, 3, 4" in shown
+    assert "fallback[0]" in shown and "A100-80GB" in shown and "fallback[1]" not in shown
+    made.edit("A100-70GB, ", "")
+    assert "left out fallback[0]: A10:8 in one machine: counts on offer: modal 1, 2, 3, 4" in " ".join(made.preview().split())
     assert 0 == made.seen()["mutations"]
 
 
