@@ -53,9 +53,9 @@ def _main(arguments: list[str]) -> int:
             _parser().print_help()
             code: int = OK
         elif arguments == ["--version"]:
-            from providers.plugin.schema import VERSION
+            from importlib.metadata import version
 
-            print(f"gpus {VERSION}")
+            print(f"gpus {version('gpus')}")
             code = OK
         elif arguments[:1] == ["rehearse"]:
             from providers.testing import rehearse
