@@ -38,6 +38,10 @@ OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a se
 """What `pulumi stack init` says (CLI 3.276) where the salt of the stack's file was made with another one than the environment's."""
 
 
+CONTAINERS = (("docker.io", "dockerd"), ("busybox-static", "busybox"))
+"""Debian's packages for the container tests, and a program of each."""
+
+
 class SetupError(Exception):
     """One clear message: what is missing and how to get it."""
 
@@ -121,6 +125,23 @@ def uv_tool() -> str:
         run([sys.executable, "-m", "venv", "--clear", str(kept)])
         run([str(kept / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", f"uv=={UV_VERSION}"])
     return str(tool)
+
+
+def install_containers() -> None:
+    """What the container tests need, by apt where that is allowed; elsewhere a line says why they will be skipped."""
+    missing = [package for package, tool in CONTAINERS if shutil.which(tool) is None]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        say(f"{' and '.join(missing)} missing, and not to be installed here (needs root, and apt-get): the container tests are skipped")
+        return
+    say(f"installing {' and '.join(missing)} for the container tests")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        run(["apt-get", "update", "-q"], env=quiet, slow="apt-get update")
+        run(["apt-get", "install", "-qy", *missing], env=quiet, slow="apt-get install")
+    except SetupError as error:
+        say(f"{error}\nthe container tests are skipped")
 
 
 def compile_sources() -> None:
@@ -318,11 +339,14 @@ def main() -> int:
     """0 when the environment is ready."""
     parser = argparse.ArgumentParser(description="Make the working environment.")
     parser.add_argument("--development", action="store_true", help="with the test tools")
+    parser.add_argument("--containers", action="store_true", help="with Docker and busybox by apt, for the container tests")
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
         check_machine()
         make_environment(development=arguments.development)
+        if arguments.containers:
+            install_containers()
         compile_sources()
         get_tools()
         activation()
