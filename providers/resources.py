@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import pulumi
 
@@ -300,18 +301,26 @@ _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 """The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
 
 
+TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
+
+
 def token_output(name: str) -> str:
     """The stack's output that is a service's token and nothing else, so that a shell can take it. No cluster's name has an underscore."""
-    return f"{name}_token"
+    return f"{name}{TOKEN_OUTPUT}"
 
 
-def tried_by(provider: str, urls: Sequence[str], shown: str = "", *, rehearsed: bool = False) -> str:
-    """The line that tries a service with a token; `shown` is the command that shows it. Without quotes, which Pulumi's screen escapes. Modal's own
+def tried_by(provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, rehearsed: bool = False) -> str:
+    """The line that tries a service with a token; `shown` is the command that shows it, `login` the one that logs in there, which can also carry the
+    service's port here, encrypted. Without quotes, which Pulumi's screen escapes. Modal's own
     door wants a proxy token of the workspace instead (modal.com, "Proxy Auth Tokens", 2026-11). `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
     """
     if not urls:
         return ""
     notes = ["KEY, SECRET: a proxy token of the workspace"] if provider == "modal" else []
+    address = urlsplit(urls[0])
+    if address.scheme == "http":
+        # The address of a machine has no certificate.
+        notes.append("the token travels in clear" + (f"; encrypted: {login} -L {address.port}, then localhost:{address.port}" if login else ""))
     notes += ["a rehearsal: nothing listens there"] if rehearsed else []
     key = "-H Modal-Key:KEY -H Modal-Secret:SECRET" if provider == "modal" else f"--oauth2-bearer $({shown})"
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
@@ -324,8 +333,9 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
     shown = f"pulumi stack output {token_output} -s {pulumi.get_stack()} --show-secrets"
+    login = f"gpus ssh {token_output.removesuffix(TOKEN_OUTPUT)} -s {pulumi.get_stack()}"
     tried = pulumi.Output.all(cluster.provider, cluster.endpoints, cluster.world).apply(
-        lambda part: tried_by(part[0], part[1] or (), shown, rehearsed=part[2] == REHEARSAL)
+        lambda part: tried_by(part[0], part[1] or (), shown, login, rehearsed=part[2] == REHEARSAL)
     )
     return {
         "status": cluster.status,

@@ -66,8 +66,9 @@ class Market(NamedTuple):
             host = hosted(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
             lines += [host.note] if host is not None and host.note else []
             able = self.capabilities.get(candidate.provider)
-            if known.idle_s and able is not None:
-                lines += _idle_notes(candidate, able)
+            if able is not None:
+                lines += _workload_notes(ask, known, candidate.provider, able) if ask.workload is not None else ()
+                lines += _idle_notes(candidate, able) if known.idle_s else ()
             return lines
 
         return make(
@@ -119,6 +120,12 @@ def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
     from providers.workloads.fit import fit
 
     return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.nodes)
+
+
+def _workload_notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> Sequence[str]:
+    from providers.engine.telling import notes
+
+    return notes(ask, setup, provider, able)
 
 
 def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:

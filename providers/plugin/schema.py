@@ -173,7 +173,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
         _STRING, "The line that logs you in, to the first machine of several, or shows what a job or a service prints. Empty while there is none."
     ),
     "endpoints": _described(
-        _listed(_STRING), "`host:port` of each port that is open outside; else the line that carries it here. Of a service its URL."
+        _listed(_STRING),
+        "`host:port` of each port that is open outside; else the line that carries it here. Of a service its URL: by plain HTTP on a machine, which "
+        "does not hide a token on its way (`gpus ssh NAME -L PORT` carries the port here, encrypted).",
     ),
     "handles": _described(_listed(_STRING), "The machines as their provider names them; many of one kind as `prefix{a,b,c}`."),
     "launched_at": _described(_STRING, "When it was made, UTC."),
