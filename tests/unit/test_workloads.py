@@ -88,7 +88,7 @@ def test_local_files_stand_in_the_declaration_as_their_content(tmp_path):
     raw = {"gpu": "L4", "kind": "job", "workload": {"command": "python3 ~/train.py", "files": {"train.py": "~/train.py"}}}
     found = with_files(raw, tmp_path)["workload"]["files"]
     assert gzip.decompress(base64.b64decode(found["~/train.py"])) == b"print(1)"
-    with pytest.raises(SpecError, match="a readable file"):
+    with pytest.raises(SpecError, match="a plain file"):
         with_files({**raw, "workload": {"command": "x", "files": {"gone.py": "y"}}}, tmp_path)
 
 
