@@ -287,6 +287,11 @@ def accepts(name: str, exact: bool = False) -> tuple[str, ...]:
     return models[:1] if exact else models
 
 
+def is_narrow(name: str) -> bool:
+    """True for an ask that names one form of a card (`H100-SXM`): like `H100!` it is served by exactly that."""
+    return canonical(name) in _ASKS
+
+
 def models() -> tuple[str, ...]:
     """Every model, in the table's order."""
     return tuple(_MODELS)

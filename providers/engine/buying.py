@@ -45,6 +45,8 @@ async def buy(
         # Known machines that nobody could look at yet: what they cost runs.
         held = held._replace(launched_at=world.clock.now())
     world.journal.launched(held)
+    if held.detail:
+        world.report("info", f"{held.cluster}: {held.detail}")
     return held
 
 

@@ -53,6 +53,7 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
     made = outcome.state == ACQUIRED
     launched = began(outcome.nodes, now, now)
     done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
+    detail = next((node.detail for node in outcome.nodes if node.status == RUNNING and _more(node)), "")
     status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
     return Held(
         world=world,
@@ -84,6 +85,7 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
         applied=applied(outcome.order.setup, placed.kind),
         kind=placed.kind,
         account=outcome.account,
+        detail=detail,
     )
 
 

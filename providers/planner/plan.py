@@ -10,6 +10,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from providers.catalog import names
 from providers.model.offer import Candidate, Offer, Rejection
 from providers.planner import blocks as blocklist
 from providers.planner import rank, rules
@@ -202,7 +203,7 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
             ask.entries[item.entry].nodes,
             item.reservation,
             item.micro_usd,
-            ask.entries[item.entry].exact,
+            ask.entries[item.entry].exact or names.is_narrow(ask.entries[item.entry].gpu),
             ask.kind,
         )
         for number, (item, offer) in enumerate(ranked, 1)

@@ -225,6 +225,38 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
     assert "HalfMade" == held.attempts[0].outcome
 
 
+@pytest.mark.parametrize(
+    ("delivered", "said"),
+    [
+        ({"gpu_array": ["RTX 4090"]}, "counts disagree"),
+        ({"gpu_array": ["RTX 4090", "RTX 3090"]}, "a mixed rig"),
+        ({"gpu_array": ["RTX 3090", "RTX 3090"]}, "says"),
+        ({"gpu_array": ["RTX 4090"], "specs": {"gpu": "1x NVIDIA GeForce RTX 4090"}}, "with 1 instead of 2"),
+        ({"gpu_array": ["RTX 3090", "RTX 3090"], "specs": {"gpu": "2x NVIDIA GeForce RTX 3090"}}, "with RTX-3090 instead of RTX-4090"),
+    ],
+)
+def test_a_host_that_delivers_something_else_is_released_and_remembered(market, delivered, said):
+    """What the order says of the host after the purchase contradicts itself or what was ordered: released, confirmed, left alone, the next one tried."""
+    world = market.world()
+    first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
+    market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert [attempt.outcome for attempt in held.attempts] == ["NotWhatWasSold", "acquired"]
+    assert said in held.attempts[0].message, held.attempts[0].message
+    assert (held.status, len(market.alive)) == ("running", 1) and held.machine_type != first.machine_type
+    (block,) = world.journal.blocks("rehearsal")
+    assert (block.scope.machine_type, block.scope.capacity) == (first.machine_type, "")
+
+
+def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
+    """A row without its GPUs says nothing; it is no contradiction."""
+    world = market.world()
+    first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
+    market.state.deliver(int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""})
+    held = run(cluster.create(world, wanted(), "g1"))
+    assert (held.machine_type, len(held.attempts)) == (first.machine_type, 1)
+
+
 def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
     """The look says that it was outbid, the host is left alone for a while, and update places it anew under the cap; never two stand."""
     world, want = market.world(), wanted(capacity=(Capacity("spot"),))

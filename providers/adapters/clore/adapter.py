@@ -502,6 +502,7 @@ class CloreAdapter:
             machine_type=market.machine_type(server) if server else "",
             gpu_type="" if isinstance(held, str) else held.model.name,
             gpu_count=0 if isinstance(held, str) else held.gpu_count,
+            contradiction=held if isinstance(held, market.Contradiction) else "",
             capacity=orders.capacity(row),
             external_ip=orders.host(row),
             created_at=orders.made(row) or 0.0,

@@ -118,6 +118,12 @@ def region(server: Mapping[str, object]) -> str:
     return code if re.fullmatch(r"[A-Z]{2,3}", code) else "XX"
 
 
+class Contradiction(str):
+    """Why what a row says of its GPUs cannot all be true. Of an order that is not what was sold; what a row leaves out is only unknown."""
+
+    __slots__ = ()
+
+
 def gpus(server: Mapping[str, object]) -> Gpus | str:
     """The model and count of a server, or why it has none that could be rented.
 
@@ -130,7 +136,7 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
     memory = foreign.real(specs.get("gpuram"))
     reported = memory if memory is not None and memory > 0 else None
     if len({entry.casefold() for entry in listed}) > 1:
-        return f"a mixed rig: {', '.join(sorted(set(listed)))}"
+        return Contradiction(f"a mixed rig: {', '.join(sorted(set(listed)))}")
     spoken = [word for word in (text, *listed[:1]) if word]
     if not spoken:
         return "names no GPU"
@@ -140,12 +146,12 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
         return f"no known model: {spoken[choices.index(set())]!r}{size}"
     models = set.intersection(*choices)
     if not models:
-        return f"says {text!r} and {listed[0]!r}"
+        return Contradiction(f"says {text!r} and {listed[0]!r}")
     if len(models) > 1:
         return f"{spoken[0]!r} without its memory: one of {', '.join(sorted(model.name for model in models))}"
     counts = {count for count in (names.count_of(text), len(listed) or None) if count is not None}
     if len(counts) > 1:
-        return f"counts disagree: {text!r} and {len(listed)} in the array"
+        return Contradiction(f"counts disagree: {text!r} and {len(listed)} in the array")
     partial = server.get("partial_gpu_rental")
     count = counts.pop() if counts else 1
     if isinstance(partial, Mapping):
