@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+    from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine
@@ -553,6 +554,19 @@ def _wrapped(head: str, text: str, further: str | None = None) -> list[str]:
     ]
 
 
+def _usable(world: World, provider: str) -> list[CheckLine]:
+    """Which places that begin closed the account can use now; what was remembered against it is forgotten, since it may have been changed."""
+    from providers.catalog.offers import load
+    from providers.engine import closures
+    from providers.model.machine import CheckLine
+
+    try:
+        places = closures.look_again(world, provider, world.offers or load())
+    except GpusError as error:
+        return [CheckLine(provider, "places", "unknown", str(error))]
+    return [CheckLine(provider, "places", "ok", f"enabled: {', '.join(zone or region for region, zone in places)}")] if places else []
+
+
 def _check(options: argparse.Namespace) -> int:
     from providers.engine import registry
     from providers.engine.world import open_world
@@ -569,6 +583,7 @@ def _check(options: argparse.Namespace) -> int:
         for name in [options.provider] if options.provider else manifests:
             try:
                 found = list(world.adapter(name).check())
+                found += _usable(world, name)
             except NotConfigured as error:
                 found = [CheckLine(name, "credentials", "missing", str(error))]
             except GpusError as error:

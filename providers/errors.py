@@ -8,6 +8,7 @@
     ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is bought without it
     └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
         ├── Unsupported           this cloud can never do it
+        │   └── NotEnabled        the account has not enabled the zone or region
         ├── NotConfigured         keys are missing
         ├── BadCredentials        keys were refused
         ├── NoCapacity            none right now
@@ -142,11 +143,24 @@ class CloudError(GpusError):
         self.hints: tuple[str, ...] = tuple(hints)
         super().__init__(with_words(message, words))
 
+    @property
+    def closed(self) -> bool:
+        """Whether the account can't use its scopes until somebody changes the account: no shortage that passes."""
+        return False
+
 
 class Unsupported(CloudError):
     """This cloud can never do it there; a day passes before it is asked again."""
 
     default_block_s = 86_400.0
+
+
+class NotEnabled(Unsupported):
+    """The account has not enabled the zone or the region. The message says how to."""
+
+    @property
+    def closed(self) -> bool:
+        return True
 
 
 class NotConfigured(CloudError):
@@ -172,6 +186,10 @@ class QuotaExceeded(CloudError):
         self.metric = metric
         self.limit = limit
         super().__init__(message, **rest)  # type: ignore[arg-type]
+
+    @property
+    def closed(self) -> bool:
+        return self.limit == "0"
 
 
 class InsufficientFunds(CloudError):

@@ -165,6 +165,9 @@ class Adapter(Protocol):
     An adapter whose live offers depend on the declaration (its section of options, its disk, its ttl) has a method `offers_for(ask)`, which answers
     as `offers` does, what does not do restricted with the reason; a section that cannot be read is left to `Manifest.options` to tell.
 
+    An adapter with places that an account must enable (`Manifest.closed`) has a method `usable(places)`, which answers with those of these
+    (region, zone) that this account can use now. It reads.
+
     An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
     as the cloud still has it; empty while there is none. It reads.
     """
@@ -335,6 +338,10 @@ class Manifest(NamedTuple):
     """
     host: Callable[[str, Mapping[str, object]], Host | None] | None = None
     """What a machine type boots from under the provider's section of options, and what its disk can be. Pure and cheap. None: not known."""
+    closed: Callable[[str, str], str] | None = None
+    """What a (region, zone) is that an account begins without, and the command that enables it; empty for other places. Pure. None: there is no such
+    place.
+    """
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
     """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
     it cannot serve the offers are restricted with the reason.

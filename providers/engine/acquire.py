@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.engine import closures
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
@@ -153,6 +154,8 @@ class _Walk:
         self.refreshed: set[str] = set()
         self.unreached: Counter[str] = Counter()
         self.silence = Silence()
+        self.account: Account = ()
+        """Where the present order is placed."""
 
     @property
     def now(self) -> float:
@@ -179,6 +182,7 @@ class _Walk:
                 continue
             if self.brake.taken_over:
                 continue
+            self.account = account
             order = self._order(adapter)
             self.world.journal.intend(self.world.name, order, self.now, account)
             if (outcome := await self._attempt(adapter, order)) is not None:
@@ -255,6 +259,7 @@ class _Walk:
 
     async def _resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
         order, started = entry.order, self.now
+        self.account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
         ticket = entry.ticket
         try:
@@ -374,6 +379,7 @@ class _Walk:
                 nodes = working
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
+        closures.opened(self.world, self.account, placed)
         self._record((placed,), "acquired", "", "", started)
         names = ", ".join(node.name for node in nodes)
         self.world.report("info", clipped(f"{self._line(order, placed, len(self.attempts))}: acquired, {names}"))
@@ -551,7 +557,9 @@ class _Walk:
             # A refusal of one reservation says nothing about another at the same place.
             name = candidates[0].reservation if scope.capacity == RESERVATION else ""
             self.blocked.append((scope, name, f"{scope}: {reason}"))
-            if error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
+            if error.closed:
+                closures.close(self.world, self.account, scope, error)
+            elif error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
                 self.world.journal.block(self.world.name, scope, error.block_s, reason, self.now)
 
     def _given_up(self, provider: str, order: Order, error: CloudError) -> None:

@@ -109,6 +109,12 @@ async def _walk(
         if again.candidates:
             world.report("info", f"{wanted.cluster}: every acceptable place was refused lately; asking them again")
             plan = again
+    if not plan.candidates and on_sale.closed:
+        # A refused call costs nothing, and somebody may have changed the account meanwhile.
+        again = on_sale._replace(closed=()).plan(wanted.ask, setup=wanted.setup)
+        if again.candidates:
+            world.report("info", f"{wanted.cluster}: the account cannot use any acceptable place, as far as is known; asking them all the same")
+            plan = again
     if not plan.candidates and on_sale.unavailable:
         able = {name: manifest.capabilities for name, manifest in world.manifests.items()}
         allowed = [name for name in able if wanted.ask.allows(name, marketplace=able[name].marketplace)]

@@ -42,7 +42,7 @@ EVERY = (*OPEN, FAILED, RELEASED)
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
 _BUSY_S = 10.0
-_VERSION = 3
+_VERSION = 4
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -54,6 +54,10 @@ CREATE TABLE IF NOT EXISTS blocks (
   world TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, machine_type TEXT NOT NULL, gpu_type TEXT NOT NULL,
   capacity TEXT NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (world, provider, region, zone, machine_type, gpu_type, capacity));
+CREATE TABLE IF NOT EXISTS closures (
+  world TEXT NOT NULL, account TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, machine_type TEXT NOT NULL,
+  gpu_type TEXT NOT NULL, capacity TEXT NOT NULL, opened INTEGER NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (world, account, provider, region, zone, machine_type, gpu_type, capacity));
 CREATE TABLE IF NOT EXISTS leases (
   world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL, holder TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL,
   boot TEXT NOT NULL, since REAL NOT NULL, PRIMARY KEY (world, owner, cluster));
@@ -119,6 +123,16 @@ class Claim(NamedTuple):
     cluster: str
     generation: str
     handles: tuple[Handle, ...]
+
+
+class Closure(NamedTuple):
+    """What is known of an account and a scope: closed to it until a moment, for a reason, or `opened`: seen to be usable."""
+
+    account: Account | None
+    scope: Scope
+    opened: bool
+    until: float
+    reason: str
 
 
 class JournalBroken(GpusError):
@@ -460,6 +474,43 @@ class Journal:
             db.execute(
                 "DELETE FROM blocks WHERE (world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)", (world, *scope)
             )
+
+    # Closures
+
+    def closures(self, world: str) -> tuple[Closure, ...]:
+        """Everything remembered of what accounts can use and cannot, expired refusals too."""
+        with self._read() as db:
+            rows = db.execute(
+                "SELECT account, provider, region, zone, machine_type, gpu_type, capacity, opened, until, reason FROM closures WHERE world = ? "
+                "ORDER BY provider, region, zone, machine_type, gpu_type, capacity",
+                (world,),
+            ).fetchall()
+        return tuple(Closure(account_in(json.loads(row[0])), Scope(*row[1:7]), bool(row[7]), row[8], row[9]) for row in rows)
+
+    def close_to(self, world: str, account: Account | None, scope: Scope, reason: str, until: float) -> None:
+        """This account cannot use this scope until it is changed."""
+        with self._change() as db:
+            values = (world, json.dumps(account_out(account)), *scope, 0, until, reason)
+            db.execute("INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def open_to(self, world: str, account: Account | None, place: Placed, *, remember: bool) -> None:
+        """This account can use this place: closures that cover it are forgotten; with `remember` its zone is kept as one that is open."""
+        whose = json.dumps(account_out(account))
+        covering = [each.scope for each in self.closures(world) if not each.opened and each.account == account and each.scope.covers(place)]
+        if not covering and not remember:
+            return
+        with self._change() as db:
+            for scope in covering:
+                match = "(world, account, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?, ?)"
+                db.execute(f"DELETE FROM closures WHERE {match}", (world, whose, *scope))  # noqa: S608 - own text
+            if remember:
+                values = (world, whose, *Scope(place.provider, place.region, place.zone), 1, 0.0, "")
+                db.execute("INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def forget_closures(self, world: str, provider: str = "") -> None:
+        """Nothing is remembered of what accounts of this provider, or of any, can use."""
+        with self._change() as db:
+            db.execute("DELETE FROM closures WHERE world = ? AND ? IN ('', provider)", (world, provider))
 
     # Leases
 

@@ -35,6 +35,7 @@ SAID = {
     "NoCapacity": "sold out",
     "QuotaExceeded": "over the account's quota",
     "Unsupported": "not possible there",
+    "NotEnabled": "not enabled for this account",
     "NotConfigured": "not configured",
     "BadCredentials": "credentials refused",
     "InsufficientFunds": "not enough funds",

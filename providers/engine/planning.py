@@ -45,6 +45,8 @@ class Market(NamedTuple):
     """Provider -> its manifest, which says what its machines boot from."""
     silent: Mapping[str, str] = {}
     """Provider -> why it is not known what it sells now."""
+    closed: Sequence[Block] = ()
+    """What the accounts cannot use until somebody changes them."""
 
     def plan(self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None) -> Plan:
         """The plan of an ask over this market. `setup` is what its notes depend on (none: the defaults). Pure."""
@@ -76,7 +78,7 @@ class Market(NamedTuple):
             self.table,
             self.capabilities,
             unavailable=self.unavailable,
-            blocks=blocks,
+            blocks=(*self.closed, *blocks),
             now=now,
             noted=noted,
             fits=fits,
@@ -143,9 +145,12 @@ def plan(
     world: str = REHEARSAL,
     settings: Mapping[str, Mapping[str, str]] | None = None,
     use_journal: bool = True,
+    use_closed: bool = False,
     setup: Setup | None = None,
 ) -> Plan:
     """The ranked plan of an ask, now. Buys nothing. `setup` is what the notes on its candidates depend on.
+
+    Without `use_journal`, places that were sold out lately count too; with `use_closed`, also those that the account cannot use as far as is known.
 
     Calls made: reads of the bundled catalog and of the journal if there is one; live listings of the providers that have them, at once, each
     within `LOOK_LIMIT_S`; in the live world a local look for each provider's credentials. Whatever of this fails is a line in `warnings`.
@@ -156,6 +161,8 @@ def plan(
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
         seen = market(opened, ask, warnings=lines, compared=True)
+        if use_closed:
+            seen = seen._replace(closed=())
         if not use_journal:
             return seen.plan(ask, setup=setup)
         blocks, now, trouble = standing_blocks(opened)
@@ -175,12 +182,23 @@ def insistent(world: World, ask: Ask, setup: Setup) -> Market:
     return seen
 
 
-def walked(ask: Ask, *, world: str = REHEARSAL, settings: Mapping[str, Mapping[str, str]] | None = None, setup: Setup | None = None) -> Plan:
-    """The plan that an `up` would walk: where everything acceptable was refused lately, those places are asked again."""
+def walked(
+    ask: Ask,
+    *,
+    world: str = REHEARSAL,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+    setup: Setup | None = None,
+    replaces: bool = False,
+) -> Plan:
+    """The plan that an `up` would walk: where everything acceptable was refused lately, those places are asked again, and at last those that the
+    account cannot use as far as is known. For the latter nothing that runs is given up: not where it `replaces`.
+    """
     made = plan(ask, world=world, settings=settings, setup=setup)
-    if made.candidates or "blocked" not in made.rejected_by_rule:
-        return made
-    return plan(ask, world=world, settings=settings, setup=setup, use_journal=False)
+    if not made.candidates and "blocked" in made.rejected_by_rule:
+        made = plan(ask, world=world, settings=settings, setup=setup, use_journal=False)
+    if not made.candidates and "enabled" in made.rejected_by_rule and not replaces:
+        made = plan(ask, world=world, settings=settings, setup=setup, use_journal=False, use_closed=True)
+    return made
 
 
 def market(
@@ -197,6 +215,9 @@ def market(
     `only` narrows the live look to these providers; the others are shown from the catalog. `compared` also looks at marketplaces that are not
     asked for, so that a plan can say what they would cost; what goes wrong there is no line.
     """
+    from contextlib import suppress
+
+    from providers.engine import closures
     from providers.engine.lines import bare
 
     base = world.offers
@@ -214,15 +235,16 @@ def market(
     allowed += beside
     live = [name for name in allowed if world.manifests[name].capabilities.live_offers and (only is None or name in only)]
     looking = [name for name in allowed if world.name == LIVE or name in live]
+    begin = closures.begin_closed(world, base, allowed)
 
     def now(adapter: Adapter) -> Sequence[Offer] | None:
         return _today(adapter, base, ask, lines) if only is None or adapter.name in only else None
 
-    looked = _look(world, looking, live, ask, now, lines, limit_s or LOOK_LIMIT_S)
+    looked = _look(world, looking, live, ask, now, begin, lines, limit_s or LOOK_LIMIT_S)
     unavailable: dict[str, str] = {}
     silent: dict[str, str] = {}
     rows: dict[str, Sequence[Offer]] = {}
-    for name, (result, missing) in looked.items():
+    for name, (result, missing, _) in looked.items():
         if missing:
             # A market that anybody may read: its offers are shown, and refused for what is missing to buy them.
             unavailable[name] = missing
@@ -246,7 +268,10 @@ def market(
             free = rows.get(name) or [base.offer(row) for row in range(len(base)) if column[row] == name]
             rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
     notes = {name: manifest.notes for name, manifest in world.manifests.items() if manifest.notes is not None}
-    seen = Market(overlay(base, rows) if rows else base, able, unavailable, notes, world.manifests, silent)
+    closed: Sequence[Block] = ()
+    with suppress(GpusError, OSError):  # a journal that cannot be read is told where it matters
+        closed = closures.closed(world, begin, {name: usable for name, (_, _, usable) in looked.items()}, allowed)
+    seen = Market(overlay(base, rows) if rows else base, able, unavailable, notes, world.manifests, silent, closed)
     return with_warnings(seen, lines) if lines else seen
 
 
@@ -353,17 +378,23 @@ def _look(
     live: Collection[str],
     ask: Ask | None,
     today: Callable[[Adapter], Sequence[Offer] | None],
+    begin_closed: Mapping[str, Mapping[tuple[str, str], str]],
     lines: list[str],
     limit_s: float,
-) -> dict[str, tuple[Any, str]]:
-    """For each provider its live offers, or None, or the exception, and what is missing to buy there; all at once, each within its time."""
+) -> dict[str, tuple[Any, str, frozenset[tuple[str, str]]]]:
+    """For each provider its live offers, or None, or the exception, what is missing to buy there, and which of the places that begin closed are
+    open in a live account; all at once, each within its time.
+    """
     if not names:
         return {}
     import threading
     import time
 
+    from providers.engine import closures
+
     results: dict[str, Any] = {}
     missing: dict[str, str] = {}
+    usable: dict[str, frozenset[tuple[str, str]]] = {}
 
     def look(name: str) -> None:
         try:
@@ -372,6 +403,8 @@ def _look(
             missing[name] = getattr(adapter, "not_configured", "")
             results[name] = listed(adapter, ask, world.manifests.get(name)) if name in live else today(adapter) if world.name == LIVE else None
             lines.extend(f"{name}: {remark}" for remark in getattr(adapter, "remarks", ()))
+            if world.name == LIVE and name in begin_closed:
+                usable[name] = closures.usable(adapter, begin_closed[name])
         except Exception as error:
             results[name] = error
 
@@ -382,4 +415,4 @@ def _look(
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     late = TimeoutError(f"no answer within {limit_s:.0f}s")
-    return {name: (results.get(name, late), missing.get(name, "")) for name in names}
+    return {name: (results.get(name, late), missing.get(name, ""), usable.get(name, frozenset())) for name in names}

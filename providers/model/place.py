@@ -53,8 +53,12 @@ class Scope(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A scope to leave alone until a moment (seconds since the epoch, on the world's clock), and why."""
+    """A scope to leave alone until a moment (seconds since the epoch, on the world's clock), and why.
+
+    `closed`: the account cannot use it until somebody changes the account; else there was none to be had there lately.
+    """
 
     scope: Scope
     until: float
     reason: str
+    closed: bool = False

@@ -19,9 +19,9 @@ def standing(blocks: Iterable[Block], now: float) -> tuple[Block, ...]:
 
 
 def by_provider(blocks: Iterable[Block], now: float) -> dict[str, list[Block]]:
-    """The standing blocks of each provider; the one that lasts longest first."""
+    """The standing blocks of each provider; what is closed to the account first, then the one that lasts longest."""
     index: dict[str, list[Block]] = {}
-    for block in sorted(standing(blocks, now), key=lambda block: (-block.until, block.scope, block.reason)):
+    for block in sorted(standing(blocks, now), key=lambda block: (not block.closed, -block.until, block.scope, block.reason)):
         index.setdefault(block.scope.provider, []).append(block)
     return index
 

@@ -12,7 +12,7 @@ from providers.model.ask import PREFERENCE
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.offer import Candidate, Offer
 from providers.planner import rules, suggest
-from providers.planner.summary import capacity_text, examples, gpu_text, machine_text, place_text
+from providers.planner.summary import capacity_text, closed_places, examples, gpu_text, machine_text, place_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,6 +147,8 @@ def as_text(plan: Plan, width: int = WIDTH, *, title: str = "", running: Running
         lines += _wrapped(f"{name:<11} ", text, width)
     pad = max((len(name) for name in refused), default=0)
     lines += [_clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width) for example in examples(plan)]
+    for place in closed_places(plan):
+        lines += _wrapped("  to use it: ", place, width)
     lines += _wrapped(f"{'prices':<11} ", prices_text(plan), width) if rows else []
     for text in _further_notes(plan):
         lines += _wrapped(f"{'note':<11} ", text, width)

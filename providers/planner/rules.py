@@ -46,6 +46,7 @@ RULES = (
     ("price-known", "the price is known; an unknown one is never bought automatically"),
     ("price-doubt", "the price can be true: spot against on-demand, and against what others ask for this GPU"),
     ("price-cap", "all nodes together cost at most the cap"),
+    ("enabled", "the account can use the place: its zone and region are enabled, its quota is not zero"),
     ("blocked", "nothing said lately that there is none to be had"),
 )
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the first one that it breaks."""
@@ -75,6 +76,7 @@ NAMES = tuple(name for name, _ in RULES)
     PRICE,
     DOUBT,
     CAP,
+    ENABLED,
     BLOCKED,
 ) = range(len(RULES))
 _PASSED = len(RULES)
@@ -334,8 +336,9 @@ def sift(terms: Terms) -> Sifted:
                                 rule = DOUBT
                             elif cap is not None and price * nodes > cap:
                                 rule = CAP
-                            elif provider in blocked and blocklist.covering(blocked[provider], regions[row], zones[row], machine, gpu_type, capacity):
-                                rule = BLOCKED
+                            elif provider in blocked:
+                                block = blocklist.covering(blocked[provider], regions[row], zones[row], machine, gpu_type, capacity)
+                                rule = rule if block is None else ENABLED if block.closed else BLOCKED
                 if rule == _PASSED:
                     done = bought.setdefault(row, [])
                     for index, reservation in ways[capacity]:
@@ -430,6 +433,8 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
             node += host.micro_usd if host is not None else 0
         return f"at most {per_hour(ask.max_price_micro_usd)}", f"{per_hour(None if node is None else node * entry.nodes)}, above the cap"
     block = blocklist.covering(terms.blocks.get(offer.provider, ()), offer.region, offer.zone, offer.machine_type, offer.gpu_type, offer.capacity)
+    if block is not None and block.closed:
+        return "a place that the account can use", block.reason
     rest = f" (left alone for another {duration.text(max(block.until - terms.now, 1))})" if block and block.until < float("inf") else ""
     return "a place that was not refused lately", f"{block.reason if block else 'refused'}{rest}"
 

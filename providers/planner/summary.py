@@ -61,3 +61,18 @@ def examples(plan: Plan) -> list[Example]:
         rule = rules.NAMES.index(name)
         out.append(Example(name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])))
     return out
+
+
+CLOSED_SHOWN = 3
+
+
+def closed_places(plan: Plan) -> list[str]:
+    """What the account can't use and how to change that, the places with the cheapest offers first; a command is never cut."""
+    found: dict[str, float] = {}
+    for row, (rule, entry) in plan.refused.items():
+        if rule == rules.ENABLED:
+            price = plan.offers.offer(row).node_micro_usd or float("inf")
+            text = plan.explain(rule, entry, row)[1]
+            found[text] = min(price, found.get(text, price))
+    texts = sorted(found, key=lambda text: (found[text], text))
+    return [*texts[:CLOSED_SHOWN], *([f"and {len(texts) - CLOSED_SHOWN} more places"] if len(texts) > CLOSED_SHOWN else [])]

@@ -16,6 +16,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from providers.errors import GpusError, Problem, SpecError
+from providers.model.machine import ENDED, PREEMPTED
 from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
@@ -232,7 +233,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if seen.ask is None or seen.plan is not None:
             return
         settings = inputs.settings_of(values)
-        plan = await asyncio.to_thread(planning.walked, seen.ask, setup=seen.setup, world=str(values["world"]), settings=settings)
+        replaces = seen.action == REPLACE and seen.held is not None and seen.held.status not in (ENDED, PREEMPTED)
+        plan = await asyncio.to_thread(planning.walked, seen.ask, setup=seen.setup, world=str(values["world"]), settings=settings, replaces=replaces)
         planning.presentable(plan, name)
         if not plan.candidates:
             self._log("info", urn, plan.as_text(plans.WIDTH, title=name))

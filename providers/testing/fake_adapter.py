@@ -72,6 +72,10 @@ class FakeCloud:
         """False for a cloud without labels: `find` finds nothing there."""
         self.listed: list[Offer] | None = None
         self.not_configured: CloudError | None = None
+        self.closed: Callable[[str, str], str] | None = None
+        """How a place is enabled that an account begins without; see `Manifest.closed`."""
+        self.enabled: set[tuple[str, str]] = set()
+        """The places that the account has enabled since."""
         self._faults: dict[str, list[Fault]] = {}
         self._operations: dict[str, _Operation] = {}
         self._leaving: dict[Handle, float] = {}
@@ -86,7 +90,7 @@ class FakeCloud:
             self.world = world
             return self
 
-        return Manifest(self.name, self.capabilities, connect, _no_problems)
+        return Manifest(self.name, self.capabilities, connect, _no_problems, closed=self.closed)
 
     # What tests say and ask
 
@@ -117,6 +121,10 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer] | None:
         self._begin("offers")
         return self.listed
+
+    def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        self._begin("usable")
+        return [place for place in places if place in self.enabled]
 
     def check(self) -> Sequence[CheckLine]:
         self._begin("check")

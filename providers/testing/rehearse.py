@@ -18,7 +18,7 @@ from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
 
     from providers.adapters.rehearsal import Store
@@ -227,6 +227,7 @@ def _quota(store: Store, options: argparse.Namespace) -> str:
     place = _known("place", options.place, _console(options.provider).places(), f"a region of {options.provider}")
     limit = _whole("count", options.count)
     store.set_quota(options.provider, place, options.metric, limit)
+    _forget(lambda journal: journal.forget_closures(REHEARSAL, options.provider))
     return f"{options.provider} {place or 'everywhere'} {options.metric}: {limit}"
 
 
@@ -346,11 +347,19 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
         raise GpusError(f"reset: {len(existing)} of the machines here would vanish unseen ({', '.join(existing[:3])}); destroy first, or add --yes")
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
+    _forget(lambda journal: journal.unblock(REHEARSAL))
+    _forget(lambda journal: journal.forget_closures(REHEARSAL))
+    return "the rehearsal begins again with the default scenario"
+
+
+def _forget(what: Callable[[Journal], object]) -> None:
+    """Takes something out of the journal, where there is one."""
     if (home() / FILE).exists():
         journal = Journal(home() / FILE)
-        journal.unblock(REHEARSAL)
-        journal.close()
-    return "the rehearsal begins again with the default scenario"
+        try:
+            what(journal)
+        finally:
+            journal.close()
 
 
 # Showing

@@ -544,6 +544,22 @@ def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servic
     assert "the cheapest is $" in said and "above the cap of $0.5000/h" in said
 
 
+@pytest.mark.parametrize("zone", ["use1-atl2-az1", "apse3-az1"])
+def test_a_machine_is_not_given_up_for_a_place_that_the_account_may_not_have(servicer, zone):
+    """The only acceptable places are a Local Zone or a region that an account begins without: the edit is refused and says how to enable it; where
+    nothing runs the same declaration is tried.
+    """
+    region = {"use1-atl2-az1": "us-east-1", "apse3-az1": "ap-southeast-3"}[zone]
+    values = {**INPUTS, "spot": "only", "providers": ["aws"], "regions": [region], "max_price_per_hour": 16 if region == "us-east-1" else 80}
+    with pytest.raises(Aborted) as caught:
+        diffed(servicer, values)
+    said = " ".join(caught.value.details.split())
+    assert "H100:8 spot stays as it is" in said and "an account must enable: aws " in said and "`gpus check aws --world rehearsal`" in said
+    other = {**values, "cluster": "new"}
+    call(servicer, "Check", news=struct(other), urn=f"{URN}2")
+    call(servicer, "Create", properties=struct(other), urn=f"{URN}2", preview=True)
+
+
 def test_what_was_taken_back_may_go_without_a_candidate(servicer):
     """A refresh compares too: what the cloud itself took back is no edit, and must not fail it."""
     assert list(

@@ -14,7 +14,7 @@ from providers.adapters.aws import CAPABILITIES, MANIFEST, machines
 from providers.adapters.aws import compile as native
 from providers.adapters.aws.options import Options, problems, read
 from providers.adapters.aws.standin import places, wire
-from providers.errors import Unsupported
+from providers.errors import NotEnabled, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.place import Scope
@@ -233,12 +233,12 @@ def test_options_reach_the_template():
 
 
 def test_zones_without_a_subnet_or_not_enabled_are_left_out():
-    """A fleet goes on with the zones that it can use; with none it is refused there, not remembered."""
+    """A fleet goes on with the zones that it can use; with none it is refused there, with the command that enables the zone."""
     call = native.creating_call(order(candidate(A), candidate("use1-atl2-az1")), AROUND)
     assert (candidate(A),) == call.candidates
-    with pytest.raises(Unsupported, match="use1-atl2-az1") as caught:
+    with pytest.raises(NotEnabled, match="modify-availability-zone-group --region us-east-1 --group-name us-east-1-atl-2 --opt-in") as caught:
         native.creating_call(order(candidate("use1-atl2-az1")), AROUND)
-    assert (0.0, (Scope("aws", "us-east-1", "use1-atl2-az1"),)) == (caught.value.block_s, caught.value.scopes)
+    assert (Scope("aws", "us-east-1", "use1-atl2-az1"),) == caught.value.scopes and caught.value.closed
     with pytest.raises(Unsupported, match=r"options\.aws\.subnets"):
         native.creating_call(order(candidate(B), **options(subnets={A: "subnet-0123456789abcdef0"})), AROUND)
 

@@ -18,6 +18,7 @@ from providers.errors import (
     RateLimited,
     Transient,
     Unclassified,
+    NotEnabled,
     Unsupported,
 )
 from providers.model.offer import Candidate, Offer
@@ -87,7 +88,7 @@ def test_every_class_that_ec2_can_mean_is_reachable():
         ("Unsupported", Unsupported, Scope("aws", "us-east-1", A, "p5.48xlarge")),
         ("InsufficientFreeAddressesInSubnet", NoCapacity, Scope("aws", "us-east-1", A)),
         ("SpotMaxPriceTooLow", PriceRose, Scope("aws", "us-east-1", A, "p5.48xlarge", capacity="on-demand")),
-        ("OptInRequired", Unsupported, Scope("aws", "us-east-1")),
+        ("OptInRequired", NotEnabled, Scope("aws", "us-east-1")),
         ("InvalidParameterValue", Unsupported, Scope("aws", "us-east-1", "", "p5.48xlarge")),
         ("UnauthorizedOperation", BadCredentials, Scope("aws")),
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", BadCredentials, Scope("aws", capacity="on-demand")),

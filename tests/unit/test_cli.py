@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from providers import cli, stackfile
+from providers.catalog.table import table
+from providers.engine import registry
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 
@@ -192,6 +194,10 @@ def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path):
 
 class _World:
     """A world whose adapters answer what a test says."""
+
+    manifests = registry.manifests()
+    offers = table(())
+    has_journal = False
 
     def __init__(self, answer):
         self.answer = answer

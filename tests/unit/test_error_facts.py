@@ -173,7 +173,7 @@ AMAZON = {
     "InvalidLaunchTemplateId.VersionNotFound": (errors.Unsupported, REGION),
     "InvalidLaunchTemplateName.NotFoundException": (errors.Unsupported, REGION),
     "InvalidLaunchTemplateName.MalformedException": (errors.Unsupported, REGION),
-    "OptInRequired": (errors.Unsupported, REGION),
+    "OptInRequired": (errors.NotEnabled, REGION),
     "PendingVerification": (errors.Unsupported, REGION),
     "Blocked": (errors.BadCredentials, PROVIDER),
     "IdempotentParameterMismatch": (errors.OutcomeUnknown, NOTHING),

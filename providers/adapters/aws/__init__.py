@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.adapters.aws.optin import closed
 from providers.adapters.base import Manifest
 from providers.errors import Problem
 from providers.model.capability import Capabilities
@@ -122,4 +123,5 @@ MANIFEST = Manifest(
     reference=reference,
     shut=shut,
     host=host,
+    closed=closed,
 )

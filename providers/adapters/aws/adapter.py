@@ -16,7 +16,7 @@ from providers.adapters.aws import power
 from providers.adapters.aws.errors import PROVIDER, Context, clean, from_exception, from_fleet, from_state
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
 from providers.adapters.base import LIVE, REHEARSAL
-from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, Unsupported
+from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import GONE, STOPPING, Ticket
 from providers.model.place import Scope
 
@@ -206,6 +206,9 @@ class Ec2:
 
         return prices.repriced(self._client, self._around, self._regions, offers, self._now())
 
+    def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        return self._around.usable(places)
+
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.aws.check import lines
 
@@ -234,10 +237,21 @@ class Ec2:
             ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(call, creating)
         except OutcomeUnknown:
             raise
-        except CloudError:
+        except CloudError as error:
             self._around.drop_groups(order, around.new_group)
+            if isinstance(error, QuotaExceeded) and error.metric:
+                error.limit = self._limit(error.metric, context)
             raise
         return Ticket(order, "waiting", (("region", call.region), ("instances", ",".join(ids))), detail="; ".join(call.notes))
+
+    def _limit(self, quota: str, context: Context) -> str:
+        """The quota in that region, which EC2's refusal states in words alone; empty where it is not told. One call."""
+        try:
+            answer = self._client.call("get_service_quota", context, service="service-quotas", ServiceCode="ec2", QuotaCode=quota)
+        except CloudError:
+            return ""
+        value = (answer.get("Quota") or {}).get("Value")
+        return f"{value:g}" if isinstance(value, (int, float)) else ""
 
     def _fleet(self, order: Order, call: native.Call, context: Context) -> list[str]:
         self._around.template(call, context._replace(creating=False))

@@ -9,13 +9,13 @@ import base64
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.aws import limit, machines
+from providers.adapters.aws import limit, machines, optin
 from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.host import DEFAULT_DISK_GIB
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 from providers.adapters.base import KEEP_STATUS, too_large
-from providers.errors import Unsupported
+from providers.errors import NotEnabled, Unsupported
 from providers.model import idle
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
@@ -313,7 +313,9 @@ def _check(order: Order, candidate: Candidate, options: Options, around: Around)
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):
         raise refuse("a type with EFA", candidate.machine_type, "drop options.aws.efa", kind)
     if around.zones and candidate.zone and candidate.zone not in around.zones:
-        raise refuse("a zone that the account has enabled", candidate.zone, "enable its zone group in the account's EC2 settings (Local Zones)", here)
+        text = f"aws {candidate.zone} {candidate.machine_type} {candidate.capacity}: wanted a zone that the account has, found it is not enabled"
+        todo = optin.closed(candidate.region, candidate.zone) or "it can't be enabled: it is not among this account's zones"
+        raise NotEnabled(f"{text}; {todo}", provider="aws", code="ZONE_NOT_ENABLED", scopes=[here])
     if options.subnets and candidate.zone and not options.subnet(candidate.zone):
         raise refuse("a subnet in this zone", "none in options.aws.subnets", "add one, or leave the zone out", here)
     if wants_efa(order, candidate, options) and not _subnet(candidate.zone, options, around):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.aws import machines
+from providers.adapters.aws import machines, optin
 from providers.adapters.base import Row, scrubbed
 from providers.errors import (
     BadCredentials,
     CloudError,
     NoCapacity,
     NotConfigured,
+    NotEnabled,
     OutcomeUnknown,
     PriceRose,
     QuotaExceeded,
@@ -100,7 +101,7 @@ CODES: dict[str, Row] = {
     "Unsupported": Row(Unsupported, ZONE, _ELSEWHERE, f"{TABLES}; skypilot#975", "2026-11-27"),
     "UnsupportedOperation": Row(Unsupported, TYPE, _SPEC, DOCS, "2026-11-27", block_s=0.0),
     "InvalidInstanceType": Row(Unsupported, TYPE, _ELSEWHERE, DOCS, "2026-11-27"),
-    "OptInRequired": Row(Unsupported, REGION, "enable the region in the account's settings, or leave it out of `regions`", PEERS, "2026-11-27"),
+    "OptInRequired": Row(NotEnabled, REGION, "enable the region", PEERS, "2026-11-27"),
     "PendingVerification": Row(Unsupported, REGION, "AWS is still checking the account there", PEERS, "2026-11-27", block_s=3_600.0),
     "VPCIdNotSpecified": Row(Unsupported, REGION, "make a default VPC (aws ec2 create-default-vpc), or set options.aws.subnets", DOCS, "2026-11-27"),
     # What the spec names and the region has not. Not remembered: another spec may well fit there.
@@ -383,6 +384,8 @@ def _error(kind: type[CloudError], row: Row, code: str, message: str, context: C
         todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
         todo = _AGAIN
+    if kind is NotEnabled and context.region:
+        todo = f"{row.todo}: {optin.region_command(context.region)}"
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, candidates), "block_s": row.block_s}
     base["words"] = clean(message)
     if kind is Transient:

@@ -9,14 +9,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
+from providers.adapters.aws import optin
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.nodes import machines_of, parse
-from providers.errors import CloudError, NoCapacity, Unsupported
+from providers.errors import CloudError, NoCapacity, NotEnabled, Unsupported
 from providers.model import foreign
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.options import Options
@@ -60,6 +61,10 @@ class Surroundings:
             with self._lock:
                 self._zones[region] = known
         return known
+
+    def usable(self, places: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Those of these (region, zone) that the account can use now. Two calls at most for each region, remembered."""
+        return tuple((region, zone) for region, zone in places if region in self.enabled() and (not zone or zone in self.zone_ids(region).values()))
 
     def image(self, region: str, options: Options, architecture: str) -> native.Image:
         """What to boot from: as told, else the newest Deep Learning image. Up to two calls, remembered for an hour."""
@@ -117,8 +122,8 @@ class Surroundings:
         first = order.candidates[0]
         region, options = first.region, native.options_of(order)
         if region not in self.enabled():
-            text = f"aws {region}: the account has not enabled this region; enable it, or leave it out"
-            raise Unsupported(text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)], block_s=3_600.0)
+            text = f"aws {region}: wanted a region that the account has enabled; enable it: {optin.region_command(region)}"
+            raise NotEnabled(text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)])
         reservation = self.reservation(order) if first.reservation else None
         by_id = self._client.takes("CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId") and self._client.takes(
             "RunInstances", "Placement", "AvailabilityZoneId"
