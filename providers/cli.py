@@ -73,6 +73,8 @@ def _main(arguments: list[str]) -> int:
             code = watching.run(arguments[1:])
         else:
             options, command = _read(arguments)
+            if getattr(options, "stack", None):
+                _warn_of_proxy()
             code = options.run(options, command) if options.run is _adhoc else options.run(options)
         sys.stdout.flush()
     except GpusError as error:
@@ -86,6 +88,14 @@ def _main(arguments: list[str]) -> int:
     except OSError as error:
         return _complain(_told(error), WRONG)
     return code
+
+
+def _warn_of_proxy() -> None:
+    """A line where `pulumi` on this stack would fail for a proxy before loopback."""
+    from providers.engine.loopback import proxied
+
+    if line := proxied(os.environ):
+        print(f"gpus: {line}", file=sys.stderr)
 
 
 def _told(error: OSError) -> str:

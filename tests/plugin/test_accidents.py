@@ -28,3 +28,11 @@ def test_a_destroy_needs_no_journal(project, harm, todo, words):
     assert "journal.db" in said and todo in said and "gpus sweep" in said
     assert todo in " ".join(made.up(fails=True).split())
     assert not made.machines()
+
+
+@pytest.mark.parametrize("proxy", ["http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, proxy):
+    """C16: the parts of Pulumi meet on loopback though the proxy does not exist."""
+    made = project("serve-l4")
+    made.env |= {proxy: "http://127.0.0.1:9", "no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
+    assert "$" in made.preview()
