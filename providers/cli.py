@@ -18,6 +18,7 @@ from providers.adapters.base import REHEARSAL, WORLDS
 from providers.arguments import Parser
 from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
 from providers.model.ask import RANKS
+from providers.model.screen import on_screen
 
 if TYPE_CHECKING:
     import argparse
@@ -40,16 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     # An answer is short work that makes no garbage: looking for some costs a tenth of it.
     gc.disable()
     try:
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        with on_screen():
+            return _main(list(sys.argv[1:] if argv is None else argv))
     finally:
         gc.enable()
 
 
 def _main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
+        beneath = getattr(stream, "beneath", stream)
+        if isinstance(beneath, io.TextIOWrapper):
+            beneath.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
+        _readable(arguments)
         if not arguments:
             _parser().print_help()
             code: int = OK
@@ -96,6 +100,15 @@ def _warn_of_proxy() -> None:
 
     if line := proxied(os.environ):
         print(f"gpus: {line}", file=sys.stderr)
+
+
+def _readable(arguments: Sequence[str]) -> None:
+    """Raises SpecError for a word that is no text, where none names a file to copy or another program's argument."""
+    for word in arguments if arguments[:1] not in (["cp"], ["run"], ["ssh"]) else ():
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise SpecError([Problem("arguments", "text in UTF-8", repr(word))]) from None
 
 
 def _told(error: OSError) -> str:

@@ -24,6 +24,7 @@ from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.money import per_hour
+from providers.model.screen import program
 from providers.model.workload import KEEP
 
 if TYPE_CHECKING:
@@ -206,7 +207,9 @@ def logs(options: argparse.Namespace) -> int:
         print(f"gpus: {options.name}: there is no log of its start yet", file=sys.stderr)
         return NOTHING
     lines = text.splitlines()
-    print("\n".join(lines if options.lines == 0 else lines[-options.lines :]))
+    stream, colours = program(sys.stdout)
+    shown = "\n".join(lines if options.lines == 0 else lines[-options.lines :])
+    print(shown if colours is None else colours.add(shown, final=True), file=stream)
     return OK
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.errors import GpusError, Unclassified
+from providers.errors import GpusError, Unclassified, printable
+from providers.model.machine import Node
 
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
@@ -29,13 +30,20 @@ class _Guarded:
 
         def call(*arguments: Any, **named: Any) -> Any:
             try:
-                return found(*arguments, **named)
+                return _shown(found(*arguments, **named))
             except GpusError:
                 raise
             except Exception as error:
                 raise unreadable(str(self._real.name), attribute, error) from error
 
         return call
+
+
+def _shown(result: Any) -> Any:
+    """The result; of machines that it lists, every word is printable: their names and details may be a stranger's."""
+    if not isinstance(result, (list, tuple)) or not all(isinstance(each, Node) for each in result):
+        return result
+    return [node._replace(**{name: printable(word) for name, word in node._asdict().items() if isinstance(word, str)}) for node in result]
 
 
 def guarded(adapter: Adapter) -> Adapter:

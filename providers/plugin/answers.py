@@ -11,6 +11,7 @@ import grpc
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from providers.errors import GpusError, Problem, printable
+from providers.model.screen import screened
 from providers.plugin import outputs, wire
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ async def or_emptied(work: Awaitable[Held]) -> Held:
 
 def half_made(held: Held, struct: Any, values: Mapping[str, Any]) -> bytes:
     """The protocol's way to say that it exists, and what is still to be done: the status that goes with a failed call, ready to be sent."""
-    status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=held.reasons[0])
+    status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=screened(held.reasons[0]))
     detail = provider_pb2.ErrorResourceInitFailed(
-        id=outputs.resource_id(held), properties=struct, reasons=list(held.reasons), inputs=wire.encode(values)
+        id=outputs.resource_id(held), properties=struct, reasons=[screened(reason) for reason in held.reasons], inputs=wire.encode(values)
     )
     status.details.add().Pack(detail)
     return bytes(status.SerializeToString())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from providers.errors import AllFailed, Busy, GpusError, OutcomeUnknown, SpecError
+from providers.model.screen import screened
 
 _CODES = (
     (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -21,7 +22,11 @@ def code(error: Exception) -> grpc.StatusCode:
 
 
 def line(error: Exception) -> str:
-    """The error for the user. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
+    """The error for the user, screened. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
+    return screened(_line(error))
+
+
+def _line(error: Exception) -> str:
     if isinstance(error, (GpusError, ValueError)):
         return str(error)
     if isinstance(error, OSError) and error.filename:
@@ -37,7 +42,7 @@ def _kept_traceback(error: Exception) -> str:
     try:
         path = home() / "plugin.log"
         with path.open("a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)) + "\n")
+            file.write(screened("".join(traceback.format_exception(error))) + "\n")
     except OSError:
         return ""
     return f" (details in {path})"

@@ -11,6 +11,7 @@ import os.path
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import REHEARSAL
+from providers.errors import printable
 from providers.model.machine import Handle
 from providers.model.money import usd
 
@@ -234,5 +235,5 @@ def _seconds(text: str) -> float:
 
 
 def _clip(text: str) -> str:
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     return line if len(line) <= _TEXT_MAX else line[: _TEXT_MAX - 1] + "…"

@@ -17,6 +17,7 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provid
 
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.machine import ENDED, PREEMPTED
+from providers.model.screen import screened
 from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
@@ -549,7 +550,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if not held.reasons:
             return response(struct)
         metadata = (("grpc-status-details-bin", answers.half_made(held, struct, values)),)
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, held.reasons[0], trailing_metadata=metadata)
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(held.reasons[0]), trailing_metadata=metadata)
         raise AssertionError
 
     async def _claim(self, held: Held, values: Mapping[str, Any]) -> None:
@@ -600,7 +601,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)
             # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
             self._stub.Log(
-                engine_pb2.LogRequest(severity=level, message=fitted(text), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
+                engine_pb2.LogRequest(severity=level, message=fitted(screened(text)), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
             )
 
 

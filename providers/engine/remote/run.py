@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from providers.errors import GpusError
+from providers.model.screen import program
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -88,8 +89,11 @@ async def streamed(launch: Launch, output: TextIO | None = None, errors: TextIO 
 async def _pump(source: asyncio.StreamReader, target: TextIO) -> None:
     # A character may be cut in two by the pipe.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while chunk := await source.read(_CHUNK):
-        target.write(decoder.decode(chunk))
-        target.flush()
-    target.write(decoder.decode(b"", final=True))
-    target.flush()
+    stream, colours = program(target)
+    final = False
+    while not final:
+        chunk = await source.read(_CHUNK)
+        final = not chunk
+        text = decoder.decode(chunk, final)
+        stream.write(text if colours is None else colours.add(text, final=final))
+        stream.flush()

@@ -1,0 +1,91 @@
+"""What reaches a terminal. Owns which characters of others' words do; the one place where they are made harmless.
+
+A machine's messages, a provider's, a host's listing and a user's own arguments can hold what a terminal obeys: escape sequences that clear the
+screen, set its title or fill the clipboard, and signs that turn the reading direction. `screened` shows such as their escapes. A program that the
+user runs keeps its colours, its line's start and its steps back, and nothing else of that; piped, all of it stays as it was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from providers.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,40}m")
+_BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,40})?\Z")
+_PLAIN = re.compile(r"[^\n\t]+")
+_OWN = re.compile(r"[^\n\t\r\b]+")
+
+
+def screened(text: str) -> str:
+    """The text with every character that is not printable as its escape, but for line ends and tabs. Pure."""
+    if text.isprintable():
+        return text
+    return _PLAIN.sub(lambda found: printable(found[0]), text)
+
+
+class Colours:
+    """A program's output as a terminal may show it, piece by piece: a sequence that the pieces cut in two is put together."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def add(self, text: str, *, final: bool = False) -> str:
+        """What of it can be shown now."""
+        text = self._begun + text
+        cut = None if final else _BEGUN.search(text)
+        self._begun = text[cut.start() :] if cut else ""
+        text = text[: cut.start()] if cut else text
+        shown, at = "", 0
+        for colour in _COLOUR.finditer(text):
+            shown += self._own(text[at : colour.start()]) + colour[0]
+            at = colour.end()
+        return shown + self._own(text[at:])
+
+    @staticmethod
+    def _own(text: str) -> str:
+        return text if text.isprintable() else _OWN.sub(lambda found: printable(found[0]), text)
+
+
+class Screen:
+    """A stream on which everything is screened. `beneath` is the stream itself, for what a user's own program writes."""
+
+    def __init__(self, beneath: TextIO) -> None:
+        self.beneath = beneath
+
+    def write(self, text: str) -> int:
+        """As a stream's own."""
+        self.beneath.write(screened(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
+
+
+def program(stream: Any) -> tuple[TextIO, Colours | None]:
+    """Where a user's own program writes, and what its output goes through: nothing where no terminal reads it."""
+    beneath: TextIO = getattr(stream, "beneath", stream)
+    return beneath, Colours() if beneath.isatty() else None
+
+
+@contextmanager
+def on_screen() -> Iterator[None]:
+    """Within it, this process's stdout and stderr are screened."""
+    import sys
+
+    former = sys.stdout, sys.stderr
+    screens: tuple[Any, Any] = (Screen(sys.stdout), Screen(sys.stderr))
+    sys.stdout, sys.stderr = screens
+    try:
+        yield
+    finally:
+        # What somebody else has put there meanwhile stays.
+        if sys.stdout is screens[0]:
+            sys.stdout = former[0]
+        if sys.stderr is screens[1]:
+            sys.stderr = former[1]
