@@ -75,7 +75,7 @@ class Market(NamedTuple):
 
         return make(
             ask,
-            self.table,
+            with_warnings(self, _unchecked(ask)).table,
             self.capabilities,
             unavailable=self.unavailable,
             blocks=(*self.closed, *blocks),
@@ -128,6 +128,15 @@ def _workload_notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -
     from providers.engine.telling import notes
 
     return notes(ask, setup, provider, able)
+
+
+def _unchecked(ask: Ask) -> tuple[str, ...]:
+    """Why it can't be said whether a place holds what is to run, in lines."""
+    if ask.workload is None:
+        return ()
+    from providers.workloads.fit import unchecked
+
+    return unchecked(ask.workload)
 
 
 def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:

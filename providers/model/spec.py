@@ -324,15 +324,29 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     problems = [Problem(path, " or ".join(seen[path]), founds[path], todos.get(path, "")) for path in inner]
     bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
     rest = {key: value for key, value in data.items() if key not in bad}
-    if model is Cluster and bad:
-        if "gpu" not in rest:
-            rest["gpu"] = "H100:1"
-        rest.setdefault("name", "x")
+    if model is Cluster and bad and "kind" not in bad:
+        # What hangs together with a faulty field is judged as if that field were right: one fault is one problem.
+        rest |= {key: value for key, value in _STAND_INS.items() if key in bad or (key in _NEEDED and key not in data)}
         try:
             Cluster(**rest)
         except SpecError as more:
-            problems.extend(problem for problem in more.problems if problem not in problems)
+            problems.extend(problem for problem in more.problems if problem not in problems and _head(problem.path) not in bad)
     return problems
+
+
+_STAND_INS: dict[str, Any] = {
+    "name": "x",
+    "gpu": "H100:1",
+    "workload": {"command": "true", "port": 9, "train": {}},
+    "ttl": "1h",
+    "idle_after": "1h",
+    "ports": (9,),
+}
+_NEEDED = ("name", "gpu")
+
+
+def _head(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 _INNER: dict[str, type[BaseModel]] = {

@@ -36,6 +36,8 @@ _FIELDS = {
     "ttl": 'a duration such as "20h", "15m" or "1h30m"',
     "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
     "checkpoint": "a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
+    "context": "a number of tokens from 1, such as 32768 or 32k",
+    "sequence": "a number of tokens from 1, such as 2048 or 2k",
 }
 """Where several types will do, what is meant in one phrase; by the field's name."""
 _TYPES = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 from math import isfinite
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from providers.errors import Problem
 from providers.model import duration
@@ -67,6 +67,13 @@ def _no_store(text: str) -> tuple[str, str, str]:
     return f"a path in {scheme}://{bucket} of letters, digits and . _ - /", rest.partition("/")[2], "rename the folder"
 
 
+def tokens_of(value: object) -> object:
+    """`32k` of a sequence's tokens as 32768, `"8192"` as 8192, `1m` as a million; anything else as it is, for a type to refuse."""
+    match = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kKmM]?)\s*", value, re.ASCII) if isinstance(value, str) else None
+    total = float(match[1]) * {"": 1, "k": 1024, "m": 1_000_000}[match[2].lower()] if match else 0.5
+    return int(total) if total == int(total) else value
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,7 +91,7 @@ class Train(_Part):
 
     method: Literal["full", "lora", "qlora"] = "full"
     tokens: float | str = 0
-    sequence: Annotated[int, Field(ge=1, le=10_000_000, strict=True)] = 2048
+    sequence: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)] = 2048
     batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
     hours: Mapping[str, float] = {}
 
@@ -96,7 +103,7 @@ class _Program(_Part):
     command: str = ""
     model: str = ""
     dtype: DTYPES | None = None
-    context: Annotated[int, Field(ge=1, le=100_000_000, strict=True)] | None = None
+    context: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=100_000_000, strict=True)] | None = None
     concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
     args: Mapping[str, Value] = {}
     env: Mapping[str, str] = {}

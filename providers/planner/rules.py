@@ -86,10 +86,16 @@ OVERRIDE_SOURCE = "prices.overrides"
 
 
 class Fitting(Protocol):
-    """What a placement means for what is to run there: why not (nothing: it will do, or nobody knows), and the hours of the job (None: unknown)."""
+    """What a placement means for what is to run there: why not (nothing: it will do, or nobody knows), and the hours of the job (None: unknown).
+
+    `remedy` names places that would hold what this one does not.
+    """
 
     @property
     def why(self) -> str: ...
+
+    @property
+    def remedy(self) -> str: ...
 
     @property
     def job_hours(self) -> float | None: ...
@@ -374,7 +380,11 @@ def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
     if rule == MEMORY:
         return f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB", f"{offer.gpu_memory_gib:.4g} GiB reported"
     if rule == FIT:
-        return "a place that holds the workload", terms.fits(entry, offer.gpu_type, entry.gpu_count).why if terms.fits is not None else ""
+        found = terms.fits(entry, offer.gpu_type, entry.gpu_count) if terms.fits is not None else None
+        if found is None:
+            return "a place that holds the workload", ""
+        place = f"{offer.gpu_type}:{entry.gpu_count}" + (f" on {entry.nodes} nodes" if entry.nodes > 1 else "")
+        return "a place that holds the workload", f"{place}: {found.why}{f'; {found.remedy}' if found.remedy else ''}"
     if rule == COUNT:
         return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
     if rule == CAPACITY:

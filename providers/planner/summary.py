@@ -51,11 +51,15 @@ class Example(NamedTuple):
 
 
 def examples(plan: Plan) -> list[Example]:
-    """One for each rule that refused something, in the rules' order."""
-    first: dict[int, tuple[int, int]] = {}
+    """One for each rule that refused something, in the rules' order: of the first choice that it refused, and of the GPU that was named."""
+    gpus = plan.offers.column("gpu_type")
+    places = [{gpu: place for place, gpu in enumerate(rules.types(entry))} for entry in plan.ask.entries]
+    best: dict[int, tuple[int, int, int]] = {}
     for row, (rule, entry) in plan.refused.items():
-        if rule not in first or row < first[rule][1]:
-            first[rule] = (entry, row)
+        key = (entry, places[entry].get(str(gpus[row]), 0), row)
+        if rule not in best or key < best[rule]:
+            best[rule] = key
+    first = {rule: (entry, row) for rule, (entry, _, row) in best.items()}
     out = []
     for name, count in plan.rejected_by_rule.items():
         rule = rules.NAMES.index(name)

@@ -5,13 +5,13 @@ Owns the joining of a workload with the sizing. A model that is neither bundled 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog import names
 from providers.catalog.hardware import hardware
-from providers.workloads import memory, parallel, size, speed
+from providers.model import images
+from providers.workloads import disk, memory, parallel, size, speed
 from providers.workloads.architecture import known
 from providers.workloads.flags import settled
 from providers.workloads.size import NO, Serve, Train, Verdict
@@ -20,20 +20,29 @@ if TYPE_CHECKING:
     from providers.model.workload import Override, Task, Workload
     from providers.workloads.architecture import Architecture
 
-_CUDA = re.compile(r"(?:cuda|cu)-?(\d{2})[.]?(\d)?")
-_LEAST_CUDA = ((12.0, 12.8), (10.0, 12.8), (8.9, 11.8), (8.6, 11.1), (8.0, 11.0), (7.5, 10.0))
+ANY = (99, 0)
+_LEAST_CUDA = ((12.0, (12, 8)), (10.0, (12, 8)), (8.9, (11, 8)), (8.6, (11, 1)), (8.0, (11, 0)), (7.5, (10, 0)))
 """(compute capability, first CUDA release that compiles for it), the highest first. NVIDIA's CUDA release notes, as remembered 2026-11."""
-_LAST_CUDA = ((7.0, 12.9), (6.0, 12.9), (3.5, 11.8))
+_LAST_CUDA = ((7.0, (12, 9)), (6.0, (12, 9)), (3.5, (11, 8)))
 """(compute capability from which on, last release): CUDA 13 dropped Maxwell, Pascal and Volta, CUDA 12 Kepler. Same source."""
 
 
+LAYERS = frozenset({"llama.cpp", "ollama"})
+SERVED = LAYERS | {"vllm", "sglang", "tgi"}
+"""Launchers that serve a language model."""
+
+
 class Fit(NamedTuple):
-    """What a placement means for a workload. `why` refuses it; nothing where it holds, or where that is not known. `job_hours` None: unknown."""
+    """What a placement means for a workload. `why` refuses it; nothing where it holds, or where that is not known. `job_hours` None: unknown.
+
+    `remedy` names places that would hold what this one does not.
+    """
 
     why: str = ""
     note: str = ""
     verdict: Verdict | None = None
     job_hours: float | None = None
+    remedy: str = ""
 
 
 def fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
@@ -42,15 +51,16 @@ def fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count:
 
 
 @lru_cache(maxsize=4096)
-def _fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> Fit:
-    if why := cuda(workload.image, gpu_type):
+def _fit(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int, *, remedy: bool = True) -> Fit:
+    if why := cuda(disk.image(workload), gpu_type):
         return Fit(why)
     best: Fit = Fit()
     for task in workload.tasks:
         changed = overridden(task, override)
         found = _task(workload, changed, gpu_type, len(task.gpus) or gpu_count, nodes)
         if found.why:
-            return Fit(f"{task.name}: {found.why}" if len(workload.tasks) > 1 else found.why, verdict=found.verdict)
+            near = _remedy(workload, override, gpu_type, gpu_count, nodes) if remedy and len(workload.tasks) == 1 else ""
+            return Fit(f"{task.name}: {found.why}" if len(workload.tasks) > 1 else found.why, verdict=found.verdict, remedy=near)
         best = best if best.verdict is not None else found
     return best._replace(job_hours=hours(workload, override, gpu_type, gpu_count, nodes))
 
@@ -74,8 +84,8 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     if training is not None:
         dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
-    elif task.launcher in {"vllm", "sglang", "tgi", "llama.cpp", "ollama"}:
-        split = {"tgi": parallel.TENSOR, "llama.cpp": parallel.LAYERS, "ollama": parallel.LAYERS}.get(task.launcher, "")
+    elif task.launcher in SERVED:
+        split = parallel.LAYERS if task.launcher in LAYERS else parallel.TENSOR if task.launcher == "tgi" else ""
         work = Serve(task.dtype or model.dtype, context(task, model), task.concurrency or 1, split=split)
     else:
         return Fit()
@@ -84,7 +94,7 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     verdict = size.judge(model, work, gpu_type, gpu_count, nodes)
     if verdict.answer == NO:
         return Fit(verdict.reason, verdict=verdict)
-    note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else ""
+    note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else f"fit not checked: {verdict.reason}"
     return Fit("", note, verdict)
 
 
@@ -111,21 +121,58 @@ def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_coun
     return verdict.hours
 
 
+def unchecked(workload: Workload) -> tuple[str, ...]:
+    """Why it can't be said whether a placement holds this, one line for each program; nothing where it can, or where no model is named."""
+    return tuple(dict.fromkeys(text for task in workload.tasks if (text := _unchecked(workload, task))))
+
+
+def _unchecked(workload: Workload, task: Task) -> str:
+    if not task.model:
+        return ""
+    trained = workload.training is not None
+    if known(task.model) is None:
+        if trained and workload.training is not None and workload.training.hours:
+            return ""  # measured where it ran
+        kind = f"--train {workload.training.method}" if workload.training is not None else "--serve"
+        what = "SIZE" if task.launcher in LAYERS or task.model.lower().endswith(("gguf", ".gguf")) else "config.json"
+        how = f"`gpus size {what} {kind} --dtype q4_k_m`, SIZE as in 8b," if what == "SIZE" else f"`gpus size PATH/{what} {kind}`"
+        return f"fit not checked: no configuration of {task.model} is known; {how} says what holds it"
+    if not trained and task.launcher not in SERVED:
+        return f"fit not checked: {task.model} may be trained or served by this command; workload.train says how it is trained (full, lora or qlora)"
+    return ""
+
+
+CARDS = ("L4", "L40S", "A100-80GB", "RTX-PRO-6000", "H100", "H200", "B200")
+"""What is proposed besides more of the same card, the smallest first."""
+COUNTS = (1, 2, 4, 8)
+
+
+def _remedy(workload: Workload, override: Override | None, gpu_type: str, gpu_count: int, nodes: int) -> str:
+    """Which placements near a refused one hold it: more of the same card, and the smallest other card; nothing where none does."""
+    more = [(gpu_type, count, nodes) for count in COUNTS if count > gpu_count]
+    other = [(card, gpu_count, nodes) for card in CARDS if card != gpu_type]
+    larger = [("H200", 8, nodes), ("B200", 8, nodes), ("H200", 8, nodes + 1)]
+    found = [next((place for place in places if not _fit(workload, override, *place, remedy=False).why), None) for places in (more, other)]
+    fitting = [place for place in found if place is not None] or [
+        place for place in larger if place[1:] != (gpu_count, nodes) and not _fit(workload, override, *place, remedy=False).why
+    ][:1]
+    texts = [f"{card}:{count}" + (f" on {several} nodes" if several > 1 else "") for card, count, several in fitting]
+    return f"{' or '.join(texts)} would hold it" if texts else ""
+
+
 def cuda(image: str, gpu_type: str) -> str:
     """Why an image's CUDA can't drive this card; nothing where it can, or where the image's tag does not say its CUDA."""
-    match = _CUDA.search(image.rpartition(":")[2]) if ":" in image else None
-    found = hardware(gpu_type)
-    if match is None or found is None:
+    release, found = images.cuda(image), hardware(gpu_type)
+    if release is None or found is None:
         return ""
-    release = float(f"{match[1]}.{match[2] or 0}")
     try:
         capability = float(found.compute_capability)
     except ValueError:
         return ""
-    least = next((first for from_on, first in _LEAST_CUDA if capability >= from_on), 0.0)
-    if release < least:
-        return f"the image has CUDA {release}, {gpu_type} (compute capability {capability}) needs {least} or newer"
-    last = next((last for from_on, last in _LAST_CUDA if capability >= from_on), 99.0) if capability < 7.5 else 99.0
-    if release > last:
-        return f"the image has CUDA {release}, which dropped {gpu_type} (compute capability {capability}): {last} is the last"
+    least = next((first for from_on, first in _LEAST_CUDA if capability >= from_on), (0, 0))
+    if (release.major, release.minor) < least:
+        return f"{image} has CUDA {release}, {gpu_type} (compute capability {capability}) needs {least[0]}.{least[1]} or newer"
+    last = next((last for from_on, last in _LAST_CUDA if capability >= from_on), ANY) if capability < 7.5 else ANY
+    if (release.major, release.minor) > last:
+        return f"{image} has CUDA {release}, which dropped {gpu_type} (compute capability {capability}): {last[0]}.{last[1]} is the last"
     return ""
