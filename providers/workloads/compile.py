@@ -63,7 +63,7 @@ def program(
 
 def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
     """What a launcher can't do of what is asked, each with its path."""
-    found: list[Problem] = []
+    found = _apart(workload)
     for index, task in enumerate(workload.tasks):
         at = "workload." if len(workload.tasks) == 1 else f"workload.services[{index}]."
         made = recipe(task, f"{at}launcher")
@@ -79,6 +79,16 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
         if expose == "token" and made.port and not made.token:
             found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {_checking()}"))
     return found
+
+
+def _apart(workload: Workload) -> list[Problem]:
+    """Services run in one image: launchers whose own ones are different need one that holds all their programs."""
+    wanted = dict.fromkeys(made.image for task in workload.tasks if (made := recipe(task)) is not None and made.image)
+    if workload.image or len(wanted) < 2:
+        return []
+    return [
+        Problem("workload.image", "one image that holds the programs of all services", ", ".join(wanted), "name one, or declare a cluster for each")
+    ]
 
 
 def _checking() -> str:

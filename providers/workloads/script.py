@@ -358,6 +358,11 @@ exit "$code"
 """
 
 _SERVICE = """say running
+answers() {{ # url: whether it answers with 2xx or 3xx; images of servers may come without curl
+  if command -v curl >/dev/null; then curl -fsS -o /dev/null --max-time 4 "$1" 2>/dev/null; return; fi
+  timeout 4 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/${{1%%/*}}" && printf "GET /%s HTTP/1.0\\r\\n\\r\\n" "${{1#*/}}" >&3 &&
+    read -r _ code _ <&3 && case $code in 2* | 3*) ;; *) exit 1 ;; esac' - "${{1#http://127.0.0.1:}}" 2>/dev/null
+}}
 restart() {{ # index: starts it again whenever it ends, later and later while it keeps ending at once
   trap - TERM INT
   set +m
@@ -382,7 +387,7 @@ while :; do
   up=1
   for index in $(seq 0 $(({count} - 1))); do
     url="health_$index"
-    [ -z "${{!url}}" ] || curl -fsS -o /dev/null --max-time 4 "${{!url}}" 2>/dev/null || up=""
+    [ -z "${{!url}}" ] || answers "${{!url}}" || up=""
   done
   if [ "$up" != "$ready" ]; then
     ready=$up

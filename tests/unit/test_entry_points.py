@@ -18,6 +18,7 @@ from providers.adapters.clore import MANIFEST as CLORE  # noqa: E402
 from providers.adapters.clore.options import Options, read  # noqa: E402
 from providers.adapters.clore.request import body as clore_body  # noqa: E402
 from providers.adapters.gcp.vertex import job as vertex  # noqa: E402
+from providers.errors import SpecError  # noqa: E402
 from providers.model.machine import Mark, Setup  # noqa: E402
 from providers.model.workload import Process, Program, Task, Workload  # noqa: E402
 from providers.workloads.compile import program  # noqa: E402
@@ -86,6 +87,20 @@ def test_a_users_own_image_executes_the_line(image):
     """Each of several services too."""
     made = Program("service", (Process("a", "x"), Process("b", "y")), image="me/own:1")
     assert {executed(image, arguments, entrypoint) for entrypoint, arguments in (docker_run(made), docker_run(made, 1))} == {("sh", "-c", "LINE")}
+
+
+@pytest.mark.parametrize(
+    ("pair", "refused"), [(("vllm", "ollama"), True), (("vllm", "vllm"), False), (("comfyui", "vllm"), False), (("tgi", "sglang"), True)]
+)
+def test_services_of_different_images_need_one_that_holds_both(pair, refused):
+    """All services of a cluster run in one image, and no launcher's own one holds another's program."""
+    tasks = tuple(Task(f"s{index}", launcher, model="a/b", port=8000 + index) for index, launcher in enumerate(pair))
+    assert program(Workload(tasks, image="me/both:1"), "service", "L4", 1).image == "me/both:1"
+    if refused:
+        with pytest.raises(SpecError, match=r"workload\.image: wanted one image that holds the programs of all services"):
+            program(Workload(tasks), "service", "L4", 1)
+    else:
+        assert program(Workload(tasks), "service", "L4", 1).processes
 
 
 def test_an_images_program_is_found_where_that_image_keeps_it():

@@ -330,6 +330,28 @@ def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(ma
     assert subprocess.run(["pgrep", "-f", f"http.server {port}"], capture_output=True, check=False).returncode == 1
 
 
+@pytest.mark.parametrize(("path", "ready"), [("/", True), ("/there/x", True), ("/missing", False)])
+def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, machine):
+    """Inside a provider's container there is what the image brings: bash asks by itself."""
+    port = 19_000 + os.getpid() % 1000
+    (machine.folder / "there").mkdir()
+    (machine.folder / "there" / "x").touch()
+    tools = machine.folder / "tools"
+    tools.mkdir()
+    for name in "bash base64 cat chmod date env flock grep mkdir mv printf python3 rm seq sleep sync tail tee timeout touch tr".split():
+        (tools / name).symlink_to(shutil.which(name))
+    made = Program("service", (Process("main", f"exec python3 -m http.server {port} --bind 127.0.0.1", (), port, path),), image="own:1")
+    machine.begin(f"cd {machine.folder}\n{script(made, inside=True)}", PATH=str(tools))
+    if ready:
+        machine.until("ready")
+    else:
+        end = time.monotonic() + 30
+        while "GET /missing" not in machine.log:
+            assert time.monotonic() < end, machine.log
+            time.sleep(0.1)
+        assert machine.words[-1] == "running"
+
+
 def test_another_program_takes_the_place_of_the_one_that_runs(machine):
     """An edit ends what ran and starts what is wanted now; the same script again leaves a running one alone."""
     first, second = job("echo first >>$HOME/said; sleep 60"), job("echo second >>$HOME/said")
