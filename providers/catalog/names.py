@@ -337,7 +337,8 @@ def with_count(text: str) -> str:
 _COUNTED = (
     r"(?P<count>\d{1,5})\s*[x×*]\s*(?P<type>\D.*)$",
     r"(?P<type>.*\S)\s*[x×*]\s*(?P<count>\d{1,5})$",
-    r"(?P<count>1|2|4|8|16)\s+(?P<type>\D.*)$",
+    r"[x×*]\s*(?P<count>\d{1,5})\s+(?P<type>\D.*)$",
+    r"(?P<count>1|2|4|8|16)\s*(?P<type>[A-Za-z].*)$",
     # A dash or a space before another number is part of a name: A100-80 means 80 GB.
     r"(?P<type>.*\S)[\s_-]+(?P<count>1|2|4|8)$",
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from providers.model.ask import Ask
     from providers.model.spec import Cluster
 
 
@@ -82,12 +83,26 @@ def refused(spec: Cluster) -> list[Problem]:
     from providers.engine.planning import whole
     from providers.planner import check
 
-    found = fitting.problems(spec, registry.manifests())
     ask = spec.ask()
+    found = [*_twice(ask), *fitting.problems(spec, registry.manifests())]
     derived = tuple(f"options.{name}" for name, manifest in registry.manifests().items() if manifest.derived is not None)
     if any(problem.path in {"workload", "network"} or problem.path.startswith(derived) for problem in found):
         return found
     return [*found, *check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities())]
+
+
+def _twice(ask: Ask) -> list[Problem]:
+    """The choices that are the same once their GPUs are spelled in one way."""
+    from providers.catalog.names import canonical
+
+    first: dict[tuple[object, ...], str] = {}
+    found = []
+    for entry in ask.entries:
+        key = (canonical(entry.gpu) or entry.gpu, *entry._replace(gpu="", path="", wait_s=0, ttl_s=None, override=None))
+        if key in first:
+            found.append(Problem(entry.path, "a choice that is not listed yet", f"the same as {first[key]}", "remove it"))
+        first.setdefault(key, entry.path)
+    return found
 
 
 def _encrypted(value: object) -> bool:

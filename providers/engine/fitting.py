@@ -55,8 +55,8 @@ def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem |
     own = [name for name in _allowed(spec, manifests) if spec.options.get(name)]
     if own:
         return None
-    others = [f"options.{name}" for name, each in manifests.items() if spec.kind in each.capabilities.kinds and each.programs]
-    able = f" (or, there alone, {' or '.join(others)})" if others else ""
+    others = [name for name, each in _allowed(spec, manifests).items() if each.programs]
+    able = f" (or, for {' or '.join(others)} only, options.{others[0]})" if others else ""
     return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {{command: python train.py}}{able}")
 
 

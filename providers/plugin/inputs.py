@@ -67,7 +67,7 @@ def check(properties: Properties) -> Checked:
         except SpecError as error:
             problems.extend(error.problems)
         if gpu_known:
-            problems.extend(declaring.refused(spec))
+            problems.extend(problem for problem in declaring.refused(spec) if problem not in problems)
         else:
             problems.extend(fitting.problems(spec, registry.manifests()))
             values.pop("gpu", None)
