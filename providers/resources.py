@@ -327,8 +327,8 @@ def tried_by(provider: str, urls: Sequence[str], shown: str = "", login: str = "
 
 
 def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, ssh, and the price per hour as long as it is billed; of a service with a token also the
-    line that tries it, by the output that holds the token.
+    """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is billed, what else is to be known of it, and how to
+    reach it; of a service with a token also the line that tries it, by the output that holds the token.
     """
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
@@ -344,6 +344,7 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "price_usd_per_hour": pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
             lambda part: part[1] if part[0] in _COSTS else None,
         ),
+        "detail": cluster.detail.apply(lambda text: text or None),
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),

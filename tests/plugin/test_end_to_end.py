@@ -547,3 +547,54 @@ def test_an_up_killed_between_the_deletion_and_the_purchase_has_nothing_that_run
     assert made.cluster()["outputs"]["gpu_type"] == "T4" and len(made.machines()) == 1
     made.destroy()
     assert made.machines() == []
+
+
+def test_a_renamed_stack_and_project_change_nothing(project):
+    """C22: after a rename of the stack and one of the project no change is proposed, a sweep knows its own, and destroy works."""
+    made = project("serve-l4")
+    made.up()
+    (machine,) = made.machines()
+    made.run("stack", "rename", "-s", "serve-l4", "renamed")
+    made.stack = "renamed"
+    made.preview("--expect-no-changes")
+    file = made.folder / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("name: gpus\n", "name: gpus2\n", 1))
+    made.run("stack", "rename", "-s", "organization/gpus/renamed", "organization/gpus2/again")
+    made.stack = "again"
+    made.preview("--expect-no-changes")
+    made.up()
+    assert [found["name"] for found in made.machines()] == [machine["name"]]
+    swept = subprocess.run([str(BIN / "gpus"), "sweep"], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=120, check=False)
+    assert machine["name"] not in swept.stdout, swept.stdout + swept.stderr
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project):
+    """C24: the machine was ordered, and its cloud refuses every further look: nothing else is bought, the state keeps it with its cost; after
+    the sign-in the next `up` takes it over.
+    """
+    made = project("serve-l4")
+    made.edit("gpu: L4:1", "gpu: L4:1\n      providers: [gcp]")
+    calls = ("instances.get", "instances.list", "instances.aggregatedList", "*perations.*")
+    for call in calls:
+        made.rehearse("fault", "gcp", call, "unauthorized", "--times", "always")
+    said = " ".join(made.up(fails=True).split())
+    assert "may still cost $" in said and "nothing else is bought until that is known" in said, said
+    assert len(made.machines()) == 1
+    outputs = made.cluster()["outputs"]
+    assert outputs["status"] == "unsettled" and outputs["price_usd_per_hour"] > 0
+    again = " ".join(made.up(fails=True).split())
+    assert "gone" not in again and len(made.machines()) == 1
+    made.rehearse("fault", "--clear")
+    made.up()
+    assert made.cluster()["outputs"]["status"] == "running" and len(made.machines()) == 1
+    for call in calls:
+        made.rehearse("fault", "gcp", call, "unauthorized", "--times", "always")
+    made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+    kept = made.cluster()["outputs"]
+    assert kept["status"] == "running" and kept["price_usd_per_hour"] == outputs["price_usd_per_hour"] and kept["detail"].startswith("unreachable: ")
+    made.rehearse("fault", "--clear")
+    made.preview("--expect-no-changes")
+    made.destroy()
+    assert made.machines() == []
