@@ -182,10 +182,12 @@ def test_another_program_leaves_no_container_of_the_previous_one(host, daemon): 
     image = daemon.image("own", ["/bin/own"], files=OWN)
     deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
     first = Program("job", (Process("first", deaf), Process("second", deaf)), image=image)
-    host.begin(script(first))
+    started = host.begin(script(first))
     until(lambda: host.log.count("deaf\n") == 2, lambda: host.log)
     assert sorted(daemon.running()) == ["gpus-first", "gpus-second"]
-    assert host.run(script(job("exit 0", image=image))) == 0, host.log
+    second = host.begin(script(job("exit 0", image=image)))
+    until(lambda: started.poll() is not None and second.poll() is not None, lambda: host.log)
+    assert second.returncode == 0, host.log
     assert daemon.running() == []
 
 
