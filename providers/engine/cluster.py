@@ -26,16 +26,17 @@ from providers.engine.overtaken import confirmed
 from providers.engine.progress import observed
 from providers.engine.reconcile import Place, existing, price_of
 from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
-from providers.engine.settle import Brake, repeated
-from providers.engine.surveying import survey
+from providers.engine.settle import Brake, bill, release, repeated
+from providers.engine.surveying import surveyed
 from providers.engine.undeterred import undeterred
 from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node, is_foreign
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from providers.adapters.base import Adapter
     from providers.engine.world import World
 
 __all__ = ["Held", "Wanted", "adopt_stray", "create", "delete", "leave", "read", "reclaim", "settle", "strays", "update"]
@@ -171,12 +172,42 @@ async def leave(world: World, owner: str) -> None:
 
 async def strays(world: World, owner: str, known: Collection[Handle], former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
     """Machines of the owner that are none of these, in every account it has used. Reads only; a cloud that can't be asked is a warning."""
+    return tuple(node for _, node in await _strays(world, owner, known, former))
+
+
+async def _strays(
+    world: World, owner: str, known: Collection[Handle], former: Iterable[Mapping[str, Mapping[str, str]]]
+) -> list[tuple[Adapter, Node]]:
     try:
-        found = await survey(world, owner, accounts=(*used(world, owner), *of_settings(world, former)))
+        found = await surveyed(world, owner, "", (*used(world, owner), *of_settings(world, former)))
     except CloudError as error:
         world.report("warning", f"machines without a cluster could not be looked for: {trimmed(error)}")
-        return ()
-    return tuple(node for node in found if node.handle not in known)
+        return []
+    return [(adapter, node) for adapter, node in found if node.handle not in known]
+
+
+async def release_orphans(
+    world: World,
+    owner: str,
+    known: Collection[Handle],
+    is_orphan: Callable[[Node], bool],
+    former: Iterable[Mapping[str, Mapping[str, str]]] = (),
+) -> None:
+    """Deletes the owner's machines that are none of these and orphans, confirmed. What can't be is a warning: the next look finds it again."""
+
+    async def work(_brake: Brake) -> None:
+        for adapter, node in await _strays(world, owner, known, former):
+            mark = node.mark
+            if mark is None or not is_orphan(node) or world.is_at_work(owner, mark.cluster):
+                continue
+            world.report("warning", f"{mark.cluster}: deleting {node.handle.native_id}, which a run left behind and no state names")
+            left = await release(world, adapter, "", "", "", (node.handle,))
+            if left.clean:
+                world.journal.release(world.name, owner, mark.cluster, "", world.clock.now(), (node.handle,))
+            else:
+                world.report("warning", f"{mark.cluster}: it could not be deleted: {left.why}; {bill(left.handles, None)}")
+
+    await shielded(world, work, None)
 
 
 async def adopt_stray(world: World, provider: str, native_id: str) -> Held | None:

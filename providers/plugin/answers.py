@@ -15,7 +15,7 @@ from providers.model.screen import screened
 from providers.plugin import outputs, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from providers.engine.records import Held
     from providers.model.machine import Setup
@@ -58,9 +58,14 @@ async def or_emptied(work: Awaitable[Held]) -> Held:
 
 def half_made(held: Held, struct: Any, values: Mapping[str, Any]) -> bytes:
     """The protocol's way to say that it exists, and what is still to be done: the status that goes with a failed call, ready to be sent."""
-    status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=screened(held.reasons[0]))
+    return init_failed(outputs.resource_id(held), struct, held.reasons, values)
+
+
+def init_failed(resource: str, struct: Any, reasons: Sequence[str], values: Mapping[str, Any]) -> bytes:
+    """The same for any resource, by its id."""
+    status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=screened(reasons[0]))
     detail = provider_pb2.ErrorResourceInitFailed(
-        id=outputs.resource_id(held), properties=struct, reasons=[screened(reason) for reason in held.reasons], inputs=wire.encode(values)
+        id=resource, properties=struct, reasons=[screened(reason) for reason in reasons], inputs=wire.encode(values)
     )
     status.details.add().Pack(detail)
     return bytes(status.SerializeToString())

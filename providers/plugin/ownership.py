@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from providers.engine.journal import Launch
+    from providers.engine.journal import Claim, Launch
     from providers.engine.spending import Ledger
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
@@ -53,6 +53,41 @@ async def strays(
     from providers.engine import cluster
 
     return await cluster.strays(world, owner, known, had)
+
+
+def is_orphan(node: Node, claims: Collection[Claim], declared: Collection[str], ours: Collection[str]) -> bool:
+    """Whether a machine that no cluster claims is certainly what a run of this stack left behind.
+
+    It is of a cluster that the state has elsewhere, or of one that a run made here (`ours`) and nobody declares. What is declared and not in the
+    state is adopted by its create.
+    """
+    mark = node.mark
+    if mark is None or not mark.generation or any(mark.generation == claim.generation for claim in claims):
+        return False
+    if any(mark.cluster == claim.cluster for claim in claims):
+        return True
+    return mark.cluster in ours and mark.cluster not in declared
+
+
+async def ours(world: World, owner: str) -> frozenset[str]:
+    """The clusters of the owner that a run of this home, or of this backend, has ever bought for."""
+    orders = await asyncio.to_thread(world.journal.orders, world.name, owner)
+    shared = world.leases.clusters(world.name, owner) if world.leases is not None else ()
+    return frozenset({*shared, *(entry.order.mark.cluster for entry in orders)})
+
+
+async def orphans_released(
+    world: World, owner: str, claimed: Mapping[str, tuple[Handle, ...]], declared: Collection[str], had: Sequence[Mapping[str, Mapping[str, str]]]
+) -> None:
+    """Releases what runs of this stack left behind, by what the states have claimed since the last look. Nothing where the program is not known."""
+    claims = await asyncio.to_thread(world.journal.claims, world.name, owner) if world.has_journal and declared else None
+    if claims is None:
+        return
+    from providers.engine import cluster
+
+    known = {handle for claim in claims for handle in claim.handles}.union(*claimed.values())
+    made = await ours(world, owner)
+    await cluster.release_orphans(world, owner, known, lambda node: is_orphan(node, claims, declared, made), had)
 
 
 async def minted(world: World, owner: str, urn: str) -> tuple[Launch, ...]:
@@ -122,7 +157,7 @@ def unclaimed(node: Node) -> str:
     """The line about a stray."""
     return (
         f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
-        "destroy removes it, or `up` adopts it if the cluster is declared again"
+        "the next `up` adopts it if its cluster is declared, and else removes it, as destroy does; to keep it otherwise, `pulumi import` it first"
     )
 
 

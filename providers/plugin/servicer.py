@@ -342,16 +342,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except GpusError as error:
             await self._abort(context, error)
 
-        def mine() -> dict[str, tuple[Handle, ...]]:
-            return {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world_name, owner)}
-
         async def looked(world: World) -> tuple[Node, ...]:
-            return await ownership.strays(world, owner, request.urn, mine, ownership.former(state), self._turn)
+            return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
 
+        left: list[str] = []
         try:
             found: tuple[Node, ...] = await self._in_world(request.urn, world_name, values, looked)
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
+            made = await self._in_world(request.urn, world_name, values, lambda world: ownership.ours(world, owner)) if found else frozenset()
+            left = [node.handle.native_id for node in found if ownership.is_orphan(node, (), (), made)]
         except Exception as error:
             self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
 
@@ -362,7 +362,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         ledger = await self._in_world(request.urn, world_name, values, counted)
         struct = wire.encode({**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)})
         kept = request.inputs if values else wire.encode({"world": world_name})
+        if left and values:
+            # The engine then asks for an update, which releases them.
+            reason = f"orphaned: {', '.join(left)} bears this stack's mark, yet no cluster claims it"
+            metadata = (("grpc-status-details-bin", answers.init_failed(request.id, struct, (reason,), values)),)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason, trailing_metadata=metadata)
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
+
+    def _claims_of(self, world: str, owner: str) -> dict[str, tuple[Handle, ...]]:
+        """Generation -> the machines that a state was seen to hold in this process."""
+        return {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world, owner)}
 
     async def _adopt(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
         """`pulumi import`: of one of our ids, or of a bare native one, which is a machine that somebody else made or lost."""
@@ -418,6 +427,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await self._abort(context, error)
         if old.get("settings") != values.get("settings"):
             await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
+        try:
+            known = (self._claims_of(world, owner), tuple(self._asked), ownership.former(state))
+            await self._in_world(request.urn, world, values, lambda opened: ownership.orphans_released(opened, owner, *known))
+        except GpusError as error:
+            self._log("warning", request.urn, f"what runs left behind could not be released: {failures.line(error)}")
         ledger = await self._in_world(request.urn, world, values, lambda opened: self._budgets.ledger(opened, owner, (), values, state))
         written = ownership.outputs(world, owner, state, old, values, ledger=ledger)
         return provider_pb2.UpdateResponse(properties=wire.encode(written))

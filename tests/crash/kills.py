@@ -119,6 +119,7 @@ STEPS = {
 }
 TWISTS = {
     "edited": "the declaration is edited between the crash and the next up",
+    "renamed": "the declaration has another cluster instead between the crash and the next up",
     "clone": "another clone, with a backend of its own, works in the same account meanwhile",
     "moved": "the state goes on in another clone, on another machine with a backend and a journal of its own",
 }
@@ -131,6 +132,8 @@ BESIDES = (
     ("clore", "up", "made", "both", "edited"),
     ("gcp", "replace", "deleted", "both", "edited"),
     ("modal", "update", "edited", "cli", "edited"),
+    ("gcp", "up", "made", "both", "renamed"),
+    ("modal", "up", "running", "both", "renamed"),
     ("gcp", "up", "made", "cli", "clone"),
     ("aws", "replace", "between", "both", "clone"),
     ("modal", "destroy", "delete-sent", "both", "clone"),
@@ -202,6 +205,7 @@ class _Experiment:
         self.orphans = self.duplicates = self.stuck = 0
         self.words: list[str] = []
         self.declared: dict[str, Any] = {}
+        self.cluster = NAME
 
     def wrong(self, kind: str, number: int, words: str) -> None:
         setattr(self, kind, getattr(self, kind) + number)
@@ -228,7 +232,7 @@ class _Experiment:
         self.recover()
         self.destroyed()
         # The cloud carries out what was sent before the run fell asleep: until that is released, both are there.
-        most = {NAME: self.step.nodes * (2 if self.who == ASLEEP else 1), "beside": 1}
+        most = {"instead": 1, NAME: self.step.nodes * (2 if self.who == ASLEEP else 1), "beside": 1}
         over, words = overlaps(self.home, "", most)
         if over:
             self.wrong("duplicates", over, f"side by side: {words}")
@@ -304,10 +308,10 @@ class _Experiment:
         asleep(run, plugins, self.home / "rehearsal.db")
         try:
             first, self.clone = self.clone, self.elsewhere(self.clone.state)
-            self.clone.declare({NAME: self.declared}, self.cloud.settings)
+            self.clone.declare({self.cluster: self.declared}, self.cloud.settings)
             self.unlocked()
             self.must(*UP)
-            self.counted({NAME: self.step.nodes}, "after up elsewhere")
+            self.counted({self.cluster: self.step.nodes}, "after up elsewhere")
         finally:
             awake(run, plugins)
         run.ended()
@@ -318,7 +322,7 @@ class _Experiment:
         if not self.clone.quiet(EXIT_S):
             raise _Stuck(f"a plugin process lives {EXIT_S:.0f}s after its engine's end\n{run.said}")
         if who == ASLEEP:
-            self.counted({NAME: self.step.nodes}, "awake again")
+            self.counted({self.cluster: self.step.nodes}, "awake again")
             return
         named, here = self.clone.named(), [one for one in running(self.home) if one.kind == "machine"]
         # After a second interrupt the engine gives its plugins 5 seconds and kills them (CLI 3.276): as after -9, the next command settles it.
@@ -334,6 +338,9 @@ class _Experiment:
         """What happens between the crash and the recovery."""
         if self.twist == "edited":
             self.declare({**self.declared, "gpu": self.cloud.other if self.declared["gpu"] != self.cloud.other else self.cloud.base["gpu"]})
+        elif self.twist == "renamed":
+            self.cluster = "instead"
+            self.declare(self.declared)
         elif self.twist == "clone":
             other = Clone(self.folder / "another", self.home)
             self.clones.append(other)
@@ -349,7 +356,7 @@ class _Experiment:
         self.unlocked()
         other = self.elsewhere()
         other.init()
-        other.declare({NAME: self.declared}, self.cloud.settings)
+        other.declare({self.cluster: self.declared}, self.cloud.settings)
         file = self.folder / "exported.json"
         self.must("stack", "export", "--file", str(file))
         self.must("stack", "import", "--file", str(file), clone=other)
@@ -384,7 +391,7 @@ class _Experiment:
             self.must("preview")
         if way in ("up", "refresh", "preview"):
             self.must(*UP)
-            self.counted({NAME: self.step.nodes}, "after up")
+            self.counted({self.cluster: self.step.nodes}, "after up")
             if len(named := self.clone.named()) != self.step.nodes:
                 self.wrong("stuck", 1, f"wanted the state to name {self.step.nodes} machines, found {named}")
             if self.chance.random() < 0.25:
@@ -415,7 +422,7 @@ class _Experiment:
 
     def declare(self, spec: Mapping[str, Any]) -> None:
         self.declared = dict(spec)
-        self.clone.declare({NAME: spec}, self.cloud.settings)
+        self.clone.declare({self.cluster: spec}, self.cloud.settings)
 
     def counted(self, declared: Mapping[str, int], when: str) -> None:
         found = count(self.home, "", declared)

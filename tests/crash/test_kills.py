@@ -1,8 +1,10 @@
-"""What holds for part A's own machinery: its points, and the calls that it holds."""
+"""What holds for part A's own machinery: its points, and the calls that it holds; and a few of its points for every run of the tests."""
 
-from tests.crash.kills import ASLEEP, BESIDES, CREATING, STEPS, TWISTS, WHO, points
+import pytest
+
+from tests.crash.kills import ASLEEP, BESIDES, CREATING, STEPS, TWISTS, WHO, points, run
 from tests.crash.kills_moments import MOMENTS
-from tests.crash.point import CLOUDS
+from tests.crash.point import CLOUDS, Point
 
 
 def test_every_step_is_cut_at_every_cloud_in_every_way():
@@ -17,3 +19,18 @@ def test_every_step_is_cut_at_every_cloud_in_every_way():
     assert asleep >= {(cloud, f"{step}/{moment}/{ASLEEP}") for cloud in CLOUDS for step in ("up", "replace", "replace-asked") for moment in CREATING}
     assert {moment for step in STEPS.values() for moment in step.moments} == set(MOMENTS)
     assert set(TWISTS) <= {name for *_, name in BESIDES}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("cloud", ["gcp", "clore", *(pytest.param(cloud, marks=pytest.mark.long) for cloud in ("aws", "modal"))])
+def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(cloud, tmp_path):
+    """The real CLI and its plugin are suspended with the creating call on its way, and wake after `pulumi cancel` and `pulumi up` from another home."""
+    found = run(Point("a", f"up/intent/{ASLEEP}", cloud, 1), tmp_path / "point")
+    assert found.good, found.detail
+
+
+@pytest.mark.timeout(600)
+def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(tmp_path):
+    """The next `up` finds it by its labels; nothing of it is in any state."""
+    found = run(Point("a", "up/made/both/renamed", "gcp", 1), tmp_path / "point")
+    assert found.good, found.detail
