@@ -6,7 +6,7 @@ Owns the joining of `Manifest.host` with what the workload needs; the planner as
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.model.duration import text as duration_text
 from providers.model.money import HOURS_PER_MONTH, per_hour
@@ -56,6 +56,42 @@ def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Entry, str
 def with_disk(setup: Setup, found: Hosted | None) -> Setup:
     """The setup of an order with the disk that is ordered there."""
     return setup if found is None else setup._replace(disk_gib=found.disk_gib)
+
+
+class Running(Protocol):
+    """A placement that runs now; `applied` has the disk that was bought, where one was asked for."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def machine_type(self) -> str: ...
+    @property
+    def gpu_type(self) -> str: ...
+    @property
+    def gpu_count(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def applied(self) -> tuple[tuple[str, str], ...]: ...
+
+
+def outgrown(ask: Ask, entry: Entry, running: Running, manifests: Mapping[str, Manifest]) -> str:
+    """Why a running placement can't take the workload as it is declared now: its GPUs do not hold it, or its disk does not; nothing where it can."""
+    if ask.workload is None:
+        return ""
+    from providers.workloads import disk, fit
+
+    gpus = f"{running.gpu_type}:{running.gpu_count}"
+    if why := fit.fit(ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes).why:
+        return f"{gpus} does not hold it: {why}"
+    manifest = manifests.get(running.provider)
+    known = None if manifest is None or manifest.host is None else manifest.host(running.machine_type, ask.options.get(running.provider) or {})
+    if known is None:
+        return ""
+    bought = int(dict(running.applied).get("disk_gib") or known.default_gib)
+    need = disk.needed(ask.workload, entry.override)
+    least = need.least + known.used_gib if need.least else 0.0
+    return f"its disk has {bought} GiB, it takes {least:.0f} GiB ({need.parts(known.used_gib)})" if 0 < bought < least else ""
 
 
 def asked(ask: Ask, manifest: Manifest | None) -> Ask:

@@ -80,12 +80,13 @@ def cluster(
     outputs: Mapping[str, Any],
     satisfied: Callable[[], bool],
     in_place: Collection[str],
+    outgrown: Callable[[], str] = lambda: "",
 ) -> Verdict:
     """The verdict for a Cluster.
 
     `old` and `new` are inputs in canonical form (UNKNOWN inside `new` where not known yet), `outputs` what the state holds. `satisfied` says
     whether what runs still satisfies the new declaration; it is asked only if that decides. `in_place` names what the
-    provider it runs at can edit.
+    provider it runs at can edit. `outgrown` says why what runs can't take another workload; it is asked only where that is run on the held machine.
     """
     changed = [key for key in _changed(old, new) if key not in OF_OWNERSHIP or old.get(key) is None]
     reasons: dict[str, str] = {}
@@ -100,6 +101,8 @@ def cluster(
         reasons.update(dict.fromkeys(open_questions, "what runs no longer satisfies the declaration"))
     if "disk_gib" in changed and not has_unknown(new.get("disk_gib")) and _larger(_disk(old, outputs), new.get("disk_gib")):
         reasons["disk_gib"] = "a larger disk needs a new machine"
+    if "workload" in changed and placed and not done and _rerun(outputs) and not has_unknown(new.get("workload")) and (why_not := outgrown()):
+        reasons["workload"] = why_not
     if "network" in changed:
         reasons["network"] = "another network needs a new machine"
     if "network_links" in changed and _moved(old, new, outputs):

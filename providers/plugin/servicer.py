@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from providers.engine.shared_lease import SharedLeases
     from providers.engine.spending import Ledger
     from providers.engine.world import World
+    from providers.model.ask import Ask
     from providers.model.machine import Handle, Node, Setup
 
 OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
@@ -193,14 +194,24 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         held = outputs.read(request.id, state)
         seen = self._seen.get(request.urn, Seen())
 
-        def satisfied() -> bool:
-            from providers.planner.check import satisfied as still
+        def ask() -> Ask:
             from providers.plugin import inputs
 
-            ask = seen.ask
-            if ask is None:
-                ask = inputs.spec_of({key: value for key, value in new.items() if not diff.has_unknown(value)}).ask()
-            return still(ask, held) is not None
+            known = {key: value for key, value in new.items() if not diff.has_unknown(value)}
+            return inputs.spec_of(known).ask() if seen.ask is None else seen.ask
+
+        def satisfied() -> bool:
+            from providers.planner.check import satisfied as still
+
+            return still(ask(), held) is not None
+
+        def outgrown() -> str:
+            from providers.engine import hosting, registry
+            from providers.planner.check import satisfied as still
+
+            wanted = ask()
+            index = still(wanted, held)
+            return "" if index is None else hosting.outgrown(wanted, wanted.entries[index], held, registry.manifests())
 
         in_place: frozenset[str] = frozenset()
         if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
@@ -209,7 +220,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             able = registry.capabilities().get(held.provider)
             # Where no timer on the machine was given the limit, whoever looks reads it anew.
             in_place = able.in_place | (frozenset() if able.ends_idle else {"idle_after"}) if able is not None else frozenset()
-        verdict = diff.cluster(old, new, state, satisfied, in_place)
+        verdict = diff.cluster(old, new, state, satisfied, in_place, outgrown)
         if new.get("state") == "stopped":
             refusals.stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")

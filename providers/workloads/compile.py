@@ -131,5 +131,5 @@ def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         return found.layout.tensor, found.layout.pipeline, found.layout.replicas
     model = known(task.model)
     if model is not None:
-        return max(size for size in parallel.sizes(model, task.dtype or model.dtype, gpu_count) if gpu_count % size == 0), 1, 1
+        return max(size for size in parallel.sizes(model, fits.served(model, task.dtype), gpu_count) if gpu_count % size == 0), 1, 1
     return gpu_count, nodes, 1

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.model import images
 from providers.workloads import memory
 from providers.workloads.architecture import known
+from providers.workloads.flags import settled
 from providers.workloads.launchers import RECIPES
 
 if TYPE_CHECKING:
     from providers.model.host import Host
-    from providers.model.workload import Override, Task, Workload
+    from providers.model.workload import Override, Workload
     from providers.workloads.architecture import Architecture
 
 ROOM = 0.10
@@ -108,7 +109,7 @@ def downloaded(model: Architecture, task_dtype: str) -> str:
 
 
 def _downloads(workload: Workload, override: Override | None) -> list[tuple[Architecture, str]]:
-    tasks: list[Task] = [task._replace(dtype=override.dtype) if override is not None and override.dtype else task for task in workload.tasks]
+    tasks = [settled(task._replace(dtype=override.dtype) if override is not None and override.dtype else task) for task in workload.tasks]
     found = [(known(task.model), task.dtype) for task in tasks]
     return [(model, downloaded(model, dtype)) for model, dtype in found if model is not None]
 

@@ -86,7 +86,7 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
     elif task.launcher in SERVED:
         split = parallel.LAYERS if task.launcher in LAYERS else parallel.TENSOR if task.launcher == "tgi" else ""
-        work = Serve(task.dtype or model.dtype, context(task, model), task.concurrency or 1, split=split)
+        work = Serve(served(model, task.dtype), context(task, model), task.concurrency or 1, split=split)
     else:
         return Fit()
     if task.launcher == "tgi":
@@ -96,6 +96,11 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         return Fit(verdict.reason, verdict=verdict)
     note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else f"fit not checked: {verdict.reason}"
     return Fit("", note, verdict)
+
+
+def served(model: Architecture, dtype: str) -> str:
+    """The format that the weights have while they are served. A quantised checkpoint stays so; a format of 16 bit is then that of its arithmetic."""
+    return model.dtype if not dtype or (model.quantization is not None and dtype in {"bf16", "fp16", "fp32"}) else dtype
 
 
 def context(task: Task, model: Architecture | None) -> int:

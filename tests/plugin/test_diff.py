@@ -284,3 +284,20 @@ def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, repla
     assert verdict.replaces == replaces
     assert verdict.reason == (DRIFTED["detail"] if replaces else "")
     assert diff.cluster(spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()).changes == ()
+
+
+def test_a_workload_that_outgrows_its_machine_replaces_it():
+    """What the held machine can't hold is no edit in place; a job that a provider runs by itself, and an ended one, are not asked about."""
+    working = {**RUNNING, "record": {"applied": {"work": "abc"}}}
+    edit = {**OLD, "workload": {"command": "x"}}
+
+    def judged(outputs, why, **more):
+        kind = {"kind": more.get("kind", "service")}
+        return diff.cluster({**OLD, **kind}, {**edit, **kind, **more}, outputs, lambda: True, (), lambda: why)
+
+    told = judged(working, "its disk has 100 GiB, it takes 191 GiB")
+    assert told.replaces and "workload: its disk has 100 GiB, it takes 191 GiB" in told.reason
+    assert not judged(working, "").replaces
+    assert not judged(RUNNING, "too small").replaces
+    assert not judged({**working, "status": "ended"}, "too small", kind="job").replaces
+    assert not judged(working, "too small", workload={"command": UNKNOWN}).replaces

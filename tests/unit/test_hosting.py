@@ -1,6 +1,7 @@
 """What a declared program needs of a machine's disk and driver, in plans and in orders."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -163,6 +164,39 @@ def test_clores_hosts_are_held_against_what_the_program_needs():
     listed = market.read(small, Options(), "2026-11-28", "test", disk_gib=asked.disk_gib).offers
     assert listed and all(offered.restriction for offered in listed)
     assert any("it has 200.0 GB of disk, wanted 190 GiB" in offered.restriction for offered in listed)
+
+
+class Held(NamedTuple):
+    provider: str = "gcp"
+    machine_type: str = "a3-highgpu-8g"
+    gpu_type: str = "H100"
+    gpu_count: int = 8
+    nodes: int = 1
+    applied: tuple[tuple[str, str], ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("model", "held", "why"),
+    [
+        ("meta-llama/Llama-3.1-8B", Held(), ""),
+        ("meta-llama/Llama-3.1-70B", Held(), "its disk has 100 GiB, it takes 191 GiB (weights 131.4"),
+        ("meta-llama/Llama-3.1-70B", Held(applied=(("disk_gib", "230"),)), ""),
+        ("meta-llama/Llama-3.1-405B", Held(applied=(("disk_gib", "2000"),)), "H100:8 does not hold it: "),
+        ("foo/unknown", Held(), ""),
+        ("meta-llama/Llama-3.1-70B", Held(provider="modal", machine_type="container-8"), ""),
+    ],
+)
+def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why):
+    """An edit of the workload is run on the held machine, where its GPUs and its disk hold it."""
+    ask = read_cluster("t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}).ask()
+    found = hosting.outgrown(ask, ask.entries[0], held, registry.manifests())
+    assert found.startswith(why) if why else found == ""
+
+
+def test_the_format_of_the_flags_decides_over_the_download():
+    """`args: {quantization: awq}` means a 4-bit checkpoint as `dtype: awq` does."""
+    flagged = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "args": {"quantization": "awq"}}
+    assert hosted("gcp", "a2-ultragpu-4g", workload=flagged).disk_gib == 120
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem.partition(".")[2])

@@ -228,3 +228,11 @@ def test_small_groups_cost_more_bits():
     """Groups of 32 have four times the scales of groups of 128."""
     sizes = [memory.weight_bytes(quantised(QWEN_72B, quant_method="gptq", bits=4, group_size=group), "gptq") for group in (32, 64, 128)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[2] * 1.05
+
+
+@pytest.mark.parametrize("dtype", ["", "bf16", "fp16"])
+def test_a_quantised_checkpoint_stays_so_whatever_its_arithmetic_is(dtype):
+    """`dtype: bf16` for gpt-oss-120b is the format of its arithmetic: one H100 holds it as before."""
+    workload = {"launcher": "vllm", "model": "openai/gpt-oss-120b", **({"dtype": dtype} if dtype else {})}
+    found = fit.fit(read_cluster("t", {"kind": "service", "gpu": "H100:1", "workload": workload}).ask().workload, None, "H100", 1, 1)
+    assert found.why == "" and "in mxfp4" in found.note
