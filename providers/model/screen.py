@@ -75,9 +75,19 @@ def program(stream: Any) -> tuple[TextIO, Colours | None]:
 
 @contextmanager
 def on_screen() -> Iterator[None]:
-    """Within it, this process's stdout and stderr are screened."""
+    """Within it, this process's stdout and stderr are screened; one that was closed goes nowhere."""
+    import os
     import sys
 
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The next file that is opened would get the number, and another program's output with it.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     former = sys.stdout, sys.stderr
     screens: tuple[Any, Any] = (Screen(sys.stdout), Screen(sys.stderr))
     sys.stdout, sys.stderr = screens

@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import subprocess
 import sys
 
 import pytest
@@ -154,3 +156,15 @@ def test_machines_read_back_have_printable_words():
     assert all(word.isprintable() for word in node if isinstance(word, str))
     assert (node.handle.native_id, node.created_at) == ("orders/1", 5.0)
     assert guarded(Adapter()).offers() == ("\x1b",)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["plan NOPE:8", "size 7b", "rehearse", "ps", "--help"])
+def test_a_closed_stream_goes_nowhere(tmp_path, words, closed):
+    """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no other file gets its number."""
+    environment = os.environ | {"GPUS_HOME": str(tmp_path / "home")}
+    tried = f'"{sys.executable}" -c "import sys; from providers.cli import main; sys.exit(main())"'
+    open_ended = subprocess.run(["sh", "-c", f"{tried} {words}"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", f"{tried} {words} {closed}"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == open_ended.returncode
+    assert "Traceback" not in done.stdout + done.stderr
