@@ -11,6 +11,8 @@ import pytest
 
 from providers.model.workload import Process, Program, Task, Workload
 from providers.workloads.compile import program
+from providers.workloads.images import known
+from providers.workloads.launchers import RECIPES
 from providers.workloads.script import script
 from tests.launchers.docker import Host, daemon  # noqa: F401 - a fixture
 from tests.launchers.machines import job
@@ -107,6 +109,39 @@ def test_an_image_with_an_entry_point_serves_whoever_shows_the_token(served):
     assert status(at, "/v1/models", "secret-token") == 200
     assert "secret-token" not in host.calls and "--gpus all" in host.calls
     assert "error" not in host.log
+
+
+WRAPPER = '#!/bin/sh\necho "the wrapper, with $*"\nexec "$@"\n'
+STUB = """#!/bin/sh
+echo "ran $0 $*"
+case "$0 $1" in */ollama\\ pull) exit 0 ;; esac
+port=${OLLAMA_HOST##*:}
+while [ $# -gt 0 ]; do [ "$1" != --port ] || port=$2; shift; done
+exec nc -ll -p "$port" -e /bin/answer
+"""
+PROGRAMS = {
+    "vllm": ("/bin/vllm", "serve a/b --host 127.0.0.1"),
+    "sglang": ("/bin/python3", "-m sglang.launch_server --model-path a/b"),
+    "tgi": ("/bin/text-generation-launcher", "--model-id a/b --hostname 127.0.0.1"),
+    "ollama": ("/bin/ollama", "serve"),
+    "llama.cpp": ("/app/llama-server", "-hf a/b --host 127.0.0.1"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("launcher", PROGRAMS)
+def test_every_launchers_default_image_runs_its_program(launcher, host, daemon):  # noqa: F811
+    """Images with the real ones' names, ENTRYPOINT, CMD and place of the program; the program is a stand-in that answers the health check."""
+    at, (place, said) = port(), PROGRAMS[launcher]
+    name = RECIPES[launcher].image
+    own = known(name)
+    wrapper = {own.entrypoint[0]: WRAPPER} if own.entrypoint[0].endswith(".sh") else {}
+    daemon.image(name, list(own.entrypoint), list(own.cmd), {place: STUB, "/bin/answer": ANSWER, **wrapper})
+    made = program(Workload((Task(launcher=launcher, model="a/b", port=at),)), "service", "L4", 1)
+    host.begin(script(made))
+    host.until("ready", 60)
+    assert f"ran {place} {said}" in host.log or f"ran {place.rpartition('/')[2]} {said}" in host.log, host.log
+    assert "the wrapper" not in host.log
 
 
 def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(served, daemon):  # noqa: F811
