@@ -26,7 +26,7 @@ from providers.engine.records import DEGRADED, UNSETTLED, Held, Wanted
 from providers.engine.settle import Brake, abandon, bill, repeated
 from providers.engine.starting import start, started
 from providers.engine.switching import switch
-from providers.errors import AllFailed, GpusError
+from providers.errors import AllFailed, GpusError, TakenOver
 from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node, is_foreign
 from providers.model.place import Scope
 from providers.model.secret import narrowed
@@ -216,6 +216,9 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
     try:
         placed = await buy(world, wanted, held.generation, brake)
+    except TakenOver:
+        # What the cluster has by now is the other run's, and for its state to tell.
+        raise
     except GpusError as error:
         raise emptied(held, wanted, held.generation, error) from error
     if brake.abandoned and (await release_all(world, placed, placed.handles)).clean:

@@ -377,7 +377,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             # The engine then asks for an update, which releases them.
             reason = f"orphaned: {', '.join(left)} bears this stack's mark, yet no cluster claims it"
             metadata = (("grpc-status-details-bin", answers.init_failed(request.id, struct, (reason,), values)),)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason, trailing_metadata=metadata)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(reason), trailing_metadata=metadata)
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
 
     def _claims_of(self, world: str, owner: str) -> dict[str, tuple[Handle, ...]]:
