@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from providers.engine.records import Held
     from providers.engine.running import Running
+    from providers.errors import GpusError
     from providers.model.ask import Ask
     from providers.model.machine import Setup
     from providers.planner import render
@@ -41,6 +42,8 @@ class Seen(NamedTuple):
     plan: Plan | None = None
     limit: str = ""
     inputs: Mapping[str, Any] = {}
+    refused: GpusError | None = None
+    """Why an edit is not carried out that would replace what runs: nothing can serve it."""
 
 
 def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection[str] = ()) -> dict[str, Any]:

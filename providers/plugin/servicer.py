@@ -18,7 +18,7 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provid
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
-from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, wire
+from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, siblings, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._budgets = budgets.Budgets()
+        self._siblings, self._shown = siblings.Siblings(), siblings.Siblings()
+        """The clusters whose last step is under way, and those whose plan was shown."""
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
         self._deleted: dict[str, Held] = {}
         """What this process deleted, by resource: where it is replaced, a purchase that fails has to name it."""
@@ -171,7 +173,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                     await self._still_there(request.urn, new.values)
                 if any(change.replaces and change.path != "status" for change in verdict.changes):
                     # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
-                    await self._planned(request.urn, new.values)
+                    verdict = await self._kept_if_refused(request.urn, new.values, verdict)
+                if not verdict.changes:
+                    self._siblings.begin(str(new.values.get("cluster")))
         except Exception as error:
             await self._abort(context, error)
         response = provider_pb2.DiffResponse(
@@ -228,6 +232,26 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
         return verdict
 
+    async def _kept_if_refused(self, urn: str, values: Mapping[str, Any], verdict: diff.Verdict) -> diff.Verdict:
+        """The verdict, without a replacement where no place can serve it: the update says so. An error here would end the other clusters' run."""
+        try:
+            await self._planned(urn, values)
+        except GpusError as error:
+            self._seen[urn] = self._seen[urn]._replace(action=UPDATE, refused=error)
+            return verdict._replace(changes=tuple(change._replace(replaces=False) for change in verdict.changes))
+        return verdict
+
+    async def _refused(self, context: Context, request: Any, values: Mapping[str, Any], error: Exception) -> None:
+        """Ends the call with the error, after the other clusters have been begun. The preview of an `up` only shows it: they are to be bought."""
+        name = str(values.get("cluster"))
+        if request.preview and not siblings.only_previews():
+            self._log("error", request.urn, failures.line(error))
+            return
+        told = self._shown if request.preview else self._siblings
+        told.begin(name)
+        await told.others(name, self._declared)
+        await self._abort(context, error)
+
     async def _still_there(self, urn: str, values: Mapping[str, Any]) -> None:
         """Notes where what is to be replaced is deleted already: a run was cut short between the deletion and the purchase."""
         from providers.plugin import inputs, plans
@@ -277,13 +301,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if values.get("state") == "stopped":
                 raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
             if request.preview:
-                await self._preview_create(request.urn, values)
+                try:
+                    await self._preview_create(request.urn, values)
+                except GpusError as error:
+                    await self._refused(context, request, values, error)
                 return provider_pb2.CreateResponse(properties=wire.encode(answers.unplaced(values)))
             from providers.plugin import inputs
 
             wanted = inputs.wanted(values)
         except Exception as error:
             await self._abort(context, error)
+        self._siblings.begin(wanted.cluster)
         generation = _token()
 
         async def work(world: World) -> Held:
@@ -409,7 +437,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen = self._seen.get(request.urn, Seen())
             if seen.action == KEEP:
                 self._seen[request.urn] = seen._replace(action=UPDATE)
+            if seen.refused is not None:
+                await self._refused(context, request, values, seen.refused)
             return provider_pb2.UpdateResponse(properties=request.olds)
+        if (refused := self._seen.get(request.urn, Seen()).refused) is not None:
+            await self._refused(context, request, values, refused)
         try:
             from providers.plugin import inputs
 
@@ -417,6 +449,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             held = outputs.read(request.id, state)
         except Exception as error:
             await self._abort(context, error)
+        self._siblings.begin(wanted.cluster)
         reclaims = old_inputs.values.get("reclaim") != values.get("reclaim")
 
         async def work(world: World) -> Held:
@@ -493,6 +526,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             await self._abort(context, error)
         if request.preview and urn:
             self._log("info", urn, result["text"])
+        self._shown.begin(str(arguments.get("cluster")))
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(wire.encode(result))
         return response
@@ -549,6 +583,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             task.cancel()
             raise
         except Exception as error:
+            await self._siblings.others(str(values.get("cluster")), self._declared)
             await self._abort(context, error)
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -574,6 +609,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         struct = await asyncio.to_thread(answers.written, held, setup, values, before)
         if not held.reasons:
             return response(struct)
+        await self._siblings.others(held.cluster, self._declared)
         metadata = (("grpc-status-details-bin", answers.half_made(held, struct, values)),)
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(held.reasons[0]), trailing_metadata=metadata)
         raise AssertionError

@@ -13,7 +13,7 @@ from pulumi.runtime.proto import provider_pb2, status_pb2
 from providers.engine import cluster as engine
 from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknown, Transient
 from providers.model.machine import Handle
-from providers.plugin import outputs, wire
+from providers.plugin import outputs, siblings, wire
 from providers.plugin.servicer import Servicer
 from tests.plugin.test_outputs import held
 
@@ -534,11 +534,19 @@ def test_an_edit_that_waits_is_said(servicer):
     assert "gcp cannot edit ttl on a running machine: applied when it is next replaced" in " ".join(said["text"].split())
 
 
+def refused(servicer, values):
+    """An edit that would replace what runs and is not carried out: nothing is replaced, the preview shows why and the update fails with it."""
+    assert not diffed(servicer, values).replaces
+    call(servicer, "Update", id=ID, olds=struct(state()), old_inputs=struct(INPUTS), news=struct(values), preview=True)
+    with pytest.raises(Aborted) as caught:
+        call(servicer, "Update", id=ID, olds=struct(state()), old_inputs=struct(INPUTS), news=struct(values))
+    assert ("error", URN, caught.value.details) in servicer.lines
+    return caught.value.details
+
+
 def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servicer):
     """An edit that would replace what runs, and for which there is no candidate, is refused before anything is deleted."""
-    with pytest.raises(Aborted) as caught:
-        diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8", "max_price_per_hour": 0.5})
-    said = caught.value.details
+    said = refused(servicer, {**INPUTS, "gpu": "A100-80GB:8", "max_price_per_hour": 0.5})
     assert said.startswith("train: nothing acceptable for A100-80GB:8; spot, then on-demand; at most $0.5000/h (gpu: what runs no longer satisfies")
     assert "gcp us-central1-a a3-highgpu-8g H100:8 spot stays as it is" in said
     assert "the cheapest is $" in said and "above the cap of $0.5000/h" in said
@@ -551,9 +559,7 @@ def test_a_machine_is_not_given_up_for_a_place_that_the_account_may_not_have(ser
     """
     region = {"use1-atl2-az1": "us-east-1", "apse3-az1": "ap-southeast-3"}[zone]
     values = {**INPUTS, "spot": "only", "providers": ["aws"], "regions": [region], "max_price_per_hour": 16 if region == "us-east-1" else 80}
-    with pytest.raises(Aborted) as caught:
-        diffed(servicer, values)
-    said = " ".join(caught.value.details.split())
+    said = " ".join(refused(servicer, values).split())
     assert "H100:8 spot stays as it is" in said and "an account must enable: aws " in said and "`gpus check aws --world rehearsal`" in said
     other = {**values, "cluster": "new"}
     call(servicer, "Check", news=struct(other), urn=f"{URN}2")
@@ -567,8 +573,9 @@ def test_what_was_taken_back_may_go_without_a_candidate(servicer):
     ) == ["status"]
 
 
-def test_a_preview_of_nothing_acceptable_fails(servicer):
+def test_a_preview_of_nothing_acceptable_fails(servicer, monkeypatch):
     """`up` would fail, so preview does: the whole table, then a line with what would help."""
+    monkeypatch.setattr(siblings, "only_previews", lambda: True)
     values = {**INPUTS, "spot": "never", "max_price_per_hour": 5}
     call(servicer, "Check", news=struct(values))
     with pytest.raises(Aborted, match=r"train: nothing acceptable for H100:8; on-demand; at most \$5.00/h\nthe cheapest is \$") as caught:
@@ -579,6 +586,7 @@ def test_a_preview_of_nothing_acceptable_fails(servicer):
 
 def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path):
     """A preview in the live world with no provider configured fails, and the credentials come first."""
+    monkeypatch.setattr(siblings, "only_previews", lambda: True)
     for name in ("HOME", "CLOUDSDK_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")

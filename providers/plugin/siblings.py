@@ -1,0 +1,48 @@
+"""Each cluster stands for itself: one that cannot be had is told last, once the others have been begun.
+
+Owns the waiting, and whether this is a `pulumi preview`. The engine (CLI 3.276, tried) starts no further step once one has failed, and `pulumi up`
+changes nothing where its own preview failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+WAIT_S = 60.0
+"""How long a failure waits for the next cluster to be begun: one that depends on it, or that is no target of this run, never is."""
+_LOOK_S = 0.1
+
+
+class Siblings:
+    """The clusters of one program, by name, and which of them need nothing more of the engine than an answer."""
+
+    def __init__(self) -> None:
+        self._begun: set[str] = set()
+
+    def begin(self, name: str) -> None:
+        """This one is under way, or needs nothing."""
+        self._begun.add(name)
+
+    async def others(self, name: str, declared: set[str]) -> None:
+        """Returns once every other declared cluster is begun, or none was for `WAIT_S`; at once where this one is not. `declared` may grow."""
+        if name not in self._begun:
+            return
+        loop = asyncio.get_running_loop()
+        seen, until = len(self._begun), loop.time() + WAIT_S
+        while not declared <= self._begun and loop.time() < until:
+            await asyncio.sleep(_LOOK_S)
+            if len(self._begun) != seen:
+                seen, until = len(self._begun), loop.time() + WAIT_S
+
+
+def only_previews(process: int | None = None) -> bool:
+    """Whether the command that started this plugin is `pulumi preview`, which fails where a cluster cannot be had; the preview of `pulumi up` goes on
+    with the others. False where that cannot be told.
+    """
+    try:
+        words = Path(f"/proc/{process or os.getppid()}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word in (b"preview", b"pre") for word in words[1:])
