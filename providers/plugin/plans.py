@@ -138,6 +138,8 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
         text = f"{what(held)} ({per_hour(held.micro_usd)}) is there from an earlier run: it is taken over if it still fits, else deleted first"
     elif seen.action == RECLAIM and held.status not in (ENDED, STOPPED):
         text = reclaim_line(plan, held)
+    elif held.status == "degraded" and held.reasons:
+        text = loss_line(plan, held, seen.setup)
     elif held.kind == "service" and (text := _served_line(plan, held)):
         pass
     else:
@@ -201,6 +203,14 @@ def kept_line(held: Held, setup: Setup | None) -> str:
     if held.status == "degraded":
         return f"none: {what(held)} is degraded, and `on_loss: report` leaves it so"
     return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"
+
+
+def loss_line(plan: Plan, held: Held, setup: Setup | None) -> str:
+    """What is done about machines that are lost, under the same id: by `on_loss`, and what that comes to."""
+    if setup is not None and setup.on_loss == "replace-node":
+        return f"{held.detail}: gets as many again in {held.zone or held.region}, beside the rest; {per_hour(held.micro_usd)} for all of it"
+    new = None if plan.best is None else plan.best.micro_usd
+    return f"REPLACES {what(held)} ({per_hour(held.micro_usd)}), of which {held.detail}: the rest is deleted first; then {per_hour(new)}"
 
 
 def replace_line(plan: Plan, held: Held) -> str:

@@ -598,3 +598,46 @@ def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project):
     made.preview("--expect-no-changes")
     made.destroy()
     assert made.machines() == []
+
+
+@pytest.mark.parametrize("on_loss", ["replace-all", "replace-node", "report"])
+def test_a_preview_after_a_loss_says_what_the_up_does(project, on_loss):
+    """One of two Spot machines is taken back: the preview's words and its change are those of the `up` that follows."""
+    made = project()
+    made.edit("gpu: H100:8", f"gpu: H100:8\n      nodes: 2\n      on_loss: {on_loss}")
+    made.edit("providers: [gcp, aws, modal]", "providers: [gcp]")
+    made.edit("max_price_per_hour: 60", "max_price_per_hour: 200")
+    made.up()
+    names = [machine["name"] for machine in made.machines()]
+    made.rehearse("preempt", names[0])
+    made.rehearse("advance", "2m")
+    shown = " ".join(made.preview().split())
+    made.up()
+    after = [machine["name"] for machine in made.machines()]
+    if on_loss == "report":
+        assert "is degraded, and `on_loss: report` leaves it so" in shown and "~ 1 to update" not in shown
+        assert names[1] in after and not [name for name in after if name not in names]
+    elif on_loss == "replace-node":
+        assert "gets as many again in" in shown and "REPLACES" not in shown and "~ 1 to update" in shown
+        assert len(after) == 2 and names[1] in after and names[0] not in after
+    else:
+        assert "REPLACES gcp" in shown and "the rest is deleted first; then $" in shown and "~ 1 to update" in shown
+        assert len(after) == 2 and not set(after) & set(names)
+    made.destroy()
+    assert made.machines() == []
+
+
+def test_a_preview_after_a_spot_loss_says_what_the_up_does(project):
+    """A Spot machine is taken back and stays stopped: the preview replaces it, and so does the `up`."""
+    made = project()
+    made.edit("providers: [gcp, aws, modal]", "providers: [gcp]")
+    made.up()
+    (machine,) = made.machines()
+    made.rehearse("preempt", machine["name"])
+    shown = " ".join(made.preview().split())
+    assert ("which was taken back" in shown) == ("+-1 to replace" in shown) != ("+ 1 to create" in shown)
+    assert ("nothing runs now" in shown) == ("+ 1 to create" in shown)
+    made.up()
+    assert [found["name"] != machine["name"] for found in made.machines()] == [True]
+    made.destroy()
+    assert made.machines() == []
