@@ -107,8 +107,8 @@ def test_a_machine_needs_an_identity_to_fetch_with():
 def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
     """Clore's hosts are strangers': refused unless trusted in so many words, then read from the environment when the order is sent, and only then."""
     market = {"HF_TOKEN": {"clore": "env:MY_HF"}}
-    assert "options.clore.trust_marketplace" in paths(check(gpu="RTX-4090:1", secrets=market))
-    checked = check(gpu="RTX-4090:1", secrets=market, options={"clore": {"trust_marketplace": True}})
+    assert "options.clore.trust_marketplace" in paths(check(gpu="RTX-4090:1", providers=["clore"], secrets=market))
+    checked = check(gpu="RTX-4090:1", providers=["clore"], secrets=market, options={"clore": {"trust_marketplace": True}})
     assert checked.problems == ()
     from providers.adapters.clore import request
     from providers.adapters.clore.options import Options
