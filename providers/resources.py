@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from providers.model.screen import screened
 from providers.model.stack import RESERVED
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def declare() -> dict[str, GpuCluster]:
             del specs[name]["ssh_key"]
     problems += _checked(world, settings, specs)
     if problems:
-        raise pulumi.RunError("\n".join(f"gpus:clusters.{problem}" for problem in problems))
+        raise pulumi.RunError(screened("\n".join(f"gpus:clusters.{problem}" for problem in problems)))
     networks = {
         name: ManagedNetwork(name, spec=spec, world=world, settings=settings) for name, spec in specs.items() if spec.get("network") == "managed"
     }
@@ -485,11 +486,14 @@ def _clusters(config: pulumi.Config) -> dict[str, Any]:
     from providers.model import foreign
 
     text = config.get("clusters")
+    is_deep = False
     try:
         clusters = None if text is None else foreign.loads(text)
+    except foreign.TooDeepError:
+        clusters, is_deep = None, True
     except ValueError:
         clusters = text
-    if foreign.too_deep(clusters, _LEVELS_MAX) or (isinstance(clusters, str) and clusters.startswith(("[[", "{"))):
+    if is_deep or foreign.too_deep(clusters, _LEVELS_MAX):
         raise pulumi.RunError(f"gpus:clusters: wanted at most {_LEVELS_MAX} levels of lists and mappings, found more")
     if not isinstance(clusters, dict) or not clusters:
         found = "nothing" if clusters is None else "an empty mapping" if clusters == {} else _kind(clusters)

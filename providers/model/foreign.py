@@ -72,6 +72,10 @@ def impossible(value: object, bounds: Bounds) -> bool:
         return False
 
 
+class TooDeepError(ValueError):
+    """Lists and mappings in each other, more than any reader follows."""
+
+
 def loads(text: str | bytes) -> Any:
     """The JSON in a reply. Raises ValueError for what is none, however it is nested; a whole number of too many digits stays a text."""
     import json
@@ -79,7 +83,7 @@ def loads(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _LENGTH_MAX else digits)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise TooDeepError("nested too deep") from None
 
 
 def too_deep(value: object, most: int) -> bool:

@@ -63,3 +63,30 @@ def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Config:
+    """A stack's configuration with this text under every key."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def get(self, _key):
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 3_000 + "]" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "[" * 60 + "]" * 60 + "}", "[" * 100_000]
+)
+def test_clusters_nested_too_deep_are_one_message(text):
+    """However deep: Pulumi itself hands on three thousand levels."""
+    with pytest.raises(pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"):
+        resources._clusters(Config(text))
+
+
+@pytest.mark.parametrize("text", ["{x", "x" * 5_000, "[1]", "1e99999", "9" * 5_000])
+def test_clusters_that_are_no_map_are_shown_in_short(text):
+    """A text, a list, a number of any length."""
+    with pytest.raises(pulumi.RunError, match="wanted a map of clusters by name") as caught:
+        resources._clusters(Config(text))
+    assert len(str(caught.value)) < 300

@@ -111,6 +111,14 @@ def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch):
     assert seen.values["world"] == "rehearsal"
 
 
+def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch):
+    """No table, no `up`: one warning beside a creation is passed over too easily."""
+    monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
+    with pytest.raises(Aborted, match="wanted a plan to show before anything is bought"):
+        call(servicer, "Check", news=struct(INPUTS))
+        call(servicer, "Create", properties=struct(INPUTS), preview=True)
+
+
 def test_create_gives_id_and_outputs(servicer, monkeypatch):
     """Every create mints a generation of its own; the id is logical."""
     calls = stand_in(monkeypatch, "create", lambda wanted, generation: held()._replace(generation=generation))
