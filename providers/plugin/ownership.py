@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import GpusError
+from providers.plugin import copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,7 +47,8 @@ async def strays(
         mine = named()
         claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
         await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
-    await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
+    if not await asyncio.to_thread(copies.original, world, owner, urn):
+        await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
     if claims is None:
         return ()
     known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())

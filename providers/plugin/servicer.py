@@ -18,7 +18,7 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provid
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
-from providers.plugin import answers, budgets, diff, failures, outputs, ownership, refusals, siblings, wire
+from providers.plugin import answers, budgets, copies, diff, failures, outputs, ownership, refusals, siblings, wire
 from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
@@ -484,6 +484,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
 
         async def work(world: World) -> None:
+            await asyncio.to_thread(copies.refuse, world, request.id.split("/")[1], request.urn)
             if _type(request.urn) == OWNERSHIP:
                 await _engine().settle(world, ownership.parse_id(request.id)[1], ownership.former(state))
             else:

@@ -36,3 +36,42 @@ def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, p
     made = project("serve-l4")
     made.env |= {proxy: "http://127.0.0.1:9", "no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
     assert "$" in made.preview()
+
+
+@pytest.mark.parametrize("way", ["import --force", "names edited", "names edited, home lost"])
+def test_a_copied_state_never_deletes_the_originals_machine_unasked(project, way):
+    """The copy's destroy is refused with whose it is and what to do; said explicitly it deletes, and the original's own destroy always works."""
+    made = project()
+    made.up()
+    file = made.folder / "exported.json"
+    made.run("stack", "export", "-s", made.stack, "--file", str(file))
+    made.run("stack", "init", "copy", "--no-select")
+    if way != "import --force":
+        file.write_text(file.read_text().replace("urn:pulumi:train-h100x8::", "urn:pulumi:copy::").replace("gpus-train-h100x8", "gpus-copy"))
+    made.run("stack", "import", "-s", "copy", "--file", str(file), *(["--force"] if way == "import --force" else []))
+    if way.endswith("lost"):
+        (made.folder / "home" / "journal.db").unlink()
+        # Nothing tells any more which of the two was first: money goes first.
+        made.run("destroy", "-s", "copy", "--yes", "--skip-preview")
+        assert not made.machines()
+        return
+    said = " ".join(made.run("destroy", "-s", "copy", "--yes", "--skip-preview", fails=True).split())
+    assert "belongs to gpus/train-h100x8 in file://" in said and "pulumi destroy -s train-h100x8" in said, said
+    assert made.machines()
+    made.run("destroy", "-s", "copy", "--yes", "--skip-preview", fails=True)
+    assert made.machines()
+    if way == "import --force":
+        made.env["GPUS_TAKE_OVER"] = "gpus/train-h100x8"
+        made.run("destroy", "-s", "copy", "--yes", "--skip-preview")
+    else:
+        made.destroy()
+    assert not made.machines()
+
+
+def test_a_renamed_stack_is_no_copy(project):
+    """C22: after `stack rename` a refresh, an `up` and a destroy ask nothing."""
+    made = project()
+    made.up()
+    made.run("stack", "rename", "-s", made.stack, "renamed")
+    made.run("destroy", "-s", "renamed", "--yes", "--skip-preview")
+    assert not made.machines()
