@@ -86,6 +86,9 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        # It leaves the network namespace of its containers mounted.
+        for mount in (self.folder / "exec" / "netns").glob("*"):
+            subprocess.run(["umount", str(mount)], capture_output=True, check=False)
 
 
 @pytest.fixture(scope="module")
