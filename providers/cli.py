@@ -248,6 +248,7 @@ def _adhoc_parsers(commands: Any) -> None:
     run.add_argument("--put", action="append", default=[], metavar="HERE[:THERE]", help="copy this there first; may be repeated")
     run.add_argument("--get", action="append", default=[], metavar="THERE[:HERE]", help="copy this back afterwards; may be repeated")
     _taken(run)
+    run.add_argument("--yes", action="store_true", help="buy in the live world without asking")
     run.add_argument("--keep", action="store_true", help="leave it running afterwards, until `gpus release` or its ttl")
 
     copy = command("cp", "copy a file or folder to or from a machine", "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adapters.base import REHEARSAL
-from providers.adhoc import declared, ended, front, overlay
+from providers.adhoc import consent, declared, ended, front, overlay
 from providers.adhoc.sync import Machine, portal
 from providers.engine.concluding import moment
 from providers.engine.holding import ON_DONE
@@ -79,9 +79,16 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         for text in chosen.lines:
             print(f"gpus: {chosen.spec.name}: {text}", file=sys.stderr)
         spec, chosen_settings = chosen.spec, chosen.settings or None
+        if not consent.given(spec, chosen.world, chosen_settings, yes=options.yes):
+            return NOTHING
         had = front.had(spec, ssh_key=options.ssh_key, keep=options.keep, world=chosen.world, settings=chosen_settings, by_login=True)
     else:
-        had = front.provision(options.gpu, keep=options.keep, world=options.world or REHEARSAL, settings=_settings(options), **fields)
+        world, settings = options.world or REHEARSAL, _settings(options)
+        ssh_key = fields.pop("ssh_key")
+        spec = front.declared(options.gpu, fields)
+        if not consent.given(spec, world, settings, yes=options.yes):
+            return NOTHING
+        had = front.had(spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings)
     with _at_on(overlaid=chosen is not None), had as machine:
         for path in options.put:
             there = machine.put(*_pair(path))

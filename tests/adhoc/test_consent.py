@@ -1,0 +1,55 @@
+"""`gpus run` in the live world buys nothing unasked: what is shown, and who may say yes."""
+
+import pytest
+
+from providers.adhoc import consent, front
+from providers.engine import planning
+from providers.errors import GpusError
+
+
+@pytest.fixture
+def live(monkeypatch):
+    """The live world's plan is the rehearsal's: prices and places of the catalog, no cloud asked."""
+    walked = planning.walked
+    monkeypatch.setattr(planning, "walked", lambda ask, **more: walked(ask, **{**more, "world": "rehearsal"}))
+
+
+def spec(gpu="L4:1", **fields):
+    return front.declared(gpu, {"name": "box", "providers": ["gcp"], **fields})
+
+
+@pytest.mark.parametrize(("answer", "bought"), [("yes", True), ("y", False), ("", False), (EOFError, False)])
+def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(live, monkeypatch, capsys, answer, bought):
+    """The dearest accepted place until the ttl; only a whole `yes` buys."""
+
+    def said(_question):
+        if answer is EOFError:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", said)
+    assert consent.given(spec(ttl="2h", max_price_per_hour=1), "live", None, yes=False) is bought
+    shown = capsys.readouterr().err
+    worst = planning.walked(spec(max_price_per_hour=1).ask()).worst_micro_usd
+    assert "L4:1 on-demand at $" in shown and f"at most ${2 * worst / 1e6:,.2f}, 2h at " in shown
+
+
+def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch):
+    """A script is told of --yes, with the cost; with it nothing is asked."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    with pytest.raises(GpusError, match=r"at most \$.*there is no terminal to ask at: --yes buys without asking"):
+        consent.given(spec(), "live", None, yes=False)
+    assert consent.given(spec(), "live", None, yes=True)
+
+
+def test_place_that_ends_nothing_at_a_ttl_has_no_limit(monkeypatch):
+    """A market that keeps no ttl: what it can cost is a price, not a sum."""
+    made = planning.walked(spec("RTX-4090:2", providers=["clore"]).ask())
+    assert "no limit: up to $" in consent.most(made, 7_200) and "(clore ends nothing by itself)" in consent.most(made, 7_200)
+
+
+def test_rehearsal_never_asks(monkeypatch):
+    """Nothing is bought there."""
+    monkeypatch.setattr("builtins.input", lambda _question: pytest.fail("asked"))
+    assert consent.given(spec(), "rehearsal", None, yes=False)
