@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
-_SAID = frozenset(rules.NAMES[rule] for rule in (rules.FIT, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED))
+_SAID = frozenset(rules.NAMES[rule] for rule in (rules.FIT, rules.SOLD, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED))
 """Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
 
 

@@ -251,14 +251,14 @@ def test_an_images_cuda_is_read_from_its_name_alone(image, found):
 @pytest.mark.parametrize(
     ("image", "version", "why"),
     [
-        ("pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "12.8", "CUDA 12.8 is the newest that its driver runs"),
-        ("me/app:cu130", "12.8", "me/app:cu130 has CUDA 13.0"),
-        ("nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04", "12.9", "has CUDA 13.0"),
+        ("pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "12.8", "its driver runs CUDA 12.8 at most, wanted 13.0 for pytorch"),
+        ("me/app:cu130", "12.8", "wanted 13.0 for me/app:cu130"),
+        ("nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04", "12.9", "runs CUDA 12.9 at most"),
         ("me/app:cu130", "13.0", ""),
         ("me/app:cu130", None, "states no CUDA"),
         # Within a major every driver of it will do.
         ("me/app:cuda12.8", "12.2", ""),
-        ("me/app:cuda12.8", "11.8", "has CUDA 12.8"),
+        ("me/app:cuda12.8", "11.8", "wanted 12.8"),
         ("me/app:cu118", "12.8", ""),
         ("me/app:1.2.3", "11.0", ""),
     ],
@@ -276,9 +276,11 @@ def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatc
     newest = {**job, "workload": {"image": "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "command": "nvidia-smi"}}
     plan = providers.plan(read_cluster("t", newest))
     assert {candidate.machine_type for candidate in plan.candidates} == {"server-71003"}
-    assert any("has CUDA 13.0" in text for text in refused(plan, "sold"))
+    assert any("wanted 13.0 for" in text for text in refused(plan, "sold"))
     single = providers.plan(read_cluster("t", {**newest, "gpu": "RTX-4090:1"}))
     assert single.best is None
+    told = " ".join(single.as_text().split())
+    assert "refused by the rule sold: its driver runs CUDA 12.8 at most, wanted 13.0 for pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime" in told
     own = {"gpu": "RTX-4090:2", "providers": ["clore"], "options": {"clore": {"image": "me/app:cu130"}}}
     assert {candidate.machine_type for candidate in providers.plan(read_cluster("t", own)).candidates} == {"server-71003"}
 

@@ -266,8 +266,8 @@ def undriven(server: Mapping[str, object], image: str) -> str:
     if wanted is None:
         return ""
     if found is None:
-        return f"states no CUDA, {image} has CUDA {wanted}"
-    return f"CUDA {found:f} is the newest that its driver runs, {image} has CUDA {wanted}" if found < wanted.major else ""
+        return f"states no CUDA, wanted {wanted} for {image}"
+    return f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}" if found < wanted.major else ""
 
 
 def disk_gb(text: object) -> Decimal | None:

@@ -143,7 +143,7 @@ def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
 
 def host(_machine_type: str, _section: Mapping[str, object]) -> Host:
     """A container's own disk: its size is not asked for here, and its price holds it (modal.com, "Disk quota", as remembered 2026-11)."""
-    return Host(default_gib=DISK_GIB, most_gib=DISK_GIB, sized=False, disk="disk quota")
+    return Host(default_gib=DISK_GIB, most_gib=DISK_GIB, sized=False, disk="disk of a container")
 
 
 def in_regions(free: Sequence[Offer], wanted: Sequence[str]) -> Sequence[Offer]:
