@@ -460,7 +460,7 @@ def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(market, tmp_pa
     assert not market.alive
 
 
-WANTED = cluster.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),)), Setup(), "f1")
+WANTED = cluster.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
 
 
 def lost(market, monkeypatch, tmp_path, up_already):
