@@ -15,7 +15,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from providers.errors import GpusError, Problem, SpecError
+from providers.errors import GpusError, Problem, SpecError, TakenOver
 from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
 from providers.plugin import answers, budgets, copies, diff, failures, outputs, ownership, refusals, siblings, wire
@@ -320,6 +320,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
             try:
                 return await cluster.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
+            except TakenOver:
+                raise
             except GpusError as error:
                 before = self._deleted.get(request.urn)
                 if before is None:

@@ -365,7 +365,7 @@ class _Experiment:
     def elsewhere(self, state: Path | None = None) -> Clone:
         """A clone on another machine: the same account, a journal of its own."""
         home = self.folder / "elsewhere"
-        home.mkdir()
+        home.mkdir(mode=0o700)
         (home / "rehearsal.db").symlink_to(self.home / "rehearsal.db")
         self.clones.append(Clone(self.folder / "another", home, state))
         return self.clones[-1]

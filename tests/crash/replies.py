@@ -225,7 +225,7 @@ def run(point: Point, folder: Path) -> Result:
 class _Experiment:
     def __init__(self, point: Point, folder: Path) -> None:
         self.point, self.home = point, folder / "home"
-        self.home.mkdir()
+        self.home.mkdir(mode=0o700)
         os.environ["GPUS_HOME"] = str(self.home)
         for name in [name for name in os.environ if name.startswith(("MODAL_", "AWS_", "GOOGLE_", "CLORE_"))]:
             del os.environ[name]
