@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from tests.crash.kills_cli import POLL_S, STACK, Clone, Run, asleep, awake, kill
-from tests.crash.kills_moments import HELD_S, LONG_S, MOMENTS, Watch
+from tests.crash.kills_moments import CREATE, CREATE_SEVERAL, HELD_S, LONG_S, MOMENTS, Watch
 from tests.crash.point import Point, Result, count, overlaps, requests, running
 
 AT_ONCE = 2
@@ -260,7 +260,8 @@ class _Experiment:
 
     def cut(self, words: tuple[str, ...], moment: str, who: str) -> None:
         """Runs the command and cuts it short at the moment; checks what must hold right after, before any recovery."""
-        watch, what = Watch(self.clone, self.point.cloud, self.step.create), MOMENTS[moment]
+        create = self.step.create or (CREATE_SEVERAL if self.step.nodes > 1 else CREATE)[self.point.cloud]
+        watch, what = Watch(self.clone, self.point.cloud, create), MOMENTS[moment]
         what.arm(watch)
         if who in ORDERLY and moment in WALKING:
             # Otherwise it is made before the held answer comes: what is whole then is kept, and the state names it.

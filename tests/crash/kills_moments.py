@@ -23,6 +23,8 @@ LONG_S = 5.0
 SEARCH = "instances.aggregatedList"
 """Google Cloud's, which the Ownership's delete asks whatever the stack's own cloud is."""
 CREATE = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "modal": "SandboxCreate", "clore": "create_order"}
+CREATE_SEVERAL = {**CREATE, "aws": "ec2.RunInstances"}
+"""The same of several machines at once."""
 DELETE = {"gcp": "instances.delete", "aws": "ec2.TerminateInstances", "modal": "SandboxTerminate", "clore": "cancel_order"}
 LOOK = {"gcp": "instances.get", "aws": "ec2.DescribeInstances", "modal": "SandboxWait", "clore": "my_orders"}
 EDIT = {"gcp": "instances.setLabels", "aws": "ec2.CreateTags", "modal": "SandboxTagsSet", "clore": "my_orders"}
