@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
 _LOG_LIMIT_S = 5.0
+LOOK_LIMIT_S = 15.0
+"""How long a refresh waits for what one resource's clouds say: all resources are read side by side, so that is about the refresh's own time too."""
 _KINDS = {
     ("add", False): provider_pb2.PropertyDiff.ADD,
     ("add", True): provider_pb2.PropertyDiff.ADD_REPLACE,
@@ -361,7 +363,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         try:
             held = outputs.read(request.id, state)
             await self._claim(held, old.values)
-            seen: Held | None = await self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
+            look = self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
+            # A release that was begun is not cut short.
+            seen: Held | None = await (look if frees else _in_time(look))
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
@@ -388,7 +392,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         left: list[str] = []
         try:
-            found: tuple[Node, ...] = await self._in_world(request.urn, world_name, values, looked)
+            found: tuple[Node, ...] = await _in_time(self._in_world(request.urn, world_name, values, looked))
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
             made = await self._in_world(request.urn, world_name, values, lambda world: ownership.ours(world, owner)) if found else frozenset()
@@ -667,6 +671,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             self._stub.Log(
                 engine_pb2.LogRequest(severity=level, message=fitted(screened(text)), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
             )
+
+
+async def _in_time(look: Awaitable[T]) -> T:
+    """The look's result. Raises GpusError where no answer came in time: what is not known stays as it was."""
+    try:
+        return await asyncio.wait_for(look, LOOK_LIMIT_S)
+    except TimeoutError as error:
+        raise GpusError(f"no answer within {LOOK_LIMIT_S:.0f}s") from error
 
 
 def _engine() -> Any:

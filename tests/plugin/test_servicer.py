@@ -697,3 +697,24 @@ def test_lines_for_the_screen_fit_it():
     line = "#3 gcp australia-southeast2 H100:8 spot $10.74/h: sold out (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS) a while"
     assert fitted(f"  x\n{line}").splitlines() == ["  x", line[:58], f"    {line[59:]}"]
     assert fitted("x" * 120) == "x" * 120
+
+
+def test_clouds_that_hang_hold_up_a_refresh_for_one_time_limit_together(servicer, monkeypatch):
+    """Two resources whose clouds never answer are read side by side; each stays as it was, with a warning, and none is taken for gone."""
+    monkeypatch.setattr("providers.plugin.servicer.LOOK_LIMIT_S", 0.3)
+    asked = []
+
+    async def hangs(_world, held, *_policy):
+        asked.append(held.cluster)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(engine, "read", hangs)
+    fields = {"news": Struct(), "olds": Struct(), "old_inputs": Struct(), "properties": struct(state()), "inputs": struct(INPUTS), "id": ID}
+
+    async def refresh():
+        reads = [servicer.Read(SimpleNamespace(urn=f"{URN}{number}", preview=False, **fields), Context()) for number in range(2)]
+        return await asyncio.wait_for(asyncio.gather(*reads), 30)
+
+    assert [answer.id for answer in asyncio.run(refresh())] == [ID, ID]
+    assert len(asked) == 2, "the second is asked before the first has answered"
+    assert [text for _, _, text in servicer.lines] == ["could not be looked at and is kept as it was: no answer within 0s"] * 2
