@@ -307,7 +307,8 @@ def environ() -> dict[str, str]:
 
 def make_stacks() -> None:
     """The local state and every stack that a file declares; `train-h100x8` selected unless another one is."""
-    (STATE / "gpus").mkdir(mode=0o700, parents=True, exist_ok=True)
+    STATE.mkdir(mode=0o700, exist_ok=True)
+    (STATE / "gpus").mkdir(mode=0o700, exist_ok=True)
     declared = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))
     env = environ()
     local = env["PULUMI_BACKEND_URL"] == f"file://{STATE}"

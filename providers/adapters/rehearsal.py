@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home, remedy
+from providers.adapters.base import home, private, remedy
 
 if TYPE_CHECKING:
     import sqlite3
@@ -181,7 +181,7 @@ class Store:
 
         found: sqlite3.Connection | None = getattr(self._local, "db", None)
         if found is None:
-            found = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
+            found = sqlite3.connect(private(self.path), timeout=30.0, isolation_level=None)
             found.execute("PRAGMA synchronous=NORMAL")
             self._local.db = found
         return found

@@ -10,6 +10,7 @@ import secrets
 import shlex
 from typing import TYPE_CHECKING
 
+from providers.adapters.base import private_folder
 from providers.engine.access import folder, key_probe
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
@@ -34,7 +35,7 @@ def token(world: str, owner: str, cluster: str) -> str:
     try:
         if place.exists():
             return place.read_text(encoding="ascii").strip()
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(place.parent)
         place.touch(mode=0o600)
         place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
     except OSError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL
+from providers.adapters.base import REHEARSAL, private_folder
 from providers.engine.access import folder, key_probe
 from providers.engine.settle import repeated
 from providers.errors import GpusError
@@ -40,7 +40,7 @@ async def keep(world: World, adapter: Adapter, held: Held) -> None:
             else:
                 continue
             place = folder(world.name, held.owner, held.cluster) / _PLACE
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(place)
             path = place / str(number)
             path.touch(mode=0o600)
             path.write_text(text[-KEPT_BYTES:], encoding="utf-8")

@@ -37,10 +37,10 @@ def _line(error: Exception) -> str:
 def _kept_traceback(error: Exception) -> str:
     import traceback
 
-    from providers.adapters.base import home
+    from providers.adapters.base import home, private
 
     try:
-        path = home() / "plugin.log"
+        path = private(home() / "plugin.log")
         with path.open("a", encoding="utf-8") as file:
             file.write(screened("".join(traceback.format_exception(error))) + "\n")
     except OSError:

@@ -10,7 +10,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import home
+from providers.adapters.base import home, private
 from providers.engine import idleness
 from providers.engine.world import open_world
 from providers.errors import GpusError
@@ -48,7 +48,7 @@ def ended(state: State, gap_s: float = GAP_S) -> Found:
             line = _one(world, cluster, memory, kept, gap_s, gone)
             lines += [f"{cluster.name}: {line}"] if line else []
         others = {key: value for key, value in memory.items() if key not in {cluster.id for cluster in asked}}
-        (home() / FILE).write_text(json.dumps({**others, **kept}), encoding="utf-8")
+        private(home() / FILE).write_text(json.dumps({**others, **kept}), encoding="utf-8")
     except (GpusError, OSError) as error:
         lines.append(f"idle_after: {error}")
     finally:

@@ -218,6 +218,7 @@ def made_key(folder: Path, comment: str) -> Key:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise GpusError(f"wanted a new ssh key at {private}, found that ssh-keygen failed: {done.stderr.strip() or done.returncode}")
+        private.with_name(f"{private.name}.pub").chmod(0o600)
     return Key(private, _public(private), own=True)
 
 

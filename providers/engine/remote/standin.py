@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters.base import private, private_folder
 from providers.adapters.rehearsal import NODE_LOOK
 from providers.catalog import names
 from providers.engine.ready import CLOSED, Look
@@ -89,7 +90,7 @@ class StandIn(NamedTuple):
         and a sudo that stays who it is.
         """
         tools = self.folder / "bin"
-        tools.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(tools)
         script = tools / "nvidia-smi"
         rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
         numbered = "\n".join(f"{index}, {name}, 0, {mib}" for index in range(count))
@@ -115,7 +116,7 @@ esac"""
 
     def _tool(self, path: Path, body: str) -> None:
         partial = path.with_name(f"{path.name}.new")
-        partial.write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
+        private(partial).write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
         partial.chmod(0o700)
         partial.replace(path)
 
@@ -125,8 +126,8 @@ esac"""
 
         kept = self.folder / "bin" / _WRONG
         if wrong is not None:
-            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept.write_text(json.dumps(dict(wrong)), encoding="utf-8")
+            private_folder(kept.parent)
+            private(kept).write_text(json.dumps(dict(wrong)), encoding="utf-8")
             return wrong
         found: Mapping[str, object] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else None
         return found
@@ -145,8 +146,8 @@ class StandInProbe(NamedTuple):
     def play(self, node: Node) -> None:
         """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
         folder = self.line(node).folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
+        private_folder(folder)
+        private(folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
 
     async def __call__(self, node: Node, placed: Ordered) -> Look:
         fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
@@ -156,8 +157,8 @@ class StandInProbe(NamedTuple):
         status = line.folder / "start-up"
         status.unlink(missing_ok=True)
         if fault is not None and fault.kind == "start-up-failed":
-            status.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status.write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
+            private_folder(status.parent)
+            private(status).write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
         wrong = line.remembered(fault.settings if fault is not None and fault.kind == "wrong-gpus" else None)
         known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
         line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver", addresses=known)
