@@ -70,8 +70,22 @@ def look(client: Client, candidate: Candidate) -> Reserved:
             else [Scope(PROVIDER, capacity=RESERVATION)],
         )
     body = here[0]
+    _fits(body, name, candidate)
     bound = always or (family.bound and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context)))
     return Reserved(_zone(body), bound)
+
+
+def _fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
+    """Raises Unsupported for a reservation that machines cannot name (skypilot#3327), or that is for another machine type."""
+    at = f"gcp {_zone(body)} {candidate.machine_type}"
+    scopes = [Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION)]
+    if body.get("specificReservationRequired") is False:
+        text = f"{at}: {name} is consumed automatically: leave `reservation({name})` out, on-demand uses it"
+        raise Unsupported(text, provider=PROVIDER, code="CONSUMED_AUTOMATICALLY", block_s=0.0, scopes=[Scope(PROVIDER, capacity=RESERVATION)])
+    found = str(((body.get("specificReservation") or {}).get("instanceProperties") or {}).get("machineType") or "").rsplit("/", 1)[-1]
+    if found and found != candidate.machine_type:
+        text = f"{at}: wanted reservation {name} for it, found it is for {found}; declare the GPU of that machine type, or another reservation"
+        raise Unsupported(text, provider=PROVIDER, code="OTHER_MACHINE_TYPE", block_s=0.0, scopes=scopes)
 
 
 def _delivered(client: Client, project: str, body: dict[str, Any], context: Context) -> bool:
