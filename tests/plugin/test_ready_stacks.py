@@ -15,6 +15,7 @@ def keys(made):
 def test_b32_wrong_gpus_are_ended_and_the_next_place_is_had_in_the_same_up(project):
     """A machine with seven of eight GPUs is released within the `up`, the attempt names the stage, and nothing but the next machine is left."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.rehearse("fault", "gcp", "node.look", "wrong-gpus")
     said = " ".join(made.up().split())
     assert "7 of 8 GPUs answer" in said
