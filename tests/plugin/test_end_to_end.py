@@ -45,6 +45,7 @@ def test_up_refresh_preview_preempt_up_destroy(project):
 def test_up_killed_then_destroy(project, also_plugin):
     """`up` killed with -9, then cancel and destroy: zero machines, whether or not the plugin lived to clean up."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.rehearse("latency", "gcp", "create", "3s")
     made.killed_up("#4", also_plugin=also_plugin)
     made.destroy()
@@ -55,6 +56,7 @@ def test_up_killed_then_destroy(project, also_plugin):
 def test_up_killed_then_up(project):
     """The next `up` adopts or clears what the killed one left: one machine, never two."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.rehearse("latency", "gcp", "create", "2s")
     made.killed_up("#4", also_plugin=True)
     made.up()
@@ -286,6 +288,7 @@ def test_stack_files_are_left_as_they_are(project):
 def test_ctrl_c_once(project):
     """One Ctrl-C while it buys: no further attempt, what was asked for is released, the state is whole; then destroy as ever."""
     made = project()
+    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
     made.rehearse("latency", "gcp", "create", "3s")
     said = made.interrupted_up("#4")
     assert "Traceback" not in said
