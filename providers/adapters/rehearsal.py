@@ -7,7 +7,7 @@ nothing of the package but the adapter seam; sqlite3 is imported when a store is
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import home, private, remedy
@@ -181,7 +181,9 @@ class Store:
 
         found: sqlite3.Connection | None = getattr(self._local, "db", None)
         if found is None:
-            found = sqlite3.connect(private(self.path), timeout=30.0, isolation_level=None)
+            with suppress(OSError):  # a file that cannot be made is SQLite's to tell
+                private(self.path)
+            found = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             found.execute("PRAGMA synchronous=NORMAL")
             self._local.db = found
         return found
