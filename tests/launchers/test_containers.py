@@ -17,6 +17,8 @@ from providers.workloads.script import script
 from tests.launchers.docker import Host, daemon  # noqa: F401 - a fixture
 from tests.launchers.machines import job
 
+pytestmark = pytest.mark.long
+
 MODEL = "someone/small"
 VLLM = """#!/bin/sh
 # Like vLLM's own program: what it does not know ends it at once.
