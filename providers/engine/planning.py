@@ -136,7 +136,7 @@ def _unchecked(ask: Ask) -> tuple[str, ...]:
         return ()
     from providers.workloads.fit import unchecked
 
-    return unchecked(ask.workload)
+    return unchecked(ask.workload, [entry.override for entry in ask.entries])
 
 
 def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:

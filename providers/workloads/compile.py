@@ -131,5 +131,7 @@ def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         return found.layout.tensor, found.layout.pipeline, found.layout.replicas
     model = known(task.model)
     if model is not None:
-        return max(size for size in parallel.sizes(model, fits.served(model, task.dtype), gpu_count) if gpu_count % size == 0), 1, 1
+        only = parallel.TENSOR if task.launcher == "tgi" else ""
+        best = parallel.layouts(model, gpu_type, gpu_count, nodes, dtype=fits.served(model, task.dtype), split=only)[0]
+        return best.tensor, best.pipeline, best.replicas
     return gpu_count, nodes, 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.model import images
 from providers.workloads import memory
 from providers.workloads.architecture import known
-from providers.workloads.flags import settled
+from providers.workloads.counted import settled
 from providers.workloads.launchers import RECIPES
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ from providers.catalog.hardware import hardware
 from providers.model import images
 from providers.workloads import disk, memory, parallel, size, speed
 from providers.workloads.architecture import known
-from providers.workloads.flags import settled
+from providers.workloads.counted import Counted, counted, settled
 from providers.workloads.size import NO, Serve, Train, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.model.workload import Override, Task, Workload
     from providers.workloads.architecture import Architecture
 
@@ -85,8 +87,23 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
     elif task.launcher in SERVED:
+        said = counted(task)
+        if said.unread:
+            return Fit()
+        if said.whole_experts:
+            model = model._replace(expert_intermediate=0)  # not cut, each GPU has some of them
         split = parallel.LAYERS if task.launcher in LAYERS else parallel.TENSOR if task.launcher == "tgi" else ""
-        work = Serve(served(model, task.dtype), context(task, model), task.concurrency or 1, split=split)
+        work = Serve(
+            served(model, task.dtype),
+            context(task, model),
+            task.concurrency or 1,
+            said.cache_dtype,
+            split,
+            said.layout,
+            said.share,
+            said.static,
+            said.gpu_layers,
+        )
     else:
         return Fit()
     if task.launcher == "tgi":
@@ -126,9 +143,13 @@ def hours(workload: Workload, override: Override | None, gpu_type: str, gpu_coun
     return verdict.hours
 
 
-def unchecked(workload: Workload) -> tuple[str, ...]:
-    """Why it can't be said whether a placement holds this, one line for each program; nothing where it can, or where no model is named."""
-    return tuple(dict.fromkeys(text for task in workload.tasks if (text := _unchecked(workload, task))))
+def unchecked(workload: Workload, overrides: Sequence[Override | None] = (None,)) -> tuple[str, ...]:
+    """Why it can't be said whether a placement holds this, one line for each program; nothing where it can, or where no model is named.
+
+    `overrides` are those of the choices: what their flags say counts for them.
+    """
+    tasks = [overridden(task, each) for each in overrides for task in workload.tasks]
+    return tuple(dict.fromkeys(text for task in tasks if (text := _unchecked(workload, task))))
 
 
 def _unchecked(workload: Workload, task: Task) -> str:
@@ -144,7 +165,10 @@ def _unchecked(workload: Workload, task: Task) -> str:
         return f"fit not checked: no configuration of {task.model} is known; {how} says what holds it"
     if not trained and task.launcher not in SERVED:
         return f"fit not checked: {task.model} may be trained or served by this command; workload.train says how it is trained (full, lora or qlora)"
-    return ""
+    said = Counted() if trained else counted(task)
+    if said.unread:
+        return f"fit not checked: {said.unread}"
+    return f"fit checked without what {said.without} adds" if said.without else ""
 
 
 CARDS = ("L4", "L40S", "A100-80GB", "RTX-PRO-6000", "H100", "H200", "B200")

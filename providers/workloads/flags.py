@@ -5,11 +5,12 @@ Owns the rule that a flag which the user gives is neither given twice nor contra
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.model.workload import Task
 
@@ -74,10 +75,30 @@ def _program(words: Sequence[str]) -> int:
     )
 
 
-def written(args: Iterable[tuple[str, Value]], joined: str = " ") -> list[str]:
-    """`--name value` for each, quoted; `true` is the bare flag, `false` leaves it out."""
-    kept = ((name, value) for name, value in args if value is not False)
-    return [f"--{name}" if value is True else f"--{name}{joined}{shlex.quote(str(value))}" for name, value in kept]
+def written(task: Task, joined: str = " ") -> list[str]:
+    """`--name value` for each of a task's `args`, quoted, as its program spells it; `true` is the bare flag, `false` leaves it out."""
+    named = [(_spelled(task.launcher, name), value) for name, value in task.args if value is not False]
+    return [name if value is True else f"{name}{joined}{shlex.quote(str(value))}" for name, value in named]
+
+
+_DASHED, _UNDERSCORED = frozenset({"vllm", "sglang", "tgi", "llama.cpp"}), frozenset({"deepspeed"})
+"""Programs that know one of the two spellings only (SGLang, TGI, DeepSpeed), or both."""
+_ABBREVIATED = {
+    "vllm": re.compile(r"^[a-z]{1,3}$"),
+    "llama.cpp": re.compile(r"^(?!rpc$|fit$)[a-z]{1,3}$|^(cmoe|ncmoe|nkvo|ngld|ctkd|ctvd|devd)$"),
+}
+"""Short names, which follow one dash: `-tp`, `-ngl`. Elsewhere only single letters do."""
+
+
+def dashes(launcher: str, name: str) -> str:
+    """What stands before a flag's name."""
+    short = _ABBREVIATED.get(launcher)
+    return "-" if len(name) == 1 or (short is not None and short.match(name)) else "--"
+
+
+def _spelled(launcher: str, name: str) -> str:
+    name = name.replace("_", "-") if launcher in _DASHED else name.replace("-", "_") if launcher in _UNDERSCORED else name
+    return dashes(launcher, name) + name
 
 
 class Ours(NamedTuple):
@@ -96,43 +117,3 @@ def ours(asked: Mapping[str, object], *wanted: Ours, joined: str = " ") -> list[
     """Those that the user said nothing of."""
     kept = [each for each in wanted if each.value and not any(plain(name) in asked for name in (each.name, *each.other))]
     return [each.name if each.value is True else f"{each.name}{joined}{each.value}" for each in kept]
-
-
-CONTEXT = {
-    "vllm": ("max-model-len",),
-    "sglang": ("context-length",),
-    "tgi": ("max-total-tokens",),
-}
-CONCURRENCY = {
-    "vllm": ("max-num-seqs",),
-    "sglang": ("max-running-requests",),
-    "tgi": ("max-concurrent-requests",),
-    "llama.cpp": ("parallel", "np", "n-parallel"),
-}
-"""The flags that say what the fields `context` and `concurrency` say."""
-SLOTS = ("ctx-size", "c")
-"""llama.cpp's context, which its slots share."""
-_DTYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
-_QUANTIZED = {"fp8": "fp8", "awq": "awq", "awq-marlin": "awq", "gptq": "gptq", "gptq-marlin": "gptq", "bitsandbytes-nf4": "nf4"}
-
-
-def settled(task: Task) -> Task:
-    """The task whose fields say what its flags say: a flag runs, so it is what a plan counts on. A value that is no number leaves the field alone."""
-    asked = given(task)
-    context = _number(asked, CONTEXT.get(task.launcher, ()))
-    concurrency = _number(asked, CONCURRENCY.get(task.launcher, ()))
-    if task.launcher == "llama.cpp" and (shared := _number(asked, SLOTS)):
-        context = max(1, shared // max(1, concurrency or task.concurrency))
-    dtype = _QUANTIZED.get(plain(_word(asked, ("quantization", "q", "quantize")))) or _DTYPES.get(_word(asked, ("dtype",)))
-    if task.launcher not in CONTEXT:
-        dtype = None
-    return task._replace(context=context or task.context, concurrency=concurrency or task.concurrency, dtype=dtype or task.dtype)
-
-
-def _word(asked: Mapping[str, Given], flags: Sequence[str]) -> str:
-    return next((str(asked[name].value) for name in flags if name in asked), "")
-
-
-def _number(asked: Mapping[str, Given], flags: Sequence[str]) -> int:
-    word = _word(asked, flags)
-    return int(word) if word.isascii() and word.isdigit() and len(word) <= 9 else 0

@@ -74,7 +74,7 @@ def _torchrun(task: Task, where: Where) -> str:
         *_meeting(where, "--node-rank", "--master-addr", "--master-port"),
         Ours("--nproc-per-node", where.gpu_count),
     )
-    return _join("torchrun", *ours(given(task), *added, joined="="), *written(task.args, "="), task.command)
+    return _join("torchrun", *ours(given(task), *added, joined="="), *written(task, "="), task.command)
 
 
 _DISTRIBUTED = ("config-file", "use-deepspeed", "use-fsdp", "use-megatron-lm", "use-parallelism-config", "cpu", "tpu")
@@ -102,7 +102,7 @@ def _accelerate(task: Task, where: Where) -> str:
         Ours("--mixed_precision", precision),
         Ours("--num_cpu_threads_per_process", task.launcher == "kohya" and not filed and 1),
     )
-    return _join("accelerate launch", *ours(asked, *added, joined="="), *written(task.args, "="), task.command)
+    return _join("accelerate launch", *ours(asked, *added, joined="="), *written(task, "="), task.command)
 
 
 def _deepspeed(task: Task, where: Where) -> str:
@@ -113,7 +113,7 @@ def _deepspeed(task: Task, where: Where) -> str:
         Ours("--no_ssh", several),
         *_meeting(where, "--node_rank", "--master_addr", "--master_port"),
     )
-    line = _join("deepspeed", *ours(given(task), *added, joined="="), *written(task.args, "="), task.command)
+    line = _join("deepspeed", *ours(given(task), *added, joined="="), *written(task, "="), task.command)
     if not several:
         return line
     return f'awk \'{{print $0 " slots={where.gpu_count}"}}\' "$GPUS_ROOT/peers" >"$GPUS_ROOT/hostfile" && {line}'
@@ -124,7 +124,7 @@ def _lightning(task: Task, where: Where) -> str:
     # several machines it takes rank and address from torchrun.
     if where.nodes > 1:
         return _torchrun(task, where)
-    return _join("python3", task.command, *written(task.args))
+    return _join("python3", task.command, *written(task))
 
 
 def _ray(task: Task, where: Where) -> str:
@@ -178,7 +178,7 @@ def _vllm(task: Task, where: Where) -> str:
         Ours("--max-model-len", task.context),
         Ours("--max-num-seqs", task.concurrency),
     )
-    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *ours(given(task), *added), *written(task.args), task.command)
+    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *ours(given(task), *added), *written(task), task.command)
 
 
 _VLLM_QUANTIZATION = {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes"}
@@ -198,7 +198,7 @@ def _sglang(task: Task, where: Where) -> str:
         Ours("--context-length", task.context),
         Ours("--max-running-requests", task.concurrency),
     )
-    return _join("python3 -m sglang.launch_server", *ours(given(task), *added), *written(task.args), task.command)
+    return _join("python3 -m sglang.launch_server", *ours(given(task), *added), *written(task), task.command)
 
 
 def _tgi(task: Task, where: Where) -> str:
@@ -213,7 +213,7 @@ def _tgi(task: Task, where: Where) -> str:
         Ours("--max-total-tokens", task.context),
         Ours("--max-concurrent-requests", task.concurrency),
     )
-    return _join(_key("API_KEY", where), "text-generation-launcher", *ours(given(task), *added), *written(task.args), task.command)
+    return _join(_key("API_KEY", where), "text-generation-launcher", *ours(given(task), *added), *written(task), task.command)
 
 
 def _ollama(task: Task, where: Where) -> str:
@@ -245,7 +245,7 @@ def _llama_cpp(task: Task, where: Where) -> str:
         Ours("-c", task.context * max(1, task.concurrency), ("ctx-size",)),
         Ours("--parallel", task.concurrency, ("np", "n-parallel")),
     )
-    return _join(_key("LLAMA_API_KEY", where), "llama-server", *ours(given(task), *added), *written(task.args), task.command)
+    return _join(_key("LLAMA_API_KEY", where), "llama-server", *ours(given(task), *added), *written(task), task.command)
 
 
 def _comfyui(task: Task, where: Where) -> str:
@@ -253,7 +253,7 @@ def _comfyui(task: Task, where: Where) -> str:
         'cd "${COMFYUI_HOME:-$HOME/ComfyUI}" && exec python3 main.py',
         f"--listen {where.host}",
         f"--port {task.port or COMFYUI_PORT}",
-        *written(task.args),
+        *written(task),
         task.command,
     )
 
@@ -269,7 +269,7 @@ def _webui(task: Task, where: Where) -> str:
         'cd "${SD_WEBUI_HOME:-$HOME/stable-diffusion-webui}" && exec python3 launch.py --api',
         listen,
         f"--port {task.port or WEBUI_PORT}",
-        *written(task.args),
+        *written(task),
         task.command,
     )
 

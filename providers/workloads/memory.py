@@ -161,16 +161,28 @@ def cache_bytes_per_token(model: Architecture, tensor: int = 1, cache_dtype: str
 
 
 def serving(
-    model: Architecture, dtype: str, *, context: int, concurrency: int, tensor: int = 1, pipeline: int = 1, cache_dtype: str = "bf16"
+    model: Architecture,
+    dtype: str,
+    *,
+    context: int,
+    concurrency: int,
+    tensor: int = 1,
+    pipeline: int = 1,
+    cache_dtype: str = "bf16",
+    gpu_layers: int = -1,
 ) -> Need:
-    """What serving takes on each GPU: weights, the cache of `concurrency` sequences of `context` tokens, activations of one prefill step."""
+    """What serving takes on each GPU: weights, the cache of `concurrency` sequences of `context` tokens, activations of one prefill step.
+
+    With `gpu_layers` from 0 on, so many layers (the output is one more) and their cache are there, the rest is in the machine's memory.
+    """
     split = tensor * pipeline
+    there = min(1.0, gpu_layers / (model.layers + 1)) if gpu_layers >= 0 else 1.0
     tokens = min(PREFILL_TOKENS_LLAMA_CPP if dtype in LLAMA_CPP else PREFILL_TOKENS, context * concurrency)
     width = (2 if model.gated else 1) * model.intermediate / tensor + 4 * model.hidden
     logits = concurrency * model.vocabulary / tensor * 4 * 2
     return Need(
-        weights=weight_bytes(model, dtype) / split / GIB,
-        cache=cache_bytes_per_token(model, tensor, cache_dtype) * context * concurrency / pipeline / GIB,
+        weights=weight_bytes(model, dtype) * there / split / GIB,
+        cache=cache_bytes_per_token(model, tensor, cache_dtype) * there * context * concurrency / pipeline / GIB,
         activations=(tokens * width * 2 + logits) / GIB,
         optimizer=0.0,
         overhead=OVERHEAD_GIB,

@@ -29,6 +29,11 @@ class Layout(NamedTuple):
     pipeline: int
     replicas: int = 1
 
+    @property
+    def gpus(self) -> int:
+        """How many it takes in all."""
+        return self.tensor * self.pipeline * self.replicas
+
     def __str__(self) -> str:
         return (
             f"TP{self.tensor}" + (f" x PP{self.pipeline}" if self.pipeline > 1 else "") + (f" x {self.replicas} copies" if self.replicas > 1 else "")
@@ -153,6 +158,15 @@ def advice(model: Architecture, gpu_count: int, dtype: str = "") -> str:
     padded = f"; checkpoints padded to {wider} can" if cut.what == "intermediate size" and dtype in GROUPED else ""
     spread = "; or whole experts on each GPU (expert parallelism)" if cut.what.startswith("experts") else ""
     return f"the {cut.what} {cut.size} in {dtype} is {parts}, which can't be cut into {gpu_count}: valid are {_listed(valid)}{stages}{spread}{padded}"
+
+
+def refused(model: Architecture, layout: Layout, gpus: int, dtype: str = "") -> str:
+    """Why the model can't be split as asked over so many GPUs; nothing where it can."""
+    if layout.gpus > gpus:
+        return f"{layout} takes {layout.gpus} GPUs, here are {gpus}"
+    if layout.pipeline > model.layers:
+        return f"{layout} has more stages than {model.name} has layers ({model.layers})"
+    return advice(model, layout.tensor, dtype)
 
 
 def _listed(sizes: Iterable[int]) -> str:

@@ -32,6 +32,14 @@ class Serve(NamedTuple):
     cache_dtype: str = "bf16"
     split: str = ""
     """The only way that the program splits a model (`parallel.TENSOR`, `parallel.LAYERS`); nothing where it has both."""
+    layout: Layout | None = None
+    """The split that is asked for; None: the best one."""
+    share: float = 0.0
+    """What part of a card the program takes; 0: what sizing assumes."""
+    static: bool = False
+    """Whether that part is for weights and cache alone."""
+    gpu_layers: int = -1
+    """How many of llama.cpp's layers are on the GPUs, the output being one more; -1: all."""
 
 
 class Train(NamedTuple):
@@ -103,20 +111,21 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
         reason = f"{model.name} knows {model.max_context} tokens of context at most, asked are {work.context}"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, usable_gib=usable)
     split = work.split or (parallel.LAYERS if work.dtype in memory.LLAMA_CPP else "")
-    tried = [
-        (layout, _serving_need(model, work, layout)) for layout in parallel.layouts(model, gpu_type, gpu_count, nodes, dtype=work.dtype, split=split)
-    ]
+    if work.layout is not None and (why := parallel.refused(model, work.layout, gpu_count * nodes, work.dtype)):
+        return Verdict(gpu_type, gpu_count, nodes, NO, why, work.layout, usable_gib=usable)
+    possible = [work.layout] if work.layout else parallel.layouts(model, gpu_type, gpu_count, nodes, dtype=work.dtype, split=split)
+    tried = [(layout, _serving_need(model, work, layout)) for layout in possible]
     # One copy on all of them first; several copies only where one fits on fewer.
     whole = [(layout, need) for layout, need in tried if layout.replicas == 1] or tried
+    advice = "" if work.layout or split == parallel.LAYERS else parallel.advice(model, gpu_count, work.dtype)
     if not whole:
-        return Verdict(
-            gpu_type, gpu_count, nodes, NO, parallel.advice(model, gpu_count, work.dtype) or "no split of the model over these", usable_gib=usable
-        )
-    fitting = [pair for pair in whole if pair[1].total <= usable]
+        return Verdict(gpu_type, gpu_count, nodes, NO, advice or "no split of the model over these", usable_gib=usable)
+    fitting = [pair for pair in whole if pair[1].total <= _usable(work, gpu_type, pair[1], usable)]
     layout, need = fitting[0] if fitting else min(whole, key=lambda pair: pair[1].total)
+    usable = _usable(work, gpu_type, need, usable)
     if not fitting:
-        note = parallel.advice(model, gpu_count, work.dtype) if layout.tensor != gpu_count and split != parallel.LAYERS else ""
-        reason = f"{need.total:.1f} GiB on each GPU ({_parts(need)}), {usable:.1f} are usable" + (f"; {note}" if note else "")
+        note = f"; {advice}" if advice and layout.tensor != gpu_count else ""
+        reason = f"{need.total:.1f} GiB on each GPU ({_parts(need)}), {usable:.1f} are usable{note}"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, layout, need, usable)
     # Stages that only divide what one GPU or a group of them holds anyway make nothing faster; copies do.
     copies = [pair for pair in tried if pair[0].replicas > 1 and pair[0].pipeline == 1 and pair[1].total <= usable * (1 - memory.TIGHT)]
@@ -134,8 +143,11 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
         pipeline=layout.pipeline,
         cache_dtype=work.cache_dtype,
     )
-    notes = [parallel.advice(model, gpu_count, work.dtype) if layout.tensor != gpu_count and split != parallel.LAYERS else ""]
-    notes.append(memory.weights_only(gpu_type, work.dtype))
+    notes = [advice if layout.tensor != gpu_count else "", memory.weights_only(gpu_type, work.dtype)]
+    if layout.gpus < gpu_count * nodes:
+        notes.append(f"{layout.gpus} of {gpu_count * nodes} GPUs are used")
+    if 0 <= work.gpu_layers <= model.layers:
+        notes.append(f"{work.gpu_layers} of {model.layers} layers on the GPUs, the rest in the machine's own memory")
     reason = "; ".join([f"room for {spare:,} more tokens of cache", *filter(None, notes)])
     if tight:
         reason = f"only {usable - need.total:.1f} GiB to spare on each GPU; {reason}"
@@ -154,6 +166,14 @@ def _serve(model: Architecture, work: Serve, gpu_type: str, gpu_count: int, node
     )
 
 
+def _usable(work: Serve, gpu_type: str, need: Need, assumed: float) -> float:
+    """GiB of a card that this need may take, by what the program is told to take of it."""
+    card = memory.card_gib(gpu_type)
+    if not work.share or card is None:
+        return assumed
+    return min(card, card * work.share + (need.activations + need.overhead if work.static else 0.0))
+
+
 def _serving_need(model: Architecture, work: Serve, layout: Layout) -> Need:
     return memory.serving(
         model,
@@ -163,6 +183,7 @@ def _serving_need(model: Architecture, work: Serve, layout: Layout) -> Need:
         tensor=layout.tensor,
         pipeline=layout.pipeline,
         cache_dtype=work.cache_dtype,
+        gpu_layers=work.gpu_layers,
     )
 
 

@@ -8,7 +8,8 @@ from providers.errors import SpecError
 from providers.model.workload import Override, Task, Workload
 from providers.workloads import fit, memory
 from providers.workloads.compile import program
-from providers.workloads.flags import RUNNERS, given, settled, spelled
+from providers.workloads.counted import settled
+from providers.workloads.flags import RUNNERS, given, spelled
 from providers.workloads.launchers import RECIPES
 
 LLAMA = "meta-llama/Llama-3.1-8B"
@@ -254,3 +255,25 @@ def test_what_a_users_program_takes_is_its_own(launcher):
 def test_every_launcher_is_a_server_or_runs_a_program():
     """Which of the two decides whose flags a command holds."""
     assert {name for name, recipe in RECIPES.items() if not recipe.port} == RUNNERS
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args", "wanted"),
+    [
+        ("vllm", {"tp": 2}, "-tp 2"),
+        ("vllm", {"max_num_seqs": 4}, "--max-num-seqs 4"),
+        ("sglang", {"tp": 2}, "--tp 2"),
+        ("sglang", {"context_length": 512}, "--context-length 512"),
+        ("tgi", {"num_shard": 2}, "--num-shard 2"),
+        ("llama.cpp", {"ngl": 20}, "-ngl 20"),
+        ("llama.cpp", {"c": 512}, "-c 512"),
+        ("llama.cpp", {"cmoe": True}, "-cmoe"),
+        ("llama.cpp", {"rpc": "10.0.0.2:50052"}, "--rpc 10.0.0.2:50052"),
+        ("llama.cpp", {"n_gpu_layers": 20}, "--n-gpu-layers 20"),
+        ("torchrun", {"nproc_per_node": 2}, "--nproc_per_node=2"),
+        ("deepspeed", {"num-gpus": 2}, "--num_gpus=2"),
+    ],
+)
+def test_a_flag_is_spelled_as_its_program_knows_it(launcher, args, wanted):
+    """`--tp` is none of vLLM's, `--ngl` none of llama.cpp's, `--context_length` none of SGLang's: each would end the program at its start."""
+    assert f" {wanted}" in " ".join(words(launcher, args=tuple(args.items())))
