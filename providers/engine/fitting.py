@@ -57,7 +57,8 @@ def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem |
         return None
     others = [name for name, each in _allowed(spec, manifests).items() if each.programs]
     able = f" (or, for {' or '.join(others)} only, options.{others[0]})" if others else ""
-    return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {{command: python train.py}}{able}")
+    sample = "{command: python train.py}" if spec.kind == "job" else "{command: python serve.py, port: 8000}"
+    return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {sample}{able}")
 
 
 def _network(spec: Cluster) -> list[Problem]:

@@ -129,7 +129,9 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
         return found
     column = cast("Any", offers.column)
     pairs = set(zip(column("provider"), column("region"), strict=True))
-    zones = {zone: region for zone, region in set(zip(column("zone"), column("region"), strict=True)) if zone}
+    rows = set(zip(column("provider"), column("zone"), column("region"), strict=True))
+    zones = {zone: region for provider, zone, region in rows if zone and (not ask.providers or provider in ask.providers)}
+    zones_elsewhere = {zone: provider for provider, zone, _ in rows if zone and zone not in zones}
     regions = {region for provider, region in pairs if region and (not ask.providers or provider in ask.providers)}
     on_request = {name: can.regions for name, can in capabilities.items()}
     regions |= {region for provider, known in on_request.items() if not ask.providers or provider in ask.providers for region in known}
@@ -137,11 +139,13 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
         if name in regions:
             continue
         elsewhere = sorted({provider for provider, region in pairs if region == name})
-        if name in zones or name[:-1] in regions:
+        if elsewhere:
+            todo = f"that is a region of {', '.join(elsewhere)}"
+        elif name in zones or (name[-2:-1].isdigit() and name[-1:].isalpha() and name[:-1] in regions):
             # EC2's zones bear another name in each account: us-east-1a stands in no list.
             todo = f"that is a zone; its region is {zones.get(name) or name[:-1]}"
-        elif elsewhere:
-            todo = f"that is a region of {', '.join(elsewhere)}"
+        elif name in zones_elsewhere:
+            todo = f"that is a zone of {zones_elsewhere[name]}; name a region of a provider that is allowed"
         else:
             todo = _near(name, regions)
         found.append(Problem(f"regions[{index}]", "a region of an allowed provider", repr(name), todo))

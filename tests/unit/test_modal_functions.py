@@ -429,7 +429,7 @@ def test_other_providers_are_refused_by_rule():
 @pytest.mark.parametrize(
     ("kind", "section", "paths"),
     [
-        ("job", {}, {"command"}),
+        ("job", {"secrets": ["a"]}, {"command"}),
         ("service", {"command": "x"}, {"port"}),
         ("job", {**JOB, "port": 8000}, {"port"}),
         ("service", {**SERVICE, "retries": 1, "timeout": 5}, {"retries", "timeout"}),
@@ -472,7 +472,7 @@ def test_what_only_a_machine_has_is_refused(fields, paths):
 
 def test_a_plan_asks_the_same_of_options_as_a_preview():
     """`plan` of a cluster whose options are wrong, or lack what its kind needs, is refused with the same paths."""
-    for section, path in (({}, "options.modal.command"), ({**JOB, "retries": 99}, "options.modal.retries")):
+    for section, path in (({}, "workload"), ({"secrets": ["a"]}, "options.modal.command"), ({**JOB, "retries": 99}, "options.modal.retries")):
         spec = read_cluster("x", {"kind": "job", "gpu": "L4", "providers": ["modal"], "options": {"modal": section}})
         with pytest.raises(SpecError) as caught:
             providers.plan(spec)

@@ -108,6 +108,7 @@ def test_providers_and_regions_are_known_or_refused():
     """An unknown provider is told with near ones; a zone with its region; a region of another provider with whose it is."""
     assert only(problems("A100", providers=("gpc",))).todo == "near: gcp"
     assert only(problems("A100", regions=("us-central1-a",))).todo == "that is a zone; its region is us-central1"
+    assert only(problems("H100", regions=("us-central1-a",), providers=("aws",))).todo.startswith("that is a zone of gcp")
     assert only(problems("A100", providers=("gcp",), regions=("us-east-1",))).todo == "that is a region of aws"
     assert "near: us-central1" in only(problems("A100", regions=("us-centrl1",))).todo
 

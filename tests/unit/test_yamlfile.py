@@ -147,7 +147,7 @@ def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monke
     """A truth value and a number reach a provider as under `pulumi up`."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.x.yaml").write_text(
-        "config:\n  gpus:world: rehearsal\n  gpus:clusters: {t: {gpu: 'H100:8'}}\n  clore:reliability: 9e-1\n  clore:jupyter: True\n  gcp:project: 010\n"
+        "config:\n  gpus:world: rehearsal\n  gpus:clusters: {t: {gpu: 'H100:8'}}\n  clore:reliability: 9e-1\n  clore:include_servers: True\n  gcp:project: 010\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert {"clore": {"reliability": "0.9", "jupyter": "true"}, "gcp": {"project": "8"}} == stackfile.read("x").settings
+    assert {"clore": {"reliability": "0.9", "include_servers": "true"}, "gcp": {"project": "8"}} == stackfile.read("x").settings
