@@ -329,7 +329,7 @@ def with_count(text: str) -> str:
     """`H100:8` for a text that says a known type and a count in another way (`8xH100`, `H100*8`, `H100-8`); empty for any other text. Pure."""
     for pattern in _COUNTED:
         found = re.match(pattern, text.strip(), re.IGNORECASE)
-        if found is not None and (name := canonical(found["type"])) is not None:
+        if found is not None and int(found["count"]) and (name := canonical(found["type"])) is not None:
             return f"{name}:{int(found['count'])}"
     return ""
 

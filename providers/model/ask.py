@@ -7,6 +7,7 @@ content, for Python programs and stack files, is `providers.model.spec`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
@@ -24,6 +25,7 @@ RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST)
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
+_COUNT_MAX = 100_000
 _RESERVATION = re.compile(r"^reservation\(\s*([A-Za-z0-9][A-Za-z0-9._/-]*)\s*\)$")
 
 
@@ -116,14 +118,20 @@ def gpu_text(text: str, path: str = "gpu") -> GpuText:
     """Reads `"H100"`, `"H100:8"`, `"H100!:8"`. Raises SpecError; whether the name is known is the catalog's business."""
     match = _GPU.match(text) if isinstance(text, str) else None
     if match is None or not match["type"]:
-        raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text), "write TYPE or TYPE:COUNT, with ! after the type for exactly this")])
+        todo = "write TYPE or TYPE:COUNT, with ! after the type for exactly this"
+        if isinstance(text, str) and re.search(r"[,|]| or ", text):
+            todo = 'write several as a list, as in ["H100:8", "A100-80GB:8"]'
+        raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text)[:80], todo)])
     if match["count"] is None:
         return GpuText(match["type"], bool(match["exact"]), None)
     count = match["count"]
-    if not (count.isascii() and count.isdigit() and 1 <= int(count) <= 100_000):
-        name = count if match["type"].isdigit() else match["type"]
-        written = f"{name}:{match['type']}" if match["type"].isdigit() else f"{name}:1"
-        raise SpecError([Problem(path, "a whole number of GPUs from 1", repr(count), f'write it as "{written}"')])
+    if not (count.isascii() and count.isdigit() and len(count) <= len(str(_COUNT_MAX)) and 1 <= int(count) <= _COUNT_MAX):
+        # Only a number that was said is proposed: another one changes the bill.
+        begins = re.match(r"([1-9]\d{0,4})(?![\w.])", unicodedata.normalize("NFKC", count), re.ASCII)
+        todo = f'write "{match["type"]}:{begins[1]}"' if begins else 'write TYPE:COUNT, as in "H100:8"'
+        if match["type"].isdigit():
+            todo = f'write "{count}:{match["type"]}"'
+        raise SpecError([Problem(path, f"a whole number of GPUs from 1 to {_COUNT_MAX}", repr(count)[:80], todo)])
     return GpuText(match["type"], bool(match["exact"]), int(count))
 
 

@@ -298,13 +298,23 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
     seen: dict[str, list[str]] = {}
     founds: dict[str, str] = {}
     todos: dict[str, str] = {}
-    for item in wording.likeliest(error.errors()):
+    errors = wording.likeliest(error.errors())
+    # A name that is only misspelt is not missing as well.
+    misspelt = {
+        (*item["loc"][:-1], name)
+        for item in errors
+        if item["type"] == "extra_forbidden"
+        for name in wording.close(str(item["loc"][-1]), _model_at(item["loc"], model).model_fields)
+    }
+    for item in errors:
+        if item["type"] == "missing" and item["loc"] in misspelt:
+            continue
         path = wording.path_of(item["loc"])
         kind = item["type"]
         if kind == "extra_forbidden" and (written := wording.counted(item, data)):
             # `{H100: 8}`: nothing else that is said of this place helps.
             path = wording.path_of(item["loc"][:-1])
-            seen[path], founds[path], todos[path] = ['a GPU such as "H100:8"'], wording.shown({item["loc"][-1]: item["input"]}), f'write "{written}"'
+            seen[path], founds[path], todos[path] = ['a GPU such as "H100:8"'], written[0], f"write {written[1]}"
             continue
         if kind == "missing":
             wanted, found = wording.missing(path), "nothing"
@@ -367,6 +377,8 @@ def _property(word: str, model: type[BaseModel]) -> str:
     close = wording.near(word, list(model.model_fields))
     if not close and model is not Cluster and word in Cluster.model_fields:
         return f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
+    if not close and model is Cluster and word in Workload.model_fields:
+        return f"a known property (workload.{word} is one)"
     return f"a known property{close}"
 
 
@@ -443,7 +455,7 @@ def _kind(cluster: Cluster) -> list[Problem]:
     if cluster.workload is not None:
         only = {"state": _MACHINE_ONLY["state"], "ports": "a job listens on none, and a service's port stands in workload.port"}
     found = [
-        Problem(name, f"nothing for a {cluster.kind}: {why}", repr(getattr(cluster, name))[: wording.FOUND_MAX], "leave it out")
+        Problem(name, f"nothing for a {cluster.kind}: {why}", wording.shown(getattr(cluster, name)), "leave it out")
         for name, why in only.items()
         if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
@@ -543,7 +555,7 @@ def _entry(
         if text:
             name, exact, count = asks.gpu_text(text, path)
         elif memory is None:
-            raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text))])
+            raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text) if text else "nothing")])
         if isinstance(item, Gpu):
             problems.extend(problem._replace(path=f"{path}.{problem.path}") for problem in item.semantic() if problem.path in {"count", "fallback"})
             count = item.count if count is None else count

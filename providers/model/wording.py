@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 FOUND_MAX = 80
@@ -76,20 +76,32 @@ def missing(path: str) -> str:
     return _FIELDS.get(path.rpartition(".")[2], "a value")
 
 
-def counted(item: Any, data: Any) -> str:
-    """`H100:8`, where a mapping in `data` says only a type and a count, `{H100: 8}` or `{H100:8}`; empty for any other unknown property. Pure."""
-    name, value = item["loc"][-1], item["input"]
+def counted(item: Any, data: Any) -> tuple[str, str] | None:
+    """A mapping in `data` that says only types and counts, as in `{H100: 8}`, `{H100:8}` or `{8: H100}`; and how to write it.
+
+    None for any other unknown property. Pure.
+    """
     whole = data
     for part in item["loc"][:-1]:
         # Between the steps stand pydantic's names for the arms of a choice.
         if (isinstance(whole, Mapping) and part in whole) or (isinstance(whole, (list, tuple)) and isinstance(part, int)):
             whole = whole[part]
     asks = any(part in {"gpu", "fallback"} for part in item["loc"][:-1])
-    if not (asks and isinstance(name, str) and isinstance(whole, Mapping) and len(whole) == 1):
-        return ""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0 and ":" not in name:
-        return f"{name}:{value}"
-    return name if value is None and re.fullmatch(r"[^:]+:\d+", name) else ""
+    if not (asks and isinstance(whole, Mapping)):
+        return None
+    written = [_count(str(name), value) for name, value in whole.items()]
+    if not all(written):
+        return None
+    return shown(dict(whole)), written[0] if len(written) == 1 else f"a list: [{', '.join(written)}]"
+
+
+def _count(name: str, value: Any) -> str:
+    """`"H100:8"` for a type and a count, in either order; empty for what is neither."""
+    if value is None:
+        return f'"{name}"' if re.fullmatch(r"[^:]*\d[^:]*:\d+", name) else ""
+    gpu, count = (str(value), name) if name.isdigit() else (name, str(value))
+    model = re.fullmatch(r"[^:]*[A-Za-z][^:]*\d[^:]*|[^:]*\d[^:]*[A-Za-z][^:]*", gpu)
+    return f'"{gpu}:{count}"' if model and re.fullmatch(r"[1-9]\d{0,4}", count) else ""
 
 
 def todo(path: str, item: Any) -> str:
@@ -97,7 +109,7 @@ def todo(path: str, item: Any) -> str:
     field, value = path.rpartition(".")[2].partition("[")[0], item["input"]
     if field == "ports" and isinstance(value, str):
         return "list each port by itself, as a number"
-    if item["type"] == "tuple_type" and isinstance(value, str) and field in _LISTS:
+    if item["type"] == "tuple_type" and isinstance(value, str) and value.strip() and field in _LISTS:
         return f'write ["{value}"]' if field == "fallback" else f"write [{value}]"
     return ""
 
@@ -111,6 +123,8 @@ def shown(value: Any) -> str:
     def listed(inner: Any) -> Any:
         return [listed(part) for part in inner] if isinstance(inner, (list, tuple)) else inner
 
+    if value is None:
+        return "nothing"
     return (str(value).lower() if isinstance(value, bool) else repr(listed(value)))[:FOUND_MAX]
 
 
@@ -131,9 +145,14 @@ def likeliest(errors: list[Any]) -> list[Any]:
     ]
 
 
-def near(word: str, known: list[str]) -> str:
-    """Up to two known words that an unknown one may have meant, ready to be appended; empty for none."""
+def close(word: str, known: Iterable[str]) -> list[str]:
+    """Up to two known words that an unknown one may have meant."""
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
-    return f" (near: {', '.join(close)})" if close else ""
+    return difflib.get_close_matches(word, list(known), n=2, cutoff=0.6)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """The same, ready to be appended; empty for none."""
+    found = close(word, known)
+    return f" (near: {', '.join(found)})" if found else ""

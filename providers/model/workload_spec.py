@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from providers.errors import Problem
-from providers.model import duration
+from providers.model import duration, wording
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Task as TaskRecord
 from providers.model.workload import Training as TrainingRecord
@@ -152,11 +152,11 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     found: list[Problem] = []
 
     def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
-        found.append(Problem(f"workload.{path}", wanted, repr(value)[:80], todo))
+        found.append(Problem(f"workload.{path}", wanted, wording.shown(value), todo))
 
     single = bool(workload.launcher or workload.command)
     if single == bool(workload.services):
-        bad("services" if single else "command", "a command or a launcher, or services", "both" if single else "neither")
+        bad("services" if single else "command", "a command or a launcher, or services", "both" if single else None)
     if single:
         found.extend(_of_task("workload.", workload, kind, gpu_count))
     for index, each in enumerate(workload.services):
@@ -203,7 +203,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         except ValueError:
             bad("checkpoint.every", 'a duration such as "5m"', kept.every)
     if workload.resume and kept is None:
-        bad("resume", "a checkpoint to resume from", "none", "set checkpoint, or leave resume out")
+        bad("resume", "a checkpoint to resume from", None, "set checkpoint, or leave resume out")
     if kind == "service" and workload.on_done == "keep":
         bad("on_done", "nothing for a service: it does not end", "keep", "leave it out")
     if workload.train is not None:
@@ -233,29 +233,29 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
     found: list[Problem] = []
 
     def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
-        found.append(Problem(f"{at}{path}", wanted, repr(value)[:80], todo))
+        found.append(Problem(f"{at}{path}", wanted, wording.shown(value), todo))
 
     server = task.launcher in SERVERS
     if isinstance(task, Task):
         if not _TASK.match(task.name):
             bad("name", "lowercase letters, digits and -, at most 31, starting with a letter", task.name)
         if not task.launcher and not task.command:
-            bad("command", "a command or a launcher", "neither")
+            bad("command", "a command or a launcher", None)
         outside = [each for each in task.gpus if each >= gpu_count]
         if outside:
             bad("gpus", f"GPUs from 0 to {gpu_count - 1}", outside)
         if len(set(task.gpus)) != len(task.gpus):
             bad("gpus", "each GPU once", list(task.gpus))
     if task.launcher and not server and not task.command:
-        bad("command", f"what {task.launcher} starts, as in 'train.py --epochs 3'", "nothing")
+        bad("command", f"what {task.launcher} starts, as in 'train.py --epochs 3'", None)
     if server and kind == "job":
         bad("launcher", "one that ends, for a job", task.launcher, "set kind: service")
     if kind == "service" and not server and not task.port:
-        bad("port", "the port that the service listens at", "nothing")
+        bad("port", "the port that the service listens at", None)
     if task.port == SSH_PORT:
         bad("port", "another one than 22, where ssh listens", task.port)
     if server and not task.model and task.launcher not in {"comfyui", "sd-webui"}:
-        bad("model", f"the model that {task.launcher} serves", "nothing")
+        bad("model", f"the model that {task.launcher} serves", None)
     if task.model and not _MODEL.match(task.model):
         bad("model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model)
     if task.command and not task.command.strip():
@@ -282,7 +282,7 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
     if task.health and not re.match(r"^/[A-Za-z0-9._/-]*$", task.health):
         bad("health", "a path such as /health", task.health)
     if task.health and not (task.port or server):
-        bad("health", "a port to ask at", "none", "set port")
+        bad("health", "a port to ask at", None, "set port")
     return found
 
 

@@ -68,7 +68,7 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
     refused = _impossible(ask, offers, capabilities)
     for index, entry in enumerate(ask.entries):
         if entry.gpu and names.canonical(entry.gpu) is None:
-            found.append(unknown_gpu(entry.path, entry.gpu))
+            found.append(unknown_gpu(entry.path, entry.gpu, entry.gpu_count))
         elif not rules.types(entry):
             found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
         elif all(refused.values()):
@@ -107,10 +107,13 @@ def _allowed(ask: Ask, capabilities: Mapping[str, Capabilities]) -> dict[str, Ca
     return {name: skills for name, skills in capabilities.items() if ask.allows(name, marketplace=skills.marketplace)}
 
 
-def unknown_gpu(path: str, text: str) -> Problem:
-    """What to say of a text that names no GPU: how a type and a count are written, or the names near it. Pure."""
+def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
+    """What to say of a text that names no GPU: how a type and a count are written, or the names near it. `count` is what stood after it. Pure."""
     close = names.near(text)
-    if written := names.with_count(text):
+    if (written := names.with_count(text)) and count > 1:
+        name, _, nodes = written.partition(":")
+        return Problem(path, 'a GPU such as "H100:8"', repr(f"{text}:{count}"), f'write "{name}:{count}", and nodes: {nodes} for that many machines')
+    if written:
         # `A100-8` may also be the beginning of a card's name.
         other = next((name for name in close if name.casefold().startswith(text.strip().casefold())), "")
         return Problem(path, 'a GPU such as "H100:8"', repr(text), f'write "{written}"' + (f", or {other} for that card" if other else ""))

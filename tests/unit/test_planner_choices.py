@@ -214,7 +214,9 @@ def test_known_names_are_never_taken_for_a_count():
     assert all(names.canonical(name) == name for name in names.models())
 
 
-@pytest.mark.parametrize(("typed", "todo"), [("L4:0.5", 'write it as "L4:1"'), ("8:H100", 'write it as "H100:8"'), ("H100:", 'write it as "H100:1"')])
+@pytest.mark.parametrize(
+    ("typed", "todo"), [("L4:0.5", 'write TYPE:COUNT, as in "H100:8"'), ("8:H100", 'write "H100:8"'), ("H100:", 'write TYPE:COUNT, as in "H100:8"')]
+)
 def test_a_count_that_is_none_is_told_what_to_write(typed, todo):
     """Half a GPU and the like: what to write keeps the type."""
     with pytest.raises(errors.SpecError) as caught:
