@@ -12,6 +12,7 @@ from providers.adhoc import access, holdings
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
 from providers.engine.concluding import moment
+from providers.engine.patience import together
 from providers.engine.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 
@@ -158,8 +159,12 @@ def find(name: str | None = None, *, world: str | None = None, settings: Setting
     GpusError when there is none of that name, or one in each world.
     """
     found: list[Machine] = []
-    for opened in _worlds(world, settings, name):
-        machines = portal().run(holdings.look(opened, name or ""))
+    worlds = list(_worlds(world, settings, name))
+
+    async def looked() -> list[tuple[AsyncMachine, ...]]:
+        return await together(*(holdings.look(opened, name or "") for opened in worlds))
+
+    for opened, machines in zip(worlds, portal().run(looked()) if worlds else (), strict=True):
         # A machine keeps its world; an empty-handed one is closed.
         found += [Machine(machine) for machine in machines]
         if not machines:

@@ -6,6 +6,7 @@ The engine buys and deletes; here is whose it is, who uses it, and how it is rea
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adhoc import access
@@ -14,6 +15,7 @@ from providers.engine import cluster, fitting
 from providers.engine import journal as journals
 from providers.engine.access import probe as probed
 from providers.engine.accounts import account_of
+from providers.engine.patience import LOOK_LIMIT_S, at_most, together
 from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
 from providers.engine.surveying import survey
@@ -78,10 +80,14 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
     """What this user holds in the world, of one name or of any, as its clouds say now. A folder of what is gone is removed."""
     owner = access.owner()
     found: list[AsyncMachine] = []
-    clusters = await _parts(world, owner, name, lenient=True)
+    # What is known here is asked for while everything is searched: a cloud that does not answer takes no time from the others.
+    records = [Held.from_dict(launch.record) for launch in world.journal.launches(world.name, owner, name) if launch.ended_at is None]
+    clusters, *seen = await together(_parts(world, owner, name, lenient=True), *(cluster.read(world, held) for held in records))
+    now = {(held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)}
     for cluster_name, generations in clusters.items():
         for generation, part in generations.items():
-            held = await cluster.read(world, part.record) if part.record is not None else _loose(world, owner, cluster_name, generation, part)
+            loose = part.record is None
+            held = _loose(world, owner, cluster_name, generation, part) if loose else now.get((cluster_name, generation))
             if held is None or (held.status == ENDED and not held.machines):
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
@@ -205,7 +211,8 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) 
     for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
     try:
-        nodes = await survey(world, owner, name)
+        with at_most(LOOK_LIMIT_S) if lenient else nullcontext():
+            nodes = await survey(world, owner, name)
     except CloudError as error:
         if not lenient:
             raise

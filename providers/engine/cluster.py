@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-from providers.engine import access, drift
+from providers.engine import access, drift, patience
 from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
 from providers.engine.beside import beside, relabelled, successor, told
@@ -79,10 +79,12 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: b
     `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
     machine that ended itself is to go.
 
-    A provider that can't be reached changes nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
+    A provider that can't be reached, or gives no answer within `patience.LOOK_LIMIT_S`, changes nothing but `detail`: the same record comes back,
+    with a warning. Raises no CloudError.
     """
     try:
-        after = await _read(world, held, on_loss)
+        with patience.at_most(patience.LOOK_LIMIT_S):
+            after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
         # How a job ended is known for good.
@@ -179,7 +181,8 @@ async def _strays(
     world: World, owner: str, known: Collection[Handle], former: Iterable[Mapping[str, Mapping[str, str]]]
 ) -> list[tuple[Adapter, Node]]:
     try:
-        found = await surveyed(world, owner, "", (*used(world, owner), *of_settings(world, former)))
+        with patience.at_most(patience.LOOK_LIMIT_S):
+            found = await surveyed(world, owner, "", (*used(world, owner), *of_settings(world, former)))
     except CloudError as error:
         world.report("warning", f"machines without a cluster could not be looked for: {trimmed(error)}")
         return []

@@ -6,12 +6,14 @@ Owns what a message must say about what could not be confirmed gone.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine import journal as journals
 from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
 from providers.engine.leasing import CLEAN_PATIENCE_S, leased
 from providers.engine.lines import trimmed
+from providers.engine.patience import LOOK_LIMIT_S, at_most, together
 from providers.engine.records import UNSETTLED, Held
 from providers.engine.settle import Left, abandon, bill, release, repeated
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from providers.engine.accounts import Accounts
     from providers.engine.records import Account
     from providers.engine.world import World
+
+OWN_LIMIT_S = 70.0
+"""Real seconds that a deletion waits to learn whether its machines are still its own: a little more than all tries take where each fails at once."""
 
 
 async def end(world: World, held: Held) -> None:
@@ -55,24 +60,28 @@ async def end(world: World, held: Held) -> None:
             lefts.append(Left((handle,), trimmed(error)))
             continue
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
-    for adapter, there, pending in groups.values():
+
+    async def ended(adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.Entry]) -> None:
         lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
-        own, taken = await _own(world, adapter, held, there)
+        try:
+            own, taken = await _own(world, adapter, held, there)
+        except CloudError as error:
+            lefts.append(Left(tuple(there), trimmed(error)))
+            return
         lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
+
+    # Side by side: a cloud that does not answer keeps no machine of another one running.
+    await together(*(ended(*group) for group in groups.values()))
     raise_left(held.cluster, lefts, held.micro_usd)
     world.journal.release(*which, world.clock.now())
 
 
 async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
-    """Those of the machines that no other generation has taken over, and those that one has."""
+    """Those of the machines that no other generation has taken over, and those that one has. Raises CloudErrors."""
     if not handles:
         return [], []
-    try:
+    with at_most(OWN_LIMIT_S):
         nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
-    except CloudError as error:
-        raise HalfMade(
-            f"{held.cluster}: could not be deleted: {trimmed(error)}; {bill(handles, held.micro_usd)}", provider=adapter.name, handles=handles
-        ) from error
     if world.manifests[adapter.name].capabilities.relabels:
         others = {node.handle for node in nodes if held.generation and is_foreign(node.mark, held.generation)}
     else:
@@ -89,43 +98,56 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
     lefts: list[Left] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)
-    for entry in orders:
-        if entry.state in journals.PENDING:
-            try:
-                adapter = await adapter_of(world, entry.provider, entry.account)
-            except CloudError as error:
-                lefts.append(Left(entry.handles, f"{said(entry.provider, entry.account)}: {trimmed(error)}"))
-                continue
-            world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
-            lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
-    asked: set[int] = set()
     present: Accounts = tuple((provider, None) for provider in world.manifests)
     closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
-    for provider, account in dict.fromkeys((*present, *used(world, owner), *of_settings(world, former))):
-        owed = {handle for entry in orders if (entry.provider, entry.account) == (provider, account) for handle in entry.handles}
+    places = dict.fromkeys((*present, *used(world, owner), *of_settings(world, former), *((entry.provider, entry.account) for entry in orders)))
+    owed: dict[tuple[str, Account | None], list[journals.Entry]] = {
+        place: [entry for entry in orders if (entry.provider, entry.account) == place] for place in places
+    }
+
+    async def ended(names: Sequence[tuple[str, Account | None]], adapter: Adapter | CloudError) -> None:
+        """Ends all in one account, whatever names lead to it."""
+        entries = [entry for name in names for entry in owed[name]]
+        handles = {handle for entry in entries for handle in entry.handles}
+        place, account = said(*names[0]), names[0][1]
+        pending = [entry for entry in entries if entry.state in journals.PENDING]
         try:
-            adapter = await adapter_of(world, provider, account)
-            if id(adapter) in asked and not owed:
-                continue
-            asked.add(id(adapter))
-            nodes = await repeated(world, provider, adapter.find, owner)
-        except NotConfigured as error:
-            if owed:
-                lefts.append(Left(tuple(owed), f"{said(provider, account)}: {trimmed(error)}"))
-            continue
+            if isinstance(adapter, CloudError):
+                raise adapter
+            for entry in pending:
+                world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
+                lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
+            with nullcontext() if entries else at_most(LOOK_LIMIT_S):
+                nodes = await repeated(world, adapter.name, adapter.find, owner)
         except CloudError as error:
-            if account is not None and (provider, account) in closed:
+            if isinstance(error, NotConfigured) and not entries:
+                return
+            if account is not None and closed.issuperset(names):
                 # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
-                world.report("warning", f"{said(provider, account)} could not be searched; nothing is known to be left there: {trimmed(error)}")
-                continue
-            lefts.append(Left(tuple(owed), f"{said(provider, account)}: {trimmed(error)}"))
-            continue
+                world.report("warning", f"{place} could not be searched; nothing is known to be left there: {trimmed(error)}")
+                return
+            lefts.append(Left(tuple(handles), f"{place}: {trimmed(error)}"))
+            return
         there = {node.handle: node for node in nodes if node.status != GONE}
         for node in there.values():
             world.report("info", f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id}, which bears this stack's mark")
         found.update(there)
-        if there or owed:
-            lefts.append(await release(world, adapter, owner, "", "", {*there, *owed}))
+        if there or handles:
+            lefts.append(await release(world, adapter, owner, "", "", {*there, *handles}))
+
+    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
+        try:
+            with nullcontext() if owed[name, account] else at_most(LOOK_LIMIT_S):
+                return await adapter_of(world, name, account)
+        except CloudError as error:
+            return error
+
+    adapters = await asyncio.gather(*(reached(*place) for place in places))
+    accounts: dict[int, tuple[list[tuple[str, Account | None]], Adapter | CloudError]] = {}
+    for place, adapter in zip(places, adapters, strict=True):
+        accounts.setdefault(id(adapter), ([], adapter))[0].append(place)
+    # Side by side: a cloud that does not answer keeps no machine of another one running.
+    await together(*(ended(*account) for account in accounts.values()))
     raise_left("ownership", lefts, None)
     world.journal.release(world.name, owner, "", "", world.clock.now())
     return tuple(found.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from providers.engine.lines import bare, trimmed
+from providers.engine.patience import left_s
 from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
@@ -103,7 +104,10 @@ async def repeated(world: World, provider: str, function: Callable[..., T], *arg
         try:
             return await world.call(provider, function, *arguments)
         except (RateLimited, Transient) as error:
-            await pause(world, max(delay, getattr(error, "retry_after_s", 0.0)))
+            wait_s = max(delay, getattr(error, "retry_after_s", 0.0))
+            if wait_s >= left_s():
+                raise
+            await pause(world, wait_s)
     return await world.call(provider, function, *arguments)
 
 

@@ -171,12 +171,15 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
 
     Another machine ended it, or its cloud did. Asks the clouds only where there are such spells; one that can't be asked leaves them running.
     """
+    import asyncio
+
     from providers.engine.accounts import adapter_of
+    from providers.engine.patience import LOOK_LIMIT_S, at_most
     from providers.engine.settle import repeated
 
     own = {spell.key for spell in known if not spell.ended_at}
-    spells = dict(ledger.spells)
-    for spell in [spell for spell in spells.values() if not spell.ended_at and spell.key not in own]:
+
+    async def ended(spell: Spell) -> bool:
         places = [(spell.provider, None), *(place for place in accounts if place[0] == spell.provider)]
         try:
             nodes = [
@@ -185,10 +188,15 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
                 for node in await repeated(world, provider, (await adapter_of(world, provider, account)).find, owner, spell.cluster, tries=2)
             ]
         except CloudError:
-            continue
-        if not any(node.status != GONE and (node.mark is None or node.mark.generation in ("", spell.generation)) for node in nodes):
-            spells[spell.key] = spell._replace(ended_at=world.clock.now())
-    return ledger._replace(spells=spells)
+            return False
+        return not any(node.status != GONE and (node.mark is None or node.mark.generation in ("", spell.generation)) for node in nodes)
+
+    running = [spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own]
+    with at_most(LOOK_LIMIT_S):
+        over = await asyncio.gather(*(ended(spell) for spell in running))
+    now = world.clock.now()
+    found = {spell.key: spell._replace(ended_at=now) for spell, is_over in zip(running, over, strict=True) if is_over}
+    return ledger._replace(spells={**ledger.spells, **found})
 
 
 class Sums(NamedTuple):

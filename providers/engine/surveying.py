@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, said
 from providers.engine.lines import trimmed
+from providers.engine.patience import LOOK_LIMIT_S, at_most
 from providers.engine.settle import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
 from providers.model.machine import GONE
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from providers.adapters.base import Adapter
     from providers.engine.accounts import Accounts
     from providers.engine.records import Account
@@ -38,9 +42,14 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
     # Those that are owed come first: of several names of one account, theirs decides what a failure means.
     places = tuple(dict.fromkeys((*owed, *present, *accounts)))
 
+    def waits(name: str, account: Account | None) -> AbstractContextManager[None]:
+        """Where nothing is known to be, a cloud that gives no answer holds nothing up."""
+        return nullcontext() if (name, account) in owed else at_most(LOOK_LIMIT_S)
+
     async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:
-            return await adapter_of(world, name, account)
+            with waits(name, account):
+                return await adapter_of(world, name, account)
         except CloudError as error:
             return error
 
@@ -48,7 +57,8 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
         try:
             if isinstance(adapter, CloudError):
                 raise adapter
-            found = await repeated(world, name, adapter.find, owner, cluster)
+            with waits(name, account):
+                found = await repeated(world, name, adapter.find, owner, cluster)
         except CloudError as error:
             if (name, account) in owed:
                 raise

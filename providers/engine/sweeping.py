@@ -14,6 +14,7 @@ from providers.engine.access import tidied
 from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.leasing import leased
 from providers.engine.lines import bare, trimmed
+from providers.engine.patience import LOOK_LIMIT_S, at_most
 from providers.engine.settle import abandon, bill, release, repeated
 from providers.engine.undeterred import undeterred
 from providers.errors import Busy, CloudError, GpusError, NoHome, NotConfigured, Transient
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from providers.engine.records import Account
     from providers.engine.world import World
     from providers.model.offer import Offer
-
-DEADLINE_S = 60.0
-"""Real seconds that one account of one cloud has to say everything it has. EC2's regions and Google's zones take a few."""
 
 CLAIMED, UNCLAIMED, IN_USE, PENDING, ELSEWHERE, UNKNOWN, NOT_OURS = "claimed", "unclaimed", "in use", "pending", "elsewhere", "unknown", "not ours"
 """claimed: a state names it. unclaimed: ours, and no state names it. in use: a live process works on it or with it. pending: a stack's run that was
@@ -100,9 +98,10 @@ class _Seen(NamedTuple):
     account: Account | None
 
 
-async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: float = DEADLINE_S) -> Survey:
+async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: float = LOOK_LIMIT_S) -> Survey:
     """Looks everywhere, and writes down in the journal what is gone. `adhoc` is the owner id of this user's ad hoc clusters.
 
+    All accounts have `deadline_s` real seconds together to say everything they have: EC2's regions and Google's zones take a few.
     Needs no journal: where it cannot be read, what only it knows is nobody's, and who uses an ad hoc cluster is unknown.
     """
     return await undeterred(world, "sweep", lambda usable: _survey(usable, claims, adhoc, deadline_s))
@@ -152,10 +151,10 @@ async def _asked(
                 raise NotConfigured(f"{name}: {missing}", provider=name)
             # Two names of one account are one adapter: it is asked once.
             task = once.setdefault(id(adapter), asyncio.ensure_future(_everything(world, adapter, sorted({*claims.owners, *known}))))
-            nodes = {node.handle: node for node in await asyncio.wait_for(asyncio.shield(task), deadline_s)}
+            nodes = {node.handle: node for node in await task}
             missing_ones = [handle for handle in handles if handle not in nodes]
             if missing_ones:
-                looked = await asyncio.wait_for(repeated(world, name, adapter.observe, missing_ones), deadline_s)
+                looked = await repeated(world, name, adapter.observe, missing_ones)
                 marks = {handle: entry.order.mark for entry in entries for handle in entry.handles}
                 nodes.update({node.handle: node if node.mark is not None else node._replace(mark=marks[node.handle]) for node in looked})
                 gone = [node.handle for node in looked if node.status == GONE]
@@ -168,16 +167,14 @@ async def _asked(
             elif account is None:
                 silent[name] = bare(name, " ".join(str(error).split()))
             return
-        except TimeoutError:
-            failed(name, account, f"no answer within {deadline_s:.0f}s", handles)
-            return
         except GpusError as error:
             failed(name, account, trimmed(error), handles)
             return
         asked[id(adapter)] = max(asked.get(id(adapter), ""), said(name, account))
         seen.update({handle: _Seen(node, account) for handle, node in nodes.items() if node.status != GONE and handle not in seen})
 
-    await asyncio.gather(*(look(*place) for place in places))
+    with at_most(deadline_s):
+        await asyncio.gather(*(look(*place) for place in places))
     lines = [
         f"{place}: {why.removeprefix(f'{name}: ')}; {bill(owed, None) if owed else 'what is there is not known'}"
         for (name, why), (place, owed) in trouble.items()

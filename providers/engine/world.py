@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.adapters.base import LIVE, REHEARSAL, WORLDS
+from providers.engine import patience
 from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
 
 if TYPE_CHECKING:
@@ -80,6 +81,22 @@ def _in_no_way(report: Callable[[str, str], None]) -> Callable[[str, str], None]
             report(severity, text)
 
     return told
+
+
+def _aside(function: Callable[..., T], *arguments: Any) -> Future[T]:
+    """The call in a thread of its own, which ends with the process though its cloud never answers."""
+    from concurrent.futures import Future
+
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="gpus-look", daemon=True).start()
+    return future
 
 
 class World:
@@ -241,7 +258,9 @@ class World:
             raise
 
     def begin(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Starts a blocking call in the world's own threads."""
+        """Starts a blocking call in the world's own threads; one of a bounded look in a thread that holds up nobody's end."""
+        if patience.bounded():
+            return _aside(function, *arguments)
         with self._lock:
             if self._pool is None:
                 from concurrent.futures import ThreadPoolExecutor
@@ -260,13 +279,14 @@ class World:
         """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown; it is left to end by itself."""
         import asyncio
 
+        limit_s, named_s = patience.limit_s(self.call_limit_s)
         waiting = asyncio.wrap_future(future)
         # A call that was given up may still fail later; that is nobody's surprise.
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            return await asyncio.wait_for(asyncio.shield(waiting), self.call_limit_s)
+            return await asyncio.wait_for(asyncio.shield(waiting), limit_s)
         except TimeoutError as error:
-            message = f"{provider}: no answer within {self.call_limit_s:.0f}s"
+            message = f"{provider}: no answer within {named_s:.0f}s"
             raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code="no-answer") from error
         except GpusError:
             raise

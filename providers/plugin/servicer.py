@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
 _LOG_LIMIT_S = 5.0
-LOOK_LIMIT_S = 15.0
-"""How long a refresh waits for what one resource's clouds say: all resources are read side by side, so that is about the refresh's own time too."""
+LOOK_LIMIT_S = 18.0
+"""How long a refresh waits for one resource, whatever the look hangs on: its clouds have `engine.patience`. All are read side by side."""
 _KINDS = {
     ("add", False): provider_pb2.PropertyDiff.ADD,
     ("add", True): provider_pb2.PropertyDiff.ADD_REPLACE,
@@ -364,8 +364,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             held = outputs.read(request.id, state)
             await self._claim(held, old.values)
             look = self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
-            # A release that was begun is not cut short.
-            seen: Held | None = await (look if frees else _in_time(look))
+            seen: Held | None = await _in_time(look)
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
@@ -387,10 +386,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except GpusError as error:
             await self._abort(context, error)
 
+        async def counted(world: World) -> Ledger | None:
+            ledger = await self._budgets.ledger(world, owner, (), values, state)
+            return None if ledger is None else await budgets.settled(world, owner, ledger, ownership.former(state))
+
         async def looked(world: World) -> tuple[Node, ...]:
             return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
 
         left: list[str] = []
+        # Meanwhile: a cloud that does not answer holds both up for the same time.
+        counting = asyncio.create_task(self._in_world(request.urn, world_name, values, counted))
         try:
             found: tuple[Node, ...] = await _in_time(self._in_world(request.urn, world_name, values, looked))
             for node in found:
@@ -400,11 +405,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except Exception as error:
             self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
 
-        async def counted(world: World) -> Ledger | None:
-            ledger = await self._budgets.ledger(world, owner, (), values, state)
-            return None if ledger is None else await budgets.settled(world, owner, ledger, ownership.former(state))
-
-        ledger = await self._in_world(request.urn, world_name, values, counted)
+        ledger = await counting
         struct = wire.encode({**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)})
         kept = request.inputs if values else wire.encode({"world": world_name})
         if left and values:
