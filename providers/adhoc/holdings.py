@@ -15,7 +15,7 @@ from providers.engine import cluster, fitting
 from providers.engine import journal as journals
 from providers.engine.access import probe as probed
 from providers.engine.accounts import account_of
-from providers.engine.patience import LOOK_LIMIT_S, at_most, together
+from providers.engine.patience import looking, together
 from providers.engine.records import UNSETTLED, Account, Held, Wanted
 from providers.engine.settle import bill
 from providers.engine.surveying import survey
@@ -211,7 +211,7 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) 
     for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
     try:
-        with at_most(LOOK_LIMIT_S) if lenient else nullcontext():
+        with looking() if lenient else nullcontext():
             nodes = await survey(world, owner, name)
     except CloudError as error:
         if not lenient:

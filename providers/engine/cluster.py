@@ -83,7 +83,7 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: b
     with a warning. Raises no CloudError.
     """
     try:
-        with patience.at_most(patience.LOOK_LIMIT_S):
+        with patience.looking():
             after = await _read(world, held, on_loss)
     except CloudError as error:
         world.report("warning", f"{held.cluster}: {held.provider} could not be asked, so it is kept as it was: {trimmed(error)}")
@@ -181,7 +181,7 @@ async def _strays(
     world: World, owner: str, known: Collection[Handle], former: Iterable[Mapping[str, Mapping[str, str]]]
 ) -> list[tuple[Adapter, Node]]:
     try:
-        with patience.at_most(patience.LOOK_LIMIT_S):
+        with patience.looking():
             found = await surveyed(world, owner, "", (*used(world, owner), *of_settings(world, former)))
     except CloudError as error:
         world.report("warning", f"machines without a cluster could not be looked for: {trimmed(error)}")

@@ -13,7 +13,7 @@ from providers.engine import journal as journals
 from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
 from providers.engine.leasing import CLEAN_PATIENCE_S, leased
 from providers.engine.lines import trimmed
-from providers.engine.patience import LOOK_LIMIT_S, at_most, together
+from providers.engine.patience import at_most, looking, together
 from providers.engine.records import UNSETTLED, Held
 from providers.engine.settle import Left, abandon, bill, release, repeated
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
@@ -117,7 +117,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
             for entry in pending:
                 world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
                 lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
-            with nullcontext() if entries else at_most(LOOK_LIMIT_S):
+            with nullcontext() if entries else looking():
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
         except CloudError as error:
             if isinstance(error, NotConfigured) and not entries:
@@ -137,7 +137,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
 
     async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:
-            with nullcontext() if owed[name, account] else at_most(LOOK_LIMIT_S):
+            with nullcontext() if owed[name, account] else looking():
                 return await adapter_of(world, name, account)
         except CloudError as error:
             return error

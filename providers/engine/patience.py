@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
+    from contextlib import AbstractContextManager
 
 LOOK_LIMIT_S = 15.0
 """Real seconds that a look has for all the clouds it asks."""
@@ -35,6 +36,11 @@ def at_most(limit_s: float) -> Iterator[None]:
         yield
     finally:
         _DEADLINE.reset(token)
+
+
+def looking() -> AbstractContextManager[None]:
+    """`at_most` for a look."""
+    return at_most(LOOK_LIMIT_S)
 
 
 def bounded() -> bool:

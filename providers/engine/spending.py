@@ -174,7 +174,7 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
     import asyncio
 
     from providers.engine.accounts import adapter_of
-    from providers.engine.patience import LOOK_LIMIT_S, at_most
+    from providers.engine.patience import looking
     from providers.engine.settle import repeated
 
     own = {spell.key for spell in known if not spell.ended_at}
@@ -192,7 +192,7 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
         return not any(node.status != GONE and (node.mark is None or node.mark.generation in ("", spell.generation)) for node in nodes)
 
     running = [spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own]
-    with at_most(LOOK_LIMIT_S):
+    with looking():
         over = await asyncio.gather(*(ended(spell) for spell in running))
     now = world.clock.now()
     found = {spell.key: spell._replace(ended_at=now) for spell, is_over in zip(running, over, strict=True) if is_over}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, said
 from providers.engine.lines import trimmed
-from providers.engine.patience import LOOK_LIMIT_S, at_most
+from providers.engine.patience import looking
 from providers.engine.settle import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
 from providers.model.machine import GONE
@@ -44,7 +44,7 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
 
     def waits(name: str, account: Account | None) -> AbstractContextManager[None]:
         """Where nothing is known to be, a cloud that gives no answer holds nothing up."""
-        return nullcontext() if (name, account) in owed else at_most(LOOK_LIMIT_S)
+        return nullcontext() if (name, account) in owed else looking()
 
     async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:

@@ -14,7 +14,7 @@ from providers.engine.access import tidied
 from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.leasing import leased
 from providers.engine.lines import bare, trimmed
-from providers.engine.patience import LOOK_LIMIT_S, at_most
+from providers.engine.patience import at_most, looking
 from providers.engine.settle import abandon, bill, release, repeated
 from providers.engine.undeterred import undeterred
 from providers.errors import Busy, CloudError, GpusError, NoHome, NotConfigured, Transient
@@ -98,10 +98,11 @@ class _Seen(NamedTuple):
     account: Account | None
 
 
-async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: float = LOOK_LIMIT_S) -> Survey:
+async def survey(world: World, claims: Claims, adhoc: str = "", deadline_s: float = 0.0) -> Survey:
     """Looks everywhere, and writes down in the journal what is gone. `adhoc` is the owner id of this user's ad hoc clusters.
 
-    All accounts have `deadline_s` real seconds together to say everything they have: EC2's regions and Google's zones take a few.
+    All accounts have `deadline_s` real seconds together to say everything they have (else those of any look): EC2's regions and Google's zones take
+    a few.
     Needs no journal: where it cannot be read, what only it knows is nobody's, and who uses an ad hoc cluster is unknown.
     """
     return await undeterred(world, "sweep", lambda usable: _survey(usable, claims, adhoc, deadline_s))
@@ -173,7 +174,7 @@ async def _asked(
         asked[id(adapter)] = max(asked.get(id(adapter), ""), said(name, account))
         seen.update({handle: _Seen(node, account) for handle, node in nodes.items() if node.status != GONE and handle not in seen})
 
-    with at_most(deadline_s):
+    with at_most(deadline_s) if deadline_s else looking():
         await asyncio.gather(*(look(*place) for place in places))
     lines = [
         f"{place}: {why.removeprefix(f'{name}: ')}; {bill(owed, None) if owed else 'what is there is not known'}"

@@ -1,0 +1,160 @@
+"""Clouds that take a call and never answer: what a look shows of the others, how long it waits, and what a deletion may say."""
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from providers.adhoc import access, holdings
+from providers.engine import cluster, patience, spending, sweeping
+from providers.errors import HalfMade, RateLimited
+from providers.testing.fake_adapter import FakeCloud
+from tests.engine.cases import Lab, ask, offer, run, wanted
+
+LIMIT_S = 0.5
+CLOUDS = ("alpha", "beta", "gamma", "delta")
+
+
+class Many(Lab):
+    """Four clouds, each with one place."""
+
+    def __init__(self):
+        super().__init__([offer(name, "north", f"{name}-a", usd=10 + number) for number, name in enumerate(CLOUDS)])
+        self.gamma, self.delta = (FakeCloud(name, self.clock) for name in CLOUDS[2:])
+
+    def world(self, **more):
+        opened = super().world(**more)
+        opened.manifests.update({cloud.name: cloud.manifest() for cloud in (self.gamma, self.delta)})
+        opened._connecting.update({name: threading.Lock() for name in CLOUDS[2:]})
+        return opened
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    monkeypatch.setattr(patience, "LOOK_LIMIT_S", LIMIT_S)
+    made = Many()
+    yield made
+    for world in made.worlds:
+        world.close()
+
+
+def bought(many, provider, name, owner="own"):
+    return run(cluster.create(many.world(), wanted(ask(providers=(provider,)), name=name, owner=owner), f"g-{name}"))
+
+
+@contextmanager
+def hung(*clouds, methods=("find", "observe", "delete")):
+    """No call of these clouds comes back; the number of calls under way at once is kept."""
+    gate, under_way, most = threading.Event(), [], []
+
+    def hang(*_):
+        under_way.append(1)
+        most.append(len(under_way))
+        gate.wait(60)
+        under_way.pop()
+        raise AssertionError("nobody waits for this any more")
+
+    before = {(cloud, method): getattr(cloud, method) for cloud in clouds for method in methods}
+    for cloud, method in before:
+        setattr(cloud, method, hang)
+    try:
+        yield most
+    finally:
+        gate.set()
+        for (cloud, method), real in before.items():
+            setattr(cloud, method, real)
+
+
+def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
+    """The machine stays as it was, with the reason; a second hung cloud, in which it once had an order, adds no time."""
+    many.beta.stock = {("beta-a", "spot"): 0}
+    held = bought(many, "alpha", "train")
+    with hung(many.alpha, many.beta):
+        began = time.monotonic()
+        after = run(cluster.read(many.world(), held))
+        took = time.monotonic() - began
+    assert after == held._replace(detail=after.detail) and "no answer within" in after.detail
+    assert took < LIMIT_S + 10
+
+
+def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
+    """What is to be waited for is longer than what is left: the look ends with what it knows."""
+    held = bought(many, "alpha", "train")
+    many.alpha.fail("observe", RateLimited("slow down", provider="alpha"), times=9)
+    after = run(cluster.read(many.world(), held))
+    assert after.status == held.status and "slow down" in after.detail and many.alpha.calls["observe"] < 9
+
+
+@pytest.mark.parametrize("name", ["", "on-beta"])
+def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
+    """`gpus ps`: the machine at the healthy cloud as it is now, those at hung ones as they were; nothing is dropped, one limit for all."""
+    for provider in CLOUDS[:3]:
+        bought(many, provider, f"on-{provider}", access.owner())
+    with hung(many.alpha, many.gamma, many.delta):
+        began = time.monotonic()
+        found = {machine.name: machine.held for machine in run(holdings.look(many.world(), name))}
+        took = time.monotonic() - began
+    assert set(found) == ({"on-alpha", "on-beta", "on-gamma"} if not name else {"on-beta"})
+    assert found["on-beta"].detail == "" and all("no answer" in held.detail for key, held in found.items() if key != "on-beta")
+    assert took < LIMIT_S + 10
+
+
+def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
+    """All are asked at once: three that hang cost one limit, and what is there is called not known."""
+    bought(many, "beta", "left")
+    with hung(many.alpha, many.gamma, many.delta) as most:
+        survey = run(sweeping.survey(many.world(), sweeping.Claims()))
+    assert survey.asked == ("beta",) and [found.handle.provider for found in survey.found] == ["beta"]
+    assert len(survey.trouble) == 3 and all("no answer within" in line for line in survey.trouble)
+    assert max(most) == 3
+
+
+def test_spending_at_hung_clouds_goes_on_being_counted(many):
+    """What another machine bought is only over on its cloud's word; the healthy cloud's answer counts although others hang."""
+    spells = {
+        provider: spending.Spell(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
+    }
+    ledger = spending.Ledger(spells={spell.key: spell for spell in spells.values()})
+    with hung(many.alpha, many.gamma) as most:
+        after = run(spending.settled(many.world(), "own", ledger, (), ()))
+    ended = {spell.provider for spell in after.spells.values() if spell.ended_at}
+    assert ended == {"beta"} and max(most) == 2
+
+
+def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
+    """The machine at the healthy cloud goes first of all; clouds that hang are asked side by side, and each is named in the error."""
+    bought(many, "beta", "train")
+    with hung(many.alpha, many.gamma, many.delta) as most:
+        began = time.monotonic()
+        with pytest.raises(HalfMade, match=r"alpha: no answer.*gamma: no answer.*delta: no answer"):
+            run(cluster.settle(many.world(), "own"))
+        took = time.monotonic() - began
+    assert not many.alive and max(most) == 3 and took < LIMIT_S + 10
+
+
+def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, monkeypatch):
+    """The record says that it may still cost money; once the cloud answers, the same command ends it."""
+    from providers.engine import ending
+
+    monkeypatch.setattr(ending, "OWN_LIMIT_S", LIMIT_S)
+    held = bought(many, "alpha", "train")
+    other = bought(many, "beta", "other")
+    (node,) = many.beta.alive
+    many.beta.machines[node.handle] = node._replace(mark=many.alpha.alive[0].mark)
+    both = held._replace(leftovers=other.handles)
+    with hung(many.alpha), pytest.raises(HalfMade, match=r"train: could not be confirmed deleted: .*no answer.*may still cost"):
+        run(cluster.delete(many.world(), both))
+    assert [node.handle for node in many.alive] == list(held.handles), "the healthy cloud's machine is gone meanwhile"
+    run(cluster.delete(many.world(), held))
+    assert not many.alive
+
+
+def test_an_up_does_not_wait_for_clouds_where_nothing_is_owed(many):
+    """A purchase at one cloud looks for what earlier runs left at all of them: those that hang are passed over with a line."""
+    with hung(many.gamma, many.delta, methods=("find",)):
+        began = time.monotonic()
+        bought(many, "alpha", "train")
+        took = time.monotonic() - began
+    assert took < LIMIT_S + 10 and len(many.said("could not be searched")) >= 2
