@@ -114,8 +114,11 @@ def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, node
     if made is None:
         return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
     if made.port:
-        # A server left to itself takes all the context that its model knows, which the plan did not count on.
-        task = task._replace(context=fits.context(task, known(task.model)))
+        model = known(task.model)
+        # A server left to itself takes all the context that its model knows, which the plan did not count on. How a checkpoint is quantised, it reads
+        # there; a flag could only say the method by another name than that.
+        told = "" if model is not None and model.quantization is not None and task.launcher in fits.MAKES else task.dtype
+        task = task._replace(context=fits.context(task, model), dtype=told)
     tensor, pipeline, replicas = split(workload, task, gpu_type, own, nodes)
     where = Where(own, nodes, host, tensor, pipeline, replicas, token=expose == "token")
     port = listens(task.launcher, task.port)

@@ -14,6 +14,8 @@ from providers.model import images
 from providers.workloads import disk, memory, parallel, size, speed
 from providers.workloads.architecture import known
 from providers.workloads.counted import Counted, counted, settled
+from providers.workloads.flags import given
+from providers.workloads.quantization import GROUPED
 from providers.workloads.size import NO, Serve, Train, Verdict
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         dtype = task.dtype if task.dtype in {"bf16", "fp16", "fp32"} else "bf16"
         work = Train(training.method, training.tokens, training.sequence, training.batch, dtype=dtype)
     elif task.launcher in SERVED:
+        if why := _unlike(task, model):
+            return Fit(why)
         said = counted(task)
         if said.unread:
             return Fit()
@@ -113,6 +117,24 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
         return Fit(verdict.reason, verdict=verdict)
     note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else f"fit not checked: {verdict.reason}"
     return Fit("", note, verdict)
+
+
+MAKES = {"vllm": ("fp8", "nf4"), "sglang": ("fp8",), "tgi": ("fp8", "int8", "nf4")}
+"""What a server makes of 16-bit weights as it loads them, by its line; every other format must be the checkpoint's own."""
+
+
+def _unlike(task: Task, model: Architecture) -> str:
+    """Why a server can't have the weights in the format that is wanted, of a checkpoint that is known; nothing where it can."""
+    makes, own = MAKES.get(task.launcher), model.quantization
+    if makes is None or model.estimated or task.dtype in {"", "bf16", "fp16", "fp32"}:
+        return ""
+    if own is not None:
+        same = task.dtype == own.dtype or (own.dtype == "int8" and task.dtype in GROUPED)
+        return "" if same else f"{task.model} is published in {own.dtype}, not in {task.dtype}: leave dtype out, or name a checkpoint in {task.dtype}"
+    if task.dtype in makes or not {"quantization", "q", "quantize"}.isdisjoint(given(task)):
+        return ""
+    able = f"{task.launcher} makes {' and '.join(makes)} of such weights"
+    return f"{task.model} is published in {model.dtype}, not in {task.dtype}: name a checkpoint in {task.dtype} as model ({able})"
 
 
 def served(model: Architecture, dtype: str) -> str:
@@ -149,7 +171,15 @@ def unchecked(workload: Workload, overrides: Sequence[Override | None] = (None,)
     `overrides` are those of the choices: what their flags say counts for them.
     """
     tasks = [overridden(task, each) for each in overrides for task in workload.tasks]
-    return tuple(dict.fromkeys(text for task in tasks if (text := _unchecked(workload, task))))
+    return tuple(dict.fromkeys(text for task in tasks for text in (_unloadable(task), _unchecked(workload, task)) if text))
+
+
+def _unloadable(task: Task) -> str:
+    """Why a program of llama.cpp's kind finds nothing to load in a model whose configuration is known: such a repository holds no GGUF."""
+    if task.launcher not in LAYERS or known(task.model) is None:
+        return ""
+    how = "as its library does, as in llama3.1:8b, or hf.co/OWNER/NAME-GGUF:Q4_K_M" if task.launcher == "ollama" else "as in OWNER/NAME-GGUF"
+    return f"{task.model} holds no GGUF file, which {task.launcher} loads: name one that does, {how}"
 
 
 def _unchecked(workload: Workload, task: Task) -> str:

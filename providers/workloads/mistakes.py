@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.errors import Problem
+from providers.workloads import architecture
 from providers.workloads.flags import RUNNERS, given
 
 if TYPE_CHECKING:
     from providers.model.workload import Task
 
+LANGUAGE = frozenset({"vllm", "sglang", "tgi", "ollama", "llama.cpp"})
 _TRAINING = "a training flag: a server keeps no activations for a backward pass"
 ABSENT = {
     ("vllm", "max-batch-size"): "vLLM has no such flag; max-num-seqs bounds the sequences at once, max-num-batched-tokens the tokens of a step",
@@ -49,7 +51,7 @@ OWN = {
 
 def mistakes(task: Task, at: str) -> list[Problem]:
     """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
-    return [*_flags(task, at), *_adapters(task, at)]
+    return [*_flags(task, at), *_adapters(task, at), *_served(task, at)]
 
 
 def _flags(task: Task, at: str) -> list[Problem]:
@@ -70,3 +72,16 @@ def _adapters(task: Task, at: str) -> list[Problem]:
     if task.launcher != "kohya" or "train_network" not in task.command or "network_module" in task.command or "network_module" in dict(task.args):
         return []
     return [Problem(f"{at}command", "--network_module for a train_network script", "none", "for LoRA: --network_module=networks.lora")]
+
+
+def _served(task: Task, at: str) -> list[Problem]:
+    """What a server of language models could not load, or would never be told."""
+    found = []
+    if task.launcher in LANGUAGE and architecture.count(task.model) is not None:
+        todo = "as in meta-llama/Llama-3.1-8B; a size is for `gpus size`, and for training"
+        found.append(Problem(f"{at}model", f"a model that {task.launcher} can load", repr(task.model), todo))
+    if task.launcher == "ollama" and (task.args or task.command):
+        where, said = ("args", ", ".join(name for name, _ in task.args)) if task.args else ("command", task.command)
+        todo = "context, concurrency, or variables in env, as in OLLAMA_KV_CACHE_TYPE: q8_0"
+        found.append(Problem(f"{at}{where}", "nothing for ollama, which takes no flags", repr(said)[:80], todo))
+    return found

@@ -100,6 +100,10 @@ def uncut(model: Architecture, dtype: str, tensor: int) -> Cut | None:
     return None
 
 
+def _cuts_an_expert(model: Architecture, dtype: str, slices: int) -> bool:
+    return any(each.what.startswith("experts") and each.size % (slices * each.step) for each in cuts(model, dtype))
+
+
 def sizes(model: Architecture, dtype: str, most: int = 64) -> tuple[int, ...]:
     """Every tensor-parallel size up to `most` that divides the model in this format."""
     return tuple(size for size in tensor_sizes(model.heads, model.kv_heads, most) if uncut(model, dtype, size) is None)
@@ -130,6 +134,8 @@ def layouts(model: Architecture, gpu_type: str, gpu_count: int, nodes: int = 1, 
             for each in range(stages if split == LAYERS else 1, stages + 1)
             if stages % each == 0 and each <= model.layers
         )
+    # The experts of copies are cut over all of their GPUs (vLLM, data parallelism of mixtures without expert parallelism, 2026).
+    found = [each for each in found if each.replicas == 1 or not _cuts_an_expert(model, dtype, each.tensor * each.replicas)]
     wide = fast_links(gpu_type)
 
     def rank(layout: Layout) -> tuple[int, ...]:

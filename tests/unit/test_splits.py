@@ -120,7 +120,9 @@ def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, g
 
 def test_tgi_is_judged_by_its_one_group():
     """It has no stages: a model that one GPU must hold alone is refused where it holds it not, however many there are."""
-    workload = read_cluster("t", {"kind": "service", "gpu": "L40S:1", "workload": {"launcher": "tgi", "model": "Qwen/Qwen2.5-72B", "dtype": "awq"}})
+    workload = read_cluster(
+        "t", {"kind": "service", "gpu": "L40S:1", "workload": {"launcher": "tgi", "model": "Qwen/Qwen2.5-72B", "args": {"quantize": "awq"}}}
+    )
     assert "which can't be cut into 4" in fit.fit(workload.ask().workload, None, "L40S", 4, 1).why
     assert fit.fit(workload.ask().workload, None, "A100-80GB", 4, 1).why == ""
 
