@@ -19,7 +19,7 @@ from providers.engine.handing import as_root, begun_by
 from providers.engine.remote.standin import LABEL
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import duration
-from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, READY, ROOT, SETUP_FAILED, SUCCEEDED
+from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
 
 if TYPE_CHECKING:
     import argparse
@@ -257,8 +257,8 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     if code:
         raise GpusError(f"{machine.name}: wanted to start the workload, found {errors.strip()[:160] or code}")
     if made.kind == "job":
-        return machine.run(following(made.digest, (SUCCEEDED, FAILED, SETUP_FAILED)))
-    code = machine.run(following(made.digest, (READY, SETUP_FAILED)))
+        return machine.run(following(made.digest, (SUCCEEDED, FAILED, *NOT_SET_UP)))
+    code = machine.run(following(made.digest, (READY, *NOT_SET_UP)))
     if code:
         return code
     if command:
@@ -272,7 +272,7 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
             except GpusError as error:
                 _say(f"{machine.name}: its port {made.port} is not carried here: {error}")
         _say(f"{machine.name}: it works{where}; Ctrl-C ends it and gives the machine back")
-        return machine.run(following(made.digest, (SETUP_FAILED,), new=True))
+        return machine.run(following(made.digest, NOT_SET_UP, new=True))
 
 
 def inherited(names: Sequence[str], environ: str = "/proc/1/environ") -> str:
@@ -309,7 +309,7 @@ while kill -0 "$tail" 2>/dev/null; do
 done
 sleep 1
 code=1
-case "${{3:-}}" in {SUCCEEDED}|{READY}) code=0 ;; {FAILED}|{SETUP_FAILED}) code=${{4:-1}} ;; esac
+case "${{3:-}}" in {SUCCEEDED}|{READY}) code=0 ;; {"|".join((FAILED, *NOT_SET_UP))}) code=${{4:-1}} ;; esac
 exit "$code"
 """
     return as_root(text)
@@ -333,7 +333,7 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
         if word.digest == made.digest and word.state != told:
             told = word.state
             print(f"{CONSOLE} {word.digest} {word.state} {word.detail}".rstrip(), flush=True)
-            if told in {SUCCEEDED, FAILED, SETUP_FAILED}:
+            if told in {SUCCEEDED, FAILED, *NOT_SET_UP}:
                 code = word.detail.partition(" ")[0]
                 return int(code) if code.isdigit() else int(told != SUCCEEDED)
             if told == READY and command:

@@ -15,10 +15,10 @@ from providers.engine import journal as journals
 from providers.engine.accounts import adapter_of
 from providers.engine.delivery import delivered
 from providers.engine.hosting import hosting, with_disk
-from providers.engine.lines import WAITED, all_failed, bare, clipped, line, refusal_lines, said, too_slow, trimmed
+from providers.engine.lines import WAITED, all_failed, bare, clipped, line, refusal_lines, said, too_slow, trimmed, wrong_anywhere
 from providers.engine.overtaken import of_another, theirs
 from providers.engine.planning import listed, overlay
-from providers.engine.ready import LOADING, REACH, until_ready
+from providers.engine.ready import LOADING, REACH, SETUP, WRONG, until_ready
 from providers.engine.refusal import PROVIDER_WIDE, ahead, of_account, refused
 from providers.engine.settle import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, Left, abandon, bill, certain, pause, release, repeated
 from providers.engine.silence import Silence
@@ -464,22 +464,27 @@ class _Walk:
         if not left.clean:
             return self._stuck(order, error, left, started)
         self._refused(order.candidates, error, started, told=True)
-        self._block(order.candidates, error)
+        if error.code != WRONG:
+            self._block(order.candidates, error)
         self._out_of_reach(order, error)
         self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
         if error.code == LOADING:
             raise too_slow(self.wanted.cluster, self.attempts, order.wait_s)
+        if error.code == WRONG:
+            raise wrong_anywhere(self.wanted.cluster, self.attempts)
         return None
 
     def _out_of_reach(self, order: Order, error: HalfMade) -> None:
-        """Leaves a cloud alone for this run once two machines in a row could not be reached or were not ready in time: each costs its whole wait,
-        and it is the network, the image or the `wait`, not the place. Where ports are mapped, each host is a network of its own.
+        """Leaves a cloud alone for this run once two machines in a row could not be reached or set up, or were not ready in time: each costs its
+        whole wait, and it is the network, the image or the `wait`, not the place. Where ports are mapped, each host is a network of its own.
         """
         provider = order.candidates[0].provider
-        self.unreached[provider] = self.unreached[provider] + 1 if error.code in REACH or isinstance(error, NotReady) else 0
+        self.unreached[provider] = self.unreached[provider] + 1 if error.code in (*REACH, SETUP) or isinstance(error, NotReady) else 0
         manifest = self.world.manifests.get(provider)
         if self.unreached[provider] >= OUT_OF_REACH and not (manifest is not None and manifest.capabilities.maps_ports):
-            found = "could not be reached from here" if error.code in REACH else f"were not ready within {duration.text(order.wait_s)}"
+            found = {SETUP: "could not be set up", **dict.fromkeys(REACH, "could not be reached from here")}.get(
+                error.code, f"were not ready within {duration.text(order.wait_s)}"
+            )
             reason = f"{provider}: {OUT_OF_REACH} machines in a row {found}"
             self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready` and `wait`")
             self.blocked.append((Scope(provider), "", reason))

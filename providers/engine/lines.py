@@ -132,6 +132,21 @@ def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFai
     )
 
 
+def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
+    """The end of a walk at a service whose own set-up lines or image ended it: the next place would be paid for the same end."""
+    return AllFailed(
+        "\n".join(
+            (
+                f"{cluster}: {attempts[-1].message}",
+                *(clipped(str(attempt)) for attempt in attempts),
+                "correct `workload.setup` or `workload.image`; `gpus run -s STACK --on GPU` tries it on one machine and shows what it writes",
+                "it was released, and no other place is tried, where it would end alike",
+            )
+        ),
+        attempts,
+    )
+
+
 def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]], hints: Sequence[str] = ()) -> AllFailed:
     """The end of a walk: one line per attempt, how many places were not tried by which rule, and what would help."""
     refusals = list(refusals)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import REHEARSAL
 from providers.engine.delivery import DONE
 from providers.engine.holding import WORK, finished, works
-from providers.engine.ready import LOADING, LOOK_FIRST_S
+from providers.engine.ready import LOADING, LOOK_FIRST_S, SETUP, WRONG
 from providers.engine.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
 from providers.errors import GpusError, HalfMade, NotReady
 from providers.model import duration
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
 from providers.model.workload import CONSOLE as WORD
 from providers.model.workload import FAILED as DID_FAIL
-from providers.model.workload import READY, ROOT, SETUP_FAILED, SUCCEEDED
+from providers.model.workload import NOT_SET_UP, READY, ROOT, SETUP_WRONG, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def meant(node: Node, kind: str, word: Word) -> Node:
         return node._replace(status=ENDED, detail="exit code 0")
     if word.state == DID_FAIL:
         return node._replace(status=FAILED, detail=f"exit code {word.detail or 'unknown'}")
-    if word.state == SETUP_FAILED:
+    if word.state in NOT_SET_UP:
         code, _, why = word.detail.partition(" ")
         return node._replace(status=FAILED, detail=f"its set-up ended with {code or 'an unknown code'}: {why}".rstrip(": "))
     if node.status in (STOPPED, STOPPING):
@@ -134,10 +134,11 @@ async def until_working(
         said = [each if each.digest == order.setup.script_digest else Word() for each in said]
         if all(each.state == READY for each in said):
             return nodes
-        broken = next((each for each in said if each.state == SETUP_FAILED), None)
+        broken = min((each for each in said if each.state in NOT_SET_UP), key=lambda each: each.state != SETUP_WRONG, default=None)
         if broken is not None:
             text = f"wanted the service to answer, found its set-up ended with {broken.detail}"
-            raise HalfMade(text, provider=placed.provider, code="no-answer", handles=handles)
+            code = WRONG if broken.state == SETUP_WRONG else SETUP
+            raise HalfMade(text, provider=placed.provider, code=code, handles=handles)
         if world.clock.now() >= deadline:
             slow = next(each for each in said if each.state != READY)
             text = (

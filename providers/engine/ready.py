@@ -37,6 +37,9 @@ STAGES = {
 LOADING = "loading"
 """The code of a service that started and did not answer within the wait. It loads what it serves: that takes as long at any place."""
 
+SETUP, WRONG = "set-up", "set-up-wrong"
+"""The codes of a service whose set-up ended: by what may be the machine's fault, or by the declaration's own lines or image, as it would anywhere."""
+
 REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
 """The stages that say more of the way to a machine than of the machine."""
 

@@ -25,6 +25,9 @@ CONSOLE = "gpus-work"
 """The word that begins each line of the console: `gpus-work DIGEST STATE [DETAIL]`."""
 SETUP_FAILED, READY, SUCCEEDED, FAILED = "setup-failed", "ready", "succeeded", "failed"
 """The states that somebody waits for; before them a script says `starting` and `running`."""
+SETUP_WRONG = "setup-wrong"
+"""The set-up ended by the declaration's own lines or image: it would end so on any machine. `setup-failed` may be the machine's fault."""
+NOT_SET_UP = (SETUP_FAILED, SETUP_WRONG)
 
 
 class Task(NamedTuple):

@@ -228,7 +228,7 @@ for pause in 5 20 60 0; do # 125: the registry or Docker itself; anything else s
 done
 case "$code" in
   0) ;;
-  126 | 127) say setup-failed "$code" "the image $image has no {shell}, which runs the command line: take one with a shell"; exit 1 ;;
+  126 | 127) say setup-wrong "$code" "the image $image has no {shell}, which runs the command line: take one with a shell"; exit 1 ;;
   *) say setup-failed "$code" "the image $image could not be pulled or started, see the log"; exit 1 ;;
 esac
 containers="{names}"
@@ -274,7 +274,7 @@ _SETUP = """if [ ! -e "$root/$digest.setup" ]; then
   code=0
   bash -euo pipefail "$root/setup.sh" >>"$root/log" 2>&1 9>&- || code=$?
   if [ "$code" != 0 ]; then
-    say setup-failed "$code" the setup lines, see the log
+    say setup-wrong "$code" the setup lines, see the log
     exit 1
   fi
   touch "$root/$digest.setup"

@@ -9,6 +9,7 @@ import pytest
 from providers.adapters.rehearsal import open_store
 from providers.engine import access, cluster, handing, planning, progress
 from providers.engine.holding import seen
+from providers.engine.journal import EVERY
 from providers.engine.records import Held, Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed, GpusError
@@ -130,6 +131,47 @@ def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(provi
     assert "set a longer `wait` than 1m" in said and "sold out" not in said
     assert [attempt.outcome for attempt in caught.value.attempts] == ["NotReady"]
     assert lab.world.journal.blocks("rehearsal") == ()
+    assert [node.status for node in lab.alive() if node.status == "running"] == []
+
+
+def set_up_ends(monkeypatch, lab, word):
+    """Each service's script ends so, in its order's own name."""
+
+    async def told(_world, _adapter, _node, order):
+        return word._replace(digest=order.setup.script_digest)
+
+    monkeypatch.setattr(progress, "word", told)
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+@pytest.mark.parametrize("detail", ["127 the image foo/bar has no sh", "1 the setup lines, see the log"])
+def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(provider, detail, rig, monkeypatch):
+    """The same lines and image would end alike at every place: one machine is paid for, none of the places is blocked, and the fields are named."""
+    lab = rig(provider)
+    set_up_ends(monkeypatch, lab, progress.Word("setup-wrong", detail))
+    with pytest.raises(AllFailed) as caught:
+        lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
+    said = str(caught.value)
+    assert said.startswith(f"t: wanted the service to answer, found its set-up ended with {detail}")
+    assert "correct `workload.setup` or `workload.image`" in said and "no other place is tried" in said
+    assert len(caught.value.attempts) == len([order for order in lab.world.journal.orders("rehearsal", "owner1", states=EVERY) if order.handles]) == 1
+    assert lab.world.journal.blocks("rehearsal") == ()
+    assert [node.status for node in lab.alive() if node.status == "running"] == []
+
+
+@pytest.mark.parametrize("provider", MACHINES)
+def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, monkeypatch):
+    """Docker that cannot be installed is one machine's fault: the next place is tried; a cloud of which two in a row fail so is left alone, where its
+    machines share a network.
+    """
+    lab = rig(provider)
+    set_up_ends(monkeypatch, lab, progress.Word("setup-failed", "1 docker could not be installed, see the log"))
+    with pytest.raises(AllFailed) as caught:
+        lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
+    made = [attempt for attempt in caught.value.attempts if attempt.code == "set-up"]
+    assert len(made) >= 2 and "docker could not be installed" in str(caught.value)
+    if provider != "clore":
+        assert len(made) == 2 and any("2 machines in a row could not be set up" in text for text in lab.said)
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 

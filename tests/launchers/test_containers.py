@@ -203,7 +203,7 @@ def test_an_image_without_a_shell_is_told_at_once(host, daemon):  # noqa: F811
     """No restarts for ever: the console says what is missing."""
     image = daemon.image("no-shell", ["/bin/busybox"], applets=())
     assert host.run(script(job("true", image=image))) == 1
-    assert host.words[-1] == "setup-failed 127 the image no-shell has no sh, which runs the command line: take one with a shell"
+    assert host.words[-1] == "setup-wrong 127 the image no-shell has no sh, which runs the command line: take one with a shell"
 
 
 def test_an_image_that_is_not_there_is_told_after_some_tries(host):

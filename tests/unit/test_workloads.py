@@ -270,7 +270,7 @@ def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine):
     assert machine.run(script(job("exit 3"))) == 3
     assert machine.words[-1] == "failed 3"
     assert machine.run(script(job("touch $HOME/never", setup=("false",)))) == 1
-    assert machine.words[-1].startswith("setup-failed 1")
+    assert machine.words[-1].startswith("setup-wrong 1 the setup lines")
     assert not (machine.folder / "never").exists()
 
 
