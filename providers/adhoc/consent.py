@@ -34,9 +34,12 @@ def given(spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] |
         raise GpusError(f"{what}; nothing was bought, since there is no terminal to ask at: --yes buys without asking")
     print(f"gpus: {what}", file=sys.stderr)
     try:
-        return input("buy it? 'yes' buys, anything else does not: ").strip() == "yes"
+        agreed = input("buy it? 'yes' buys, anything else does not: ").strip() == "yes"
     except EOFError:
-        return False
+        agreed = False
+    if not agreed:
+        print("gpus: nothing was bought", file=sys.stderr)
+    return agreed
 
 
 def most(plan: Plan, ttl_s: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers import cli
 from providers.adhoc import consent, front
 from providers.engine import planning
 from providers.errors import GpusError
@@ -53,3 +54,21 @@ def test_rehearsal_never_asks(monkeypatch):
     """Nothing is bought there."""
     monkeypatch.setattr("builtins.input", lambda _question: pytest.fail("asked"))
     assert consent.given(spec(), "rehearsal", None, yes=False)
+
+
+@pytest.fixture
+def never_bought(monkeypatch):
+    monkeypatch.setattr(front, "had", lambda *_, **__: pytest.fail("bought"))
+
+
+@pytest.mark.parametrize("words", ["L4:1 --world live -- true", "L4:1 --keep --name box --world live", "-s train-ddp-2x8 --on L4:1 --world live"])
+@pytest.mark.parametrize(("answer", "code"), [(None, 2), ("no", 1)])
+def test_live_purchase_that_is_not_agreed_to_ends_with_an_exit_code(live, never_bought, monkeypatch, capsys, tmp_path, words, answer, code):
+    """2 where nobody could be asked (use it otherwise), 1 where the answer was no; a stack that `--on` overlays asks as well."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _question: answer)
+    assert cli.main(["run", *words.split()]) == code
+    said = capsys.readouterr().err
+    assert "buys in the live world: " in said and "nothing was bought" in said
+    assert ("--yes buys without asking" in said) == (answer is None)
