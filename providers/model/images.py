@@ -26,13 +26,13 @@ images` shows of their CUDA builds, as remembered 2026-11, rounded up."""
 
 
 class Cuda(NamedTuple):
-    """A release of CUDA. `minor` is 0 where only the major was said."""
+    """A release of CUDA. `minor` is None where only the major was said."""
 
     major: int
-    minor: int = 0
+    minor: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
+        return str(self.major) if self.minor is None else f"{self.major}.{self.minor}"
 
 
 LEAST_DRIVER = {11: 450, 12: 525, 13: 580}
@@ -46,8 +46,21 @@ _NGC = re.compile(r"^(\d{2})\.(\d{2})(?:-|$)")
 _VLLM_CUDA = ((20, Cuda(13, 0)), (9, Cuda(12, 8)))
 """(first minor release, its CUDA): 13.0 since 0.20 also for `latest` (vllm-project/vllm issue 42738 and ai-dynamo/nixl pull request 2140, 2026), 12.8
 since 0.9 (vllm-project/vllm issue 18813, 2025)."""
-_NGC_CUDA = ((25, 8, Cuda(13, 0)), (23, 1, Cuda(12, 0)))
-"""(year, month, least CUDA) of NVIDIA's own framework images (its support matrix, as remembered 2026-11)."""
+_NGC_CUDA = (
+    *((25, 8, Cuda(13, 0)), (25, 4, Cuda(12, 9)), (25, 1, Cuda(12, 8)), (24, 8, Cuda(12, 6)), (24, 6, Cuda(12, 5)), (24, 3, Cuda(12, 4))),
+    *((23, 11, Cuda(12, 3)), (23, 8, Cuda(12, 2)), (23, 4, Cuda(12, 1)), (23, 1, Cuda(12, 0))),
+)
+"""(year, month, CUDA since then) of NVIDIA's own framework images (its support matrix, as remembered 2026-11)."""
+_OTHERS = {
+    "rocm": "AMD's ROCm",
+    "musa": "Moore Threads' MUSA",
+    "xpu": "Intel's XPU",
+    "hpu": "Intel's Gaudi",
+    "gaudi": "Intel's Gaudi",
+    "neuron": "AWS's Neuron",
+    "tpu": "Google's TPU",
+}
+"""Words of an image's name that say whose accelerators it is made for."""
 
 
 def cuda(image: str) -> Cuda | None:
@@ -56,17 +69,25 @@ def cuda(image: str) -> Cuda | None:
     """
     repository, tag = _parts(image)
     if match := _TOLD.search(tag):
-        return Cuda(int(match[1]), int(match[2] or 0))
+        return Cuda(int(match[1]), int(match[2]) if match[2] else None)
     name = repository.rpartition("/")[2]
     if (match := _LEADING.match(tag)) and (name == "cuda" or "cudnn" in tag):
         return Cuda(int(match[1]), int(match[2]))
     if repository.endswith("vllm/vllm-openai"):
         match = _VLLM.match(tag)
+        if tag in {"", "latest"} and "@" in image:
+            return None  # whatever was the latest when its digest was taken
         minor = 10**6 if tag in {"", "latest"} else int(match[1]) if match else -1
         return next((found for first, found in _VLLM_CUDA if minor >= first), None)
     if repository.startswith("nvcr.io/nvidia/") and tag.endswith("-py3") and (match := _NGC.match(tag)):
         return next((found for year, month, found in _NGC_CUDA if (int(match[1]), int(match[2])) >= (year, month)), None)
     return None
+
+
+def other(image: str) -> str:
+    """Whose accelerators an image is made for, where its name says others than NVIDIA's: `rocm/pytorch`, `ollama/ollama:rocm`; else nothing."""
+    words = set(re.split(r"[^a-z]+", " ".join(_parts(image))))
+    return next((whose for word, whose in _OTHERS.items() if word in words), "")
 
 
 def size_gib(image: str) -> float | None:

@@ -115,7 +115,8 @@ def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     verdict = size.judge(model, work, gpu_type, gpu_count, nodes)
     if verdict.answer == NO:
         return Fit(verdict.reason, verdict=verdict)
-    note = f"{model.name} in {work.dtype}: {verdict.split}, {verdict.reason}" if verdict.need is not None else f"fit not checked: {verdict.reason}"
+    how = verdict.reason if verdict.reason.startswith(verdict.split) else f"{verdict.split}, {verdict.reason}"
+    note = f"{model.name} in {work.dtype}: {how}" if verdict.need is not None else f"fit not checked: {verdict.reason}"
     return Fit("", note, verdict)
 
 
@@ -222,6 +223,8 @@ def _remedy(workload: Workload, override: Override | None, gpu_type: str, gpu_co
 def cuda(image: str, gpu_type: str) -> str:
     """Why an image's CUDA can't drive this card; nothing where it can, or where the image's tag does not say its CUDA."""
     release, found = images.cuda(image), hardware(gpu_type)
+    if found is not None and found.vendor == "NVIDIA" and (whose := images.other(image)):
+        return f"{image} is made for {whose}, {gpu_type} is NVIDIA's: take its image for CUDA"
     if release is None or found is None:
         return ""
     try:
@@ -229,9 +232,10 @@ def cuda(image: str, gpu_type: str) -> str:
     except ValueError:
         return ""
     least = next((first for from_on, first in _LEAST_CUDA if capability >= from_on), (0, 0))
-    if (release.major, release.minor) < least:
+    # Of an image that says its major alone, the minor is not held against it.
+    if (release.major, ANY[0] if release.minor is None else release.minor) < least:
         return f"{image} has CUDA {release}, {gpu_type} (compute capability {capability}) needs {least[0]}.{least[1]} or newer"
     last = next((last for from_on, last in _LAST_CUDA if capability >= from_on), ANY) if capability < 7.5 else ANY
-    if (release.major, release.minor) > last:
+    if (release.major, release.minor or 0) > last:
         return f"{image} has CUDA {release}, which dropped {gpu_type} (compute capability {capability}): {last[0]}.{last[1]} is the last"
     return ""

@@ -51,7 +51,7 @@ OWN = {
 
 def mistakes(task: Task, at: str) -> list[Problem]:
     """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
-    return [*_flags(task, at), *_adapters(task, at), *_served(task, at)]
+    return [*_flags(task, at), *_adapters(task, at), *_served(task, at), *_hidden(task, at)]
 
 
 def _flags(task: Task, at: str) -> list[Problem]:
@@ -85,3 +85,13 @@ def _served(task: Task, at: str) -> list[Problem]:
         todo = "context, concurrency, or variables in env, as in OLLAMA_KV_CACHE_TYPE: q8_0"
         found.append(Problem(f"{at}{where}", "nothing for ollama, which takes no flags", repr(said)[:80], todo))
     return found
+
+
+def _hidden(task: Task, at: str) -> list[Problem]:
+    """GPUs that a launcher would count on and its program not see."""
+    name = "CUDA_VISIBLE_DEVICES"
+    seen = dict(task.env).get(name)
+    if seen is None:
+        return []
+    todo = "leave it out; a program on some of the GPUs is one of services, with gpus: [0]"
+    return [Problem(f"{at}env.{name}", f"nothing for {task.launcher}, whose flags follow the GPUs of the placement", repr(seen)[:80], todo)]

@@ -95,6 +95,15 @@ def test_flags_for_ollama_are_refused(task):
         program(Workload((Task(launcher="ollama", model="llama3.1:8b", **task),)), "service", "L4", 1)
 
 
+@pytest.mark.parametrize(("launcher", "command"), [("vllm", ""), ("llama.cpp", ""), ("torchrun", "train.py"), ("comfyui", "")])
+def test_gpus_that_a_launcher_would_not_see_are_refused(launcher, command):
+    """TP2 of two GPUs, of which one is hidden, ends at its start; a command without a launcher counts for itself."""
+    task = Task(launcher=launcher, command=command, model="someone/unknown", env=(("CUDA_VISIBLE_DEVICES", "0"),))
+    (problem,) = check(Workload((task,)), 1, "private")
+    assert problem.path == "workload.env.CUDA_VISIBLE_DEVICES" and "gpus: [0]" in problem.todo
+    assert check(Workload((task._replace(launcher="", command="python x.py"),)), 1, "private") == []
+
+
 def test_copies_of_a_mixture_cut_its_experts_over_all_their_gpus():
     """Twelve blocks of 128: TP4 x 2 copies cuts them into eight, which fails as TP8 does; stages and copies of TP2 x 2 do not."""
     model = find("Qwen/Qwen3-235B-A22B-FP8")

@@ -228,6 +228,22 @@ def test_what_is_not_known_is_not_refused():
         ("vllm/vllm-openai:latest-cu129", "V100", ""),
         ("x/y:cu130", "V100", "dropped V100"),
         ("x/y:latest", "B200", ""),
+        # Of a major alone the minor is not known.
+        ("x/y:cu12", "B200", ""),
+        ("x/y:cuda12", "V100", ""),
+        ("x/y:cu11", "B200", "has CUDA 11, B200"),
+        ("x/y:cuda-13", "V100", "has CUDA 13, which dropped V100"),
+        ("nvcr.io/nvidia/pytorch:25.01-py3", "B200", ""),
+        ("nvcr.io/nvidia/pytorch:24.12-py3", "B200", "12.8 or newer"),
+        ("rocm/pytorch:latest", "H100", "is made for AMD's ROCm, H100 is NVIDIA's"),
+        ("rocm/vllm:rocm6.4.1_vllm_0.9.1", "L4", "AMD's ROCm"),
+        ("vllm/vllm-openai-rocm:latest", "L4", "AMD's ROCm"),
+        ("ollama/ollama:rocm", "RTX-4090", "AMD's ROCm"),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.5-rocm", "H200", "AMD's ROCm"),
+        ("intel/vllm:xpu", "T4", "Intel's XPU"),
+        ("vllm/vllm-tpu:nightly", "H100", "Google's TPU"),
+        ("rocm/pytorch:latest", "MI300X", ""),
+        ("me/procmon:1", "H100", ""),
     ],
 )
 def test_an_images_cuda_is_held_against_the_card(image, gpu, why):
