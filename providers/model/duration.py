@@ -12,12 +12,14 @@ _LENGTH_MAX = 40
 """Characters of a duration."""
 LONGEST_S = 3_650 * 86_400
 """Ten years: the longest that anything is declared to take. Far beyond it a moment has no date."""
-BEYOND_S = LONGEST_S + 1
-"""What stands for any longer duration, so that it is refused for its length."""
+
+
+class TooLongError(ValueError):
+    """A duration of more seconds than any number here holds."""
 
 
 def seconds(text: str | float) -> int:
-    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds; `BEYOND_S` for more than that. Raises ValueError for anything else."""
+    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds. Raises TooLongError beyond all bounds, and ValueError."""
     if isinstance(text, bool):
         raise ValueError(f"{text!r} is no duration")
     if isinstance(text, (int, float)):
@@ -25,7 +27,7 @@ def seconds(text: str | float) -> int:
     cleaned = text[:_LENGTH_MAX].strip().lower()
     if len(text) > _LENGTH_MAX:
         if cleaned.isdigit():
-            return BEYOND_S
+            raise TooLongError(f"{cleaned!r}... is too long")
         raise ValueError(f"{cleaned!r}... is no duration")
     if cleaned.isdigit():
         return _whole(cleaned, text)
@@ -38,9 +40,9 @@ def seconds(text: str | float) -> int:
 def _whole(found: str | float, told: object) -> int:
     total = foreign.real(found, foreign.SECONDS)
     if total is not None:
-        return min(int(total), BEYOND_S)
+        return int(total)
     if foreign.impossible(found, foreign.SECONDS) and (isinstance(found, str) or found > 0):
-        return BEYOND_S
+        raise TooLongError(f"{told!r} is too long")
     raise ValueError(f"{told!r} is no duration")
 
 

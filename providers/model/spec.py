@@ -494,14 +494,21 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
         return None
     try:
         total = duration.seconds("" if isinstance(value, bool) else value)
+    except duration.TooLongError:
+        problems.append(_too_long(path, value))
+        return None
     except ValueError:
         problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', repr(value)[: wording.FOUND_MAX]))
         return None
     if total < least_s:
         problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))
     if total > duration.LONGEST_S:
-        problems.append(Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX]))
+        problems.append(_too_long(path, value))
     return total
+
+
+def _too_long(path: str, value: object) -> Problem:
+    return Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX])
 
 
 def _entries(cluster: Cluster) -> tuple[list[Entry], list[Problem]]:

@@ -14,6 +14,7 @@ from providers.arguments import Parser
 from providers.engine.journal import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
+from providers.model.duration import TooLongError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 
@@ -204,7 +205,7 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
 def _seconds(path: str, text: str, longest_s: float) -> float:
     try:
         found = float(text.removesuffix("s")) if text.removesuffix("s").replace(".", "", 1).isdigit() else float(duration(text))
-    except OverflowError:
+    except (OverflowError, TooLongError):
         found = float("inf")
     except ValueError:
         raise _wrong(path, "a duration such as 10m or 2s", text) from None
