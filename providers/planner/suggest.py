@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
-_SAID = frozenset(rules.NAMES[rule] for rule in (rules.FIT, rules.SOLD, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED))
+_SAID = frozenset(rules.NAMES[rule] for rule in (rules.FIT, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED))
 """Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
 
 
@@ -44,7 +44,8 @@ def hints(plan: Plan) -> list[str]:
         if (least := _cheapest(plan, ask._replace(entries=spotted, max_price_micro_usd=None))) is not None:
             does = "spot: prefer would do: from" if cap is None or (least.micro_usd or 0) <= cap else "spot too is dearer:"
             out.append(f"{does} {per_hour(least.micro_usd)}, {place_text(least)}")
-    return out
+    # A host that somebody has: said where nothing else would help.
+    return out or [f"refused by the rule {each.rule}: {each.found}" for each in examples(plan) if each.rule == rules.NAMES[rules.SOLD]]
 
 
 def remarks(plan: Plan) -> list[tuple[str, str]]:

@@ -35,13 +35,13 @@ async def strays(
     named: Callable[[], Mapping[str, tuple[Handle, ...]]],
     had: Sequence[Mapping[str, Mapping[str, str]]],
     turn: asyncio.Lock,
-) -> tuple[Node, ...]:
-    """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all.
+) -> tuple[tuple[Node, ...], tuple[Claim, ...]]:
+    """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all; and the claims.
 
     `named` tells what this run has claimed; who claims holds `turn` as well, so that no claim falls between that and the next look.
     """
     if not world.has_journal:
-        return ()
+        return (), ()
     stack, project = _stack_of(urn)
     async with turn:
         mine = named()
@@ -50,11 +50,11 @@ async def strays(
     if not await asyncio.to_thread(copies.original, world, owner, urn):
         await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
     if claims is None:
-        return ()
+        return (), ()
     known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())
     from providers.engine import cluster
 
-    return await cluster.strays(world, owner, known, had)
+    return await cluster.strays(world, owner, known, had), tuple(claims)
 
 
 def is_orphan(node: Node, claims: Collection[Claim], declared: Collection[str], ours: Collection[str]) -> bool:

@@ -24,7 +24,7 @@ from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from providers.engine.journal import Launch
+    from providers.engine.journal import Claim, Launch
     from providers.engine.records import Held
     from providers.engine.shared_lease import SharedLeases
     from providers.engine.spending import Ledger
@@ -390,18 +390,18 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             ledger = await self._budgets.ledger(world, owner, (), values, state)
             return None if ledger is None else await budgets.settled(world, owner, ledger, ownership.former(state))
 
-        async def looked(world: World) -> tuple[Node, ...]:
+        async def looked(world: World) -> tuple[tuple[Node, ...], tuple[Claim, ...]]:
             return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
 
         left: list[str] = []
         # Meanwhile: a cloud that does not answer holds both up for the same time.
         counting = asyncio.create_task(self._in_world(request.urn, world_name, values, counted))
         try:
-            found: tuple[Node, ...] = await _in_time(self._in_world(request.urn, world_name, values, looked))
+            found, claims = await _in_time(self._in_world(request.urn, world_name, values, looked))
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
             made = await self._in_world(request.urn, world_name, values, lambda world: ownership.ours(world, owner)) if found else frozenset()
-            left = [node.handle.native_id for node in found if ownership.is_orphan(node, (), (), made)]
+            left = [node.handle.native_id for node in found if ownership.is_orphan(node, claims, (), made)]
         except Exception as error:
             self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
 

@@ -152,7 +152,7 @@ def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
     run(cluster.create(world, wanted(), "g1"))
     assert world.journal.blocks("rehearsal") == ()
     lab.beta.fail("submit", errors.QuotaExceeded("limit", provider="beta", code="Q"))
-    run(cluster.create(world, wanted(ask(providers=("beta", "alpha")), name="other"), "g2"))
+    run(cluster.create(world, wanted(ask(providers=("beta", "alpha"), rank="preference"), name="other"), "g2"))
     (block,) = world.journal.blocks("rehearsal")
     assert block.scope.provider == "beta" and block.until == pytest.approx(lab.clock.now() + 3600, abs=10)
 

@@ -59,7 +59,8 @@ def truncate(path):
 
 def make_newer(path):
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version=4")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    db.execute(f"PRAGMA user_version={version + 1}")
     db.execute("ALTER TABLE orders RENAME COLUMN state TO condition")
     db.execute("DROP TABLE leases")
     db.commit()

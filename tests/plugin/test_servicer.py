@@ -114,6 +114,7 @@ def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch):
 def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch):
     """No table, no `up`: one warning beside a creation is passed over too easily."""
     monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(siblings, "only_previews", lambda: True)
     with pytest.raises(Aborted, match="wanted a plan to show before anything is bought"):
         call(servicer, "Check", news=struct(INPUTS))
         call(servicer, "Create", properties=struct(INPUTS), preview=True)
