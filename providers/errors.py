@@ -57,9 +57,16 @@ def shortened(text: str, most: int) -> str:
     return f"{whole}..." if space and len(whole) >= most // 2 else f"{text[: most - 3]}..."
 
 
+_MESSAGE_MAX = 240
+_WORDS_MIN = 80
+"""Characters of a provider's words that are shown in any case."""
+
+
 def with_words(message: str, words: str) -> str:
-    """`message (its own words: ...)`: the provider's words after ours. Pure."""
-    return f"{message} (its own words: {words})" if words else message
+    """`message (its own words: ...)`: ours whole, since the remedy stands in it, then the provider's in what is left of a message's length. Pure."""
+    if not words:
+        return message
+    return f"{message} (its own words: {shortened(' '.join(words.split()), max(_WORDS_MIN, _MESSAGE_MAX - len(message)))})"
 
 
 class Problem(NamedTuple):
@@ -119,7 +126,7 @@ class CloudError(GpusError):
     named as worth trying first.
 
     `message` says what was wanted, what was found and what to do, in our words, and is never cut. `words` are the
-    provider's own, which stand last and alone are shortened where room is short.
+    provider's own, which stand last and are all that is shortened.
     """
 
     default_block_s: ClassVar[float] = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, QuotaExceeded, shortened, with_words
+from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, QuotaExceeded, with_words
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from providers.model.machine import Attempt
     from providers.model.offer import Candidate
 
-MESSAGE_MAX = 240
-_WORDS_MIN = 80
-"""Characters of a provider's words that are shown in any case."""
 _OURS_MAX = 2_000
 """Nothing of ours is that long; what is has foreign text in it, and both its ends are kept."""
 WAITED = "waited"
@@ -96,12 +93,10 @@ def folded(text: str, indent: str = "   ") -> str:
 
 
 def trimmed(error: Exception) -> str:
-    """The message on one line: ours whole, since the remedy stands in it, the provider's own words within what is left of `MESSAGE_MAX`."""
+    """The message on one line, our part of it whole, since the remedy stands there."""
     if not isinstance(error, CloudError):
         return clipped(" ".join(str(error).split()), _OURS_MAX)
-    message = clipped(" ".join(error.message.split()), _OURS_MAX)
-    room = max(_WORDS_MIN, MESSAGE_MAX - len(message))
-    return with_words(message, shortened(" ".join(error.words.split()), room))
+    return with_words(clipped(" ".join(error.message.split()), _OURS_MAX), error.words)
 
 
 def named(provider: str, text: object) -> str:
@@ -151,7 +146,13 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
     """The end of a walk: one line per attempt, how many places were not tried by which rule, and what would help."""
     refusals = list(refusals)
     asked = ", else ".join(f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries)
-    tried = f"{len(attempts)} tries" if attempts else "no place is left to try" if not hints else "no place is acceptable"
+    tried = (
+        f"{len(attempts)} {'try' if len(attempts) == 1 else 'tries'}"
+        if attempts
+        else "no place is left to try"
+        if not hints
+        else "no place is acceptable"
+    )
     lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
     for attempt in attempts:
         lines.append(clipped(str(attempt)))

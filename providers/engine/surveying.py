@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, said
-from providers.engine.lines import trimmed
+from providers.engine.lines import bare, trimmed
 from providers.engine.patience import looking
 from providers.engine.settle import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
@@ -63,7 +63,9 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
             if (name, account) in owed:
                 raise
             if not isinstance(error, NotConfigured):
-                world.report("warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {trimmed(error)}")
+                world.report(
+                    "warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {bare(name, trimmed(error))}"
+                )
             return []
         return [(adapter, node) for node in found if node.status != GONE]
 

@@ -164,3 +164,24 @@ def test_a_foreign_text_in_our_own_message_keeps_both_its_ends():
     """Whatever somebody put into one of our sentences, what to do at its end is there."""
     text = trimmed(tree.GpusError(f"wanted a reply, found {LONG}; run it again"))
     assert text.startswith("wanted a reply") and text.endswith("run it again") and len(text) <= 2_000
+
+
+@pytest.mark.parametrize(("provider", "name", "todo", "error"), CASES, ids=[f"{provider} {name}" for provider, name, *_ in CASES])
+def test_a_providers_words_are_shortened_wherever_an_error_is_shown(provider, name, todo, error):
+    """A refusal that ends a run is shown as it is raised: with all that we say, and with no more of the provider's words than an attempt has."""
+    assert error.message in str(error) and len(str(error)) <= len(error.message) + 260, str(error)
+    assert "\n" not in str(error)
+
+
+def test_one_attempt_is_one_try():
+    """What the end counts is in good English."""
+    error = CASES[0][3]
+    assert ": 1 try\n" in str(all_failed("train", ASK, [attempt("aws", error)], []))
+    assert ": 2 tries\n" in str(all_failed("train", ASK, [attempt("aws", error)] * 2, []))
+
+
+def test_a_limit_whose_name_is_its_metric_is_named_once():
+    """Google names both, and for some limits they are one word."""
+    item = {"code": "QUOTA_EXCEEDED", "message": "x", "errorDetails": [{"quotaInfo": {"metricName": "M", "limitName": "M", "limit": 0.0}}]}
+    error = gcp.from_operation({"error": {"errors": [item]}}, gcp.Context("gcp", candidates=(candidate("gcp"),)))
+    assert "M is 0" in error.message and "(M)" not in error.message

@@ -113,7 +113,7 @@ def row_for(code: str) -> Row:
         return _BY_CODE[code]
     if code.startswith("http:5"):
         return _BY_CODE["http:5xx"]
-    return Row(code, errors.Unclassified, errors.Unclassified, SERVER, "a code that this adapter does not know", source="none", date="")
+    return Row(code, errors.Unclassified, errors.Unclassified, SERVER, "a code that no table knows; please report it", source="none", date="")
 
 
 def code_of(status: int, reply: object) -> str:

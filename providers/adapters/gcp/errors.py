@@ -360,7 +360,7 @@ def _error(
         metric = _metric(quota.metric) if quota else ""
         limit = quota.limit if quota else ""
         where = "" if quota is None or quota.region is None else f" in {quota.region}" if quota.region else " over all regions"
-        limit_name = f" ({quota.limit_name})" if quota and quota.limit_name else ""
+        limit_name = f" ({quota.limit_name})" if quota and quota.limit_name not in {"", metric} else ""
         named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
         text = f"{context.what}: {code}: {named}; {todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=metric, limit=limit, **base | ({} if quota is None else {"words": ""}))
