@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING
 from providers.engine import journal as journals
 from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
 from providers.engine.leasing import CLEAN_PATIENCE_S, leased
-<<<<<<< HEAD
-from providers.engine.lines import trimmed
-from providers.engine.patience import at_most, looking, together
-=======
 from providers.engine.lines import bare, trimmed
->>>>>>> 01f7561 (A provider's words are shortened also where a refusal ends the run; a provider is named once)
+from providers.engine.patience import at_most, looking, together
 from providers.engine.records import UNSETTLED, Held
 from providers.engine.settle import Left, abandon, bill, release, repeated
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
@@ -102,19 +98,6 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
     lefts: list[Left] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)
-<<<<<<< HEAD
-=======
-    for entry in orders:
-        if entry.state in journals.PENDING:
-            try:
-                adapter = await adapter_of(world, entry.provider, entry.account)
-            except CloudError as error:
-                lefts.append(Left(entry.handles, f"{said(entry.provider, entry.account)}: {bare(entry.provider, trimmed(error))}"))
-                continue
-            world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
-            lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
-    asked: set[int] = set()
->>>>>>> 01f7561 (A provider's words are shortened also where a refusal ends the run; a provider is named once)
     present: Accounts = tuple((provider, None) for provider in world.manifests)
     closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
     places = dict.fromkeys((*present, *used(world, owner), *of_settings(world, former), *((entry.provider, entry.account) for entry in orders)))
@@ -129,7 +112,6 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
         place, account = said(*names[0]), names[0][1]
         pending = [entry for entry in entries if entry.state in journals.PENDING]
         try:
-<<<<<<< HEAD
             if isinstance(adapter, CloudError):
                 raise adapter
             for entry in pending:
@@ -137,33 +119,15 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
                 lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
             with nullcontext() if entries else looking():
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
-=======
-            adapter = await adapter_of(world, provider, account)
-            if id(adapter) in asked and not owed:
-                continue
-            asked.add(id(adapter))
-            nodes = await repeated(world, provider, adapter.find, owner)
-        except NotConfigured as error:
-            if owed:
-                lefts.append(Left(tuple(owed), f"{said(provider, account)}: {bare(provider, trimmed(error))}"))
-            continue
->>>>>>> 01f7561 (A provider's words are shortened also where a refusal ends the run; a provider is named once)
         except CloudError as error:
             if isinstance(error, NotConfigured) and not entries:
                 return
             if account is not None and closed.issuperset(names):
                 # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
-<<<<<<< HEAD
-                world.report("warning", f"{place} could not be searched; nothing is known to be left there: {trimmed(error)}")
+                world.report("warning", f"{place} could not be searched; nothing is known to be left there: {bare(names[0][0], trimmed(error))}")
                 return
-            lefts.append(Left(tuple(handles), f"{place}: {trimmed(error)}"))
+            lefts.append(Left(tuple(handles), f"{place}: {bare(names[0][0], trimmed(error))}"))
             return
-=======
-                world.report("warning", f"{said(provider, account)} could not be searched; nothing is known to be left there: {trimmed(error)}")
-                continue
-            lefts.append(Left(tuple(owed), f"{said(provider, account)}: {bare(provider, trimmed(error))}"))
-            continue
->>>>>>> 01f7561 (A provider's words are shortened also where a refusal ends the run; a provider is named once)
         there = {node.handle: node for node in nodes if node.status != GONE}
         for node in there.values():
             world.report("info", f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id}, which bears this stack's mark")
