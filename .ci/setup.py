@@ -38,8 +38,8 @@ OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a se
 """What `pulumi stack init` says (CLI 3.276) where the salt of the stack's file was made with another one than the environment's."""
 
 
-CONTAINERS = (("docker.io", "dockerd"), ("busybox-static", "busybox"))
-"""Debian's packages for the container tests, and a program of each."""
+SERVERS = (("docker.io", "dockerd"), ("busybox-static", "busybox"), ("openssh-server", "sshd"))
+"""Debian's packages of the real servers that tests start, and a program of each."""
 
 
 class SetupError(Exception):
@@ -127,21 +127,21 @@ def uv_tool() -> str:
     return str(tool)
 
 
-def install_containers() -> None:
-    """What the container tests need, by apt where that is allowed; elsewhere a line says why they will be skipped."""
-    missing = [package for package, tool in CONTAINERS if shutil.which(tool) is None]
+def install_servers() -> None:
+    """The real servers that some tests start, by apt where that is allowed; elsewhere a line says why they will be skipped."""
+    missing = [package for package, tool in SERVERS if shutil.which(tool) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        say(f"{' and '.join(missing)} missing, and not to be installed here (needs root, and apt-get): the container tests are skipped")
+        say(f"{' and '.join(missing)} missing, and not to be installed here (needs root, and apt-get): the tests that start them are skipped")
         return
-    say(f"installing {' and '.join(missing)} for the container tests")
+    say(f"installing {' and '.join(missing)} for the tests that start them")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         run(["apt-get", "update", "-q"], env=quiet, slow="apt-get update")
         run(["apt-get", "install", "-qy", *missing], env=quiet, slow="apt-get install")
     except SetupError as error:
-        say(f"{error}\nthe container tests are skipped")
+        say(f"{error}\nthe tests that start them are skipped")
 
 
 def compile_sources() -> None:
@@ -346,14 +346,14 @@ def main() -> int:
     """0 when the environment is ready."""
     parser = argparse.ArgumentParser(description="Make the working environment.")
     parser.add_argument("--development", action="store_true", help="with the test tools")
-    parser.add_argument("--containers", action="store_true", help="with Docker and busybox by apt, for the container tests")
+    parser.add_argument("--servers", action="store_true", help="with Docker, busybox and sshd by apt, for the tests that start them")
     arguments = parser.parse_args()
     started = time.monotonic()
     try:
         check_machine()
         make_environment(development=arguments.development)
-        if arguments.containers:
-            install_containers()
+        if arguments.servers:
+            install_servers()
         compile_sources()
         get_tools()
         activation()

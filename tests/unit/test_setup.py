@@ -171,9 +171,9 @@ def test_a_lock_file_pins_by_hash_and_names_no_host(lock):
 
 @pytest.mark.parametrize(
     ("root", "apt", "have"),
-    [(True, True, ()), (True, True, ("dockerd",)), (True, True, ("dockerd", "busybox")), (False, True, ()), (True, False, ())],
+    [(True, True, ()), (True, True, ("dockerd",)), (True, True, ("dockerd", "busybox", "sshd")), (False, True, ()), (True, False, ())],
 )
-def test_containers_are_installed_where_that_is_allowed(setup, tmp_path, monkeypatch, capsys, root, apt, have):
+def test_servers_are_installed_where_that_is_allowed(setup, tmp_path, monkeypatch, capsys, root, apt, have):
     """Only what is missing, by root and apt-get; otherwise one line says that their tests are skipped."""
     here = tmp_path / "tools"
     here.mkdir()
@@ -184,9 +184,9 @@ def test_containers_are_installed_where_that_is_allowed(setup, tmp_path, monkeyp
         (here / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(here))
     monkeypatch.setattr(setup.os, "geteuid", lambda: 0 if root else 1000)
-    setup.install_containers()
+    setup.install_servers()
     asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
-    missing = [package for package, program in setup.CONTAINERS if program not in have]
+    missing = [package for package, program in setup.SERVERS if program not in have]
     assert asked == (["update -q", f"install -qy {' '.join(missing)}"] if missing and root and apt else [])
     assert ("skipped" in capsys.readouterr().out) is bool(missing and not (root and apt))
 
@@ -197,5 +197,5 @@ def test_a_mirror_that_does_not_answer_does_not_end_the_set_up(setup, tmp_path, 
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
-    setup.install_containers()
+    setup.install_servers()
     assert "no route to the mirror" in (told := capsys.readouterr().out) and "skipped" in told
