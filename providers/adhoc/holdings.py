@@ -116,13 +116,14 @@ async def let_go(world: World, name: str) -> bool:
 async def _let_go(world: World, owner: str, name: str) -> bool:
     again = _again(world, name)
     known: dict[str, tuple[Handle, ...]] = {}
+    missed: list[str] = []
     price: int | None = None
     try:
         for launch in world.journal.launches(world.name, owner, name):
             if launch.ended_at is None:
                 price = launch.micro_usd
                 known[launch.generation] = Held.from_dict(launch.record).handles
-        generations = (await _parts(world, owner, name)).get(name, {})
+        generations = (await _parts(world, owner, name, missed=missed)).get(name, {})
         for generation, part in generations.items():
             known[generation] = part.handles
             held = part.record or _loose(world, owner, name, generation, part)
@@ -135,6 +136,8 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
         raise HalfMade(
             f"{name}: could not be released: {error}; {bill(handles, price)}; {again}", provider=error.provider, handles=handles
         ) from error
+    if missed and not generations:
+        raise GpusError(f"{name}: found nothing of that name, but {', '.join(missed)} could not be searched: what is there is not known; {again}")
     access.forget(world.name, name)
     return bool(generations)
 
@@ -195,7 +198,7 @@ def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
     return ask
 
 
-async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) -> dict[str, dict[str, _Part]]:
+async def _parts(world: World, owner: str, name: str, *, lenient: bool = False, missed: list[str] | None = None) -> dict[str, dict[str, _Part]]:
     """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what a cloud does not tell is a warning."""
     out: dict[str, dict[str, _Part]] = {}
 
@@ -212,7 +215,7 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False) 
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
     try:
         with looking() if lenient else nullcontext():
-            nodes = await survey(world, owner, name)
+            nodes = await survey(world, owner, name, missed=missed)
     except CloudError as error:
         if not lenient:
             raise

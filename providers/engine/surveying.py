@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from providers.model.machine import Node
 
 
-async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = ()) -> tuple[Node, ...]:
+async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = (), missed: list[str] | None = None) -> tuple[Node, ...]:
     """Every machine that bears the mark, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
     open orders in, and in `accounts`.
 
     A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its
-    error is raised, since what is there must be known.
+    error is raised, since what is there must be known. `missed` gets the names of those passed over.
     """
-    return tuple({node.handle: node for _, node in await surveyed(world, owner, cluster, accounts)}.values())
+    return tuple({node.handle: node for _, node in await surveyed(world, owner, cluster, accounts, missed)}.values())
 
 
-async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = ()) -> list[tuple[Adapter, Node]]:
+async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = (), missed: list[str] | None = None) -> list[tuple[Adapter, Node]]:
     """The same, each with the adapter that found it."""
     if not owner:
         raise GpusError("wanted the owner whose machines are looked for, found none")  # an empty one is everybody to an adapter
@@ -63,6 +63,8 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
             if (name, account) in owed:
                 raise
             if not isinstance(error, NotConfigured):
+                if missed is not None:
+                    missed.append(said(name, account))
                 world.report(
                     "warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {bare(name, trimmed(error))}"
                 )

@@ -151,8 +151,9 @@ async def _asked(
             if missing := getattr(adapter, "not_configured", ""):
                 raise NotConfigured(f"{name}: {missing}", provider=name)
             # Two names of one account are one adapter: it is asked once.
-            task = once.setdefault(id(adapter), asyncio.ensure_future(_everything(world, adapter, sorted({*claims.owners, *known}))))
-            nodes = {node.handle: node for node in await task}
+            if id(adapter) not in once:
+                once[id(adapter)] = asyncio.ensure_future(_everything(world, adapter, sorted({*claims.owners, *known})))
+            nodes = {node.handle: node for node in await once[id(adapter)]}
             missing_ones = [handle for handle in handles if handle not in nodes]
             if missing_ones:
                 looked = await repeated(world, name, adapter.observe, missing_ones)

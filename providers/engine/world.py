@@ -99,6 +99,13 @@ def _aside(function: Callable[..., T], *arguments: Any) -> Future[T]:
     return future
 
 
+def _unheard() -> None:
+    """A call was given up: what its client's own loop says of it when the process ends is nobody's message."""
+    import logging
+
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
 class World:
     """Rehearsal or live. Made by `open_world`; safe from several threads.
 
@@ -286,6 +293,7 @@ class World:
         try:
             return await asyncio.wait_for(asyncio.shield(waiting), limit_s)
         except TimeoutError as error:
+            _unheard()
             message = f"{provider}: no answer within {named_s:.0f}s"
             raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code="no-answer") from error
         except GpusError:

@@ -8,7 +8,7 @@ import pytest
 
 from providers.adhoc import access, holdings
 from providers.engine import cluster, patience, spending, sweeping
-from providers.errors import HalfMade, RateLimited
+from providers.errors import BadCredentials, GpusError, HalfMade, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
 
@@ -99,6 +99,29 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
     assert set(found) == ({"on-alpha", "on-beta", "on-gamma"} if not name else {"on-beta"})
     assert found["on-beta"].detail == "" and all("no answer" in held.detail for key, held in found.items() if key != "on-beta")
     assert took < LIMIT_S + 10
+
+
+def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
+    """A name that this machine knows nothing of may be at a cloud that hangs; what was found elsewhere is released all the same."""
+    with (
+        hung(many.alpha, many.gamma, methods=("find",)),
+        pytest.raises(GpusError, match=r"box: found nothing of that name, but alpha, gamma could not"),
+    ):
+        run(holdings.let_go(many.world(), "box"))
+    assert not run(holdings.let_go(many.world(), "box"))
+    bought(many, "beta", "box", access.owner())
+    with hung(many.alpha, many.gamma, methods=("find",)):
+        assert run(holdings.let_go(many.world(), "box"))
+    assert not many.alive
+
+
+def test_two_names_of_one_account_are_asked_once(many):
+    """The account as the settings have it and as a stack's state has it is one: one search, also where it fails."""
+    bought(many, "alpha", "train")
+    asked = many.alpha.calls["find"]
+    many.alpha.fail("find", BadCredentials("expired", provider="alpha"), times=9)
+    survey = run(sweeping.survey(many.world(), sweeping.Claims(settings=({"alpha": {}}, {"beta": {}}))))
+    assert many.alpha.calls["find"] == asked + 1 and len(survey.trouble) == 1
 
 
 def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
