@@ -118,6 +118,8 @@ def _told(error: OSError) -> str:
     from providers.adapters.base import home
 
     full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # these name no file
+    if error.errno is not None and error.strerror != os.strerror(error.errno) and error.filename:
+        return f"{error.filename}: {error.strerror}"  # words of ours, which say what to do
     text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     try:
         ours = error.filename is not None and str(error.filename).startswith(str(home()))

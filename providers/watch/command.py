@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "Refresh-and-up of one stack, again and again: what was taken back is bought again by the plan, within a cap."
 _LEAST_S = 30
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}(/[A-Za-z0-9_.-]{1,100}){0,2}")
+"""A stack's name as Pulumi takes it, an organisation and a project before it or not."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,6 +43,9 @@ def run(argv: Sequence[str]) -> int:
     """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
     options = _parser().parse_args(list(argv))
     project = stackfile.project_folder()
+    if not _NAME.fullmatch(options.stack):
+        # Pulumi refuses it at each round: that would be watched for ever.
+        raise SpecError([Problem("--stack", "a stack's name of letters, digits, -, _ and .", repr(options.stack)[:80])])
     interval_s, most = _interval(options.interval), _most(options.max_buys)
     log = _Log(options.log)
     from providers.watch.rounds import BUSY, FAILED, Watch

@@ -147,3 +147,22 @@ def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys):
     assert f"and {len(lines['--all',]) - 20} more, none cheaper: --all lists them" in capsys.readouterr().out
     assert cli.main(["offers", "H100", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) > 400
+
+
+@pytest.mark.parametrize("name", ["a b!", "", "x\x1b[2J", "a/b/c/d", "../x y"])
+def test_a_watch_of_a_name_that_no_stack_can_have_ends_at_once(capsys, name):
+    """Pulumi refuses such a name in every round: it is told, and not tried again for ever."""
+    assert 2 == cli.main(["watch", "-s", name])
+    assert "--stack: wanted a stack's name of letters" in capsys.readouterr().err
+
+
+def test_a_failure_that_says_what_to_do_is_not_told_another_remedy(capsys, monkeypatch, tmp_path):
+    """Of a file of our own whose message has the remedy already, nothing is added."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+
+    def fail(_argv):
+        raise OSError(5, "the rehearsal store cannot be used (disk I/O error); make room on its disk", str(tmp_path / "rehearsal.db"))
+
+    monkeypatch.setattr("providers.testing.rehearse.run", fail)
+    assert 2 == cli.main(["rehearse"])
+    assert capsys.readouterr().err == f"gpus: {tmp_path}/rehearsal.db: the rehearsal store cannot be used (disk I/O error); make room on its disk\n"
