@@ -42,10 +42,10 @@ def _parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
     options = _parser().parse_args(list(argv))
-    project = stackfile.project_folder()
     if not _NAME.fullmatch(options.stack):
         # Pulumi refuses it at each round: that would be watched for ever.
         raise SpecError([Problem("--stack", "a stack's name of letters, digits, -, _ and .", repr(options.stack)[:80])])
+    project = stackfile.project_folder()
     interval_s, most = _interval(options.interval), _most(options.max_buys)
     log = _Log(options.log)
     from providers.watch.rounds import BUSY, FAILED, Watch
