@@ -134,13 +134,17 @@ def _hosted(ask: Ask, entry: Entry, host: Host, where: str) -> Hosted:
     if ask.kind == "service" and need.weights:
         spent = disks.load_s(need, size or host.default_gib, host)
         if spent > entry.wait_s:
-            wait = -(-int(spent * WAIT_SPARE) // WAIT_STEP_S) * WAIT_STEP_S
-            how = f"{need.weights * disks.GB_IN_GIB:.0f} GB of weights at about {disks.rate_mib_s(size or host.default_gib, host):.0f} MiB/s"
-            note = (
-                f"loading takes about {duration_text(round(spent / 60) * 60)} ({how}), `wait` is {duration_text(entry.wait_s)}: "
-                f"set wait: {duration_text(wait)}"
-            )
+            note = _slow(need.weights * disks.GB_IN_GIB, disks.rate_mib_s(size or host.default_gib, host), spent, entry.wait_s, host.rate_option)
     return found._replace(driver=driver, note=note)
+
+
+def _slow(weights_gb: float, rate_mib_s: float, spent_s: float, wait_s: float, option: str) -> str:
+    """What there is to know of weights that take longer to load than is waited for. With an `option` the rate is the least that it accepts."""
+    wait = -(-int(spent_s * WAIT_SPARE) // WAIT_STEP_S) * WAIT_STEP_S
+    about, rate = ("up to", f"{rate_mib_s:.0f} MiB/s or more") if option else ("about", f"about {rate_mib_s:.0f} MiB/s")
+    took = f"loading takes {about} {duration_text(round(spent_s / 60) * 60)} ({weights_gb:.0f} GB of weights at {rate})"
+    faster = f", or ask for faster hosts by {option}" if option else ""
+    return f"{took}, `wait` is {duration_text(wait_s)}: set wait: {duration_text(wait)}{faster}"
 
 
 def _driver(ask: Ask, host: Host, where: str) -> str:

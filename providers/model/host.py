@@ -30,6 +30,8 @@ class Host(NamedTuple):
     """How fast a download lands on the disk."""
     write_mib_s_per_gib: float = 0.0
     """How much faster that is with each GiB of the disk."""
+    rate_option: str = ""
+    """The option that asks for a faster download, where the rate is only the least that is accepted."""
     driver: int = 0
     """The branch of NVIDIA's driver in the boot image, as in 580."""
     container: str = ""

@@ -316,3 +316,17 @@ def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now)
     assert not told(gpu="L4:1", workload={**LLAMA_70B, "model": "meta-llama/Llama-3.2-1B"})
     faster = told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK, options={"aws": {"volume_throughput": 1000}})
     assert faster != [line]
+
+
+def test_at_the_market_the_load_takes_at_most_what_the_filter_lets_through(market_now):
+    """A host may be faster than the least that is asked for: the line says so, and which option asks for more."""
+    small = {**LLAMA_70B, "model": "meta-llama/Llama-3.1-8B"}
+
+    def told(**options):
+        found = planned(market_now, gpu="A100-80GB:1", providers=["clore"], workload=small, options={"clore": options})
+        return [text for text in found.notes if text.startswith("loading takes")]
+
+    (line,) = told()
+    assert line.startswith("loading takes up to 1h8m (16 GB of weights at 12 MiB/s or more), `wait` is 15m: set wait: 1h30m, or ask for faster hosts by ")
+    assert line.endswith("options.clore.down_mbps")
+    assert not told(down_mbps=1_000)

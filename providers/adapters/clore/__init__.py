@@ -92,7 +92,12 @@ def host(_machine_type: str, section: Mapping[str, object]) -> Host:
         chosen = read(section)
     except SpecError:
         chosen = Options()
-    return Host(disk="the server's own", write_mib_s=chosen.down_mbps * 1e6 / 8 / 2**20, container=chosen.image if "image" in section else "")
+    return Host(
+        disk="the server's own",
+        write_mib_s=chosen.down_mbps * 1e6 / 8 / 2**20,
+        rate_option="options.clore.down_mbps",
+        container=chosen.image if "image" in section else "",
+    )
 
 
 SETTINGS = (
