@@ -81,6 +81,8 @@ _BITSANDBYTES = {"vllm": "nf4", "sglang": "nf4", "tgi": "int8"}
 """What `bitsandbytes` by itself means to each."""
 _OWN = frozenset({"compressed-tensors", "modelopt", "auto-round", "quark", "moe-wna16"})
 """Quantisations that only name what the checkpoint is already."""
+_PRECISIONS = {"no": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+"""Accelerate's words for the number format of a training run."""
 _CACHE_DTYPES = {
     **dict.fromkeys(("auto", "bfloat16", "bf16", "float16", "f16", "fp16"), "bf16"),
     **dict.fromkeys(("fp8", "fp8-e4m3", "fp8-e4m3fn", "fp8-e5m2", "fp8-inc"), "fp8"),
@@ -115,7 +117,7 @@ def settled(task: Task) -> Task:
         context = max(1, shared // max(1, concurrency or task.concurrency))
     dtype = _quantization(task, asked) or _DTYPES.get(_word(asked, ("dtype",)))
     if task.launcher not in TENSOR:
-        dtype = None
+        dtype = _PRECISIONS.get(_word(asked, ("mixed-precision",))) if task.launcher in {"accelerate", "kohya"} else None
     return task._replace(context=context or task.context, concurrency=concurrency or task.concurrency, dtype=dtype or task.dtype)
 
 

@@ -14,7 +14,7 @@ from providers.model import images
 from providers.workloads import disk, memory, parallel, size, speed
 from providers.workloads.architecture import known
 from providers.workloads.counted import Counted, counted, settled
-from providers.workloads.flags import given
+from providers.workloads.flags import given, merged
 from providers.workloads.quantization import GROUPED
 from providers.workloads.size import NO, Serve, Train, Verdict
 
@@ -73,8 +73,8 @@ def overridden(task: Task, override: Override | None) -> Task:
     """The task as a fallback entry changes it, its fields saying what its flags say."""
     if override is None:
         return settled(task)
-    args = {**dict(task.args), **dict(override.args)}
-    return settled(task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=tuple(args.items())))
+    args = merged(task.args, override.args)
+    return settled(task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=args))
 
 
 def _task(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> Fit:

@@ -34,7 +34,7 @@ def given(task: Task) -> dict[str, Given]:
     words = split(task.command)
     found = {plain(name): Given(value, f"args.{name}") for name, value in task.args if value is not False}
     for name, value in spelled(words[: _program(words)] if task.launcher in RUNNERS else words).items():
-        found.setdefault(name, Given(value, "command"))
+        found[name] = Given(value, "command")  # it follows the others on the line, and the last one counts
     return found
 
 
@@ -57,7 +57,7 @@ def spelled(words: Sequence[str]) -> dict[str, str | bool]:
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         name, equals, value = word.partition("=")
         if _is_flag(name):
-            found.setdefault(plain(name), value if equals else True if _is_flag(following) or following == "-" else following)
+            found[plain(name)] = value if equals else True if _is_flag(following) or following == "-" else following
     return found
 
 
@@ -99,6 +99,12 @@ def dashes(launcher: str, name: str) -> str:
 def _spelled(launcher: str, name: str) -> str:
     name = name.replace("_", "-") if launcher in _DASHED else name.replace("-", "_") if launcher in _UNDERSCORED else name
     return dashes(launcher, name) + name
+
+
+def merged(args: Sequence[tuple[str, Value]], changed: Sequence[tuple[str, Value]]) -> tuple[tuple[str, Value], ...]:
+    """The flags with those of a choice in their place, however either spells them."""
+    taken = {plain(name) for name, _ in changed}
+    return (*((name, value) for name, value in args if plain(name) not in taken), *changed)
 
 
 class Ours(NamedTuple):

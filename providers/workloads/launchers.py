@@ -160,6 +160,11 @@ def _key(variable: str, where: Where) -> str:
     return f'{variable}="${TOKEN}"' if where.token else ""
 
 
+def _named(model: str) -> str:
+    """A model as a word of the shell; in quotes nothing would expand a leading `~`."""
+    return f'"$HOME"/{shlex.quote(model[2:])}' if model.startswith("~/") else shlex.quote(model)
+
+
 def _dtype(task: Task) -> str:
     return {"fp16": "half", "bf16": "bfloat16", "fp32": "float32"}.get(task.dtype, "auto")
 
@@ -178,7 +183,7 @@ def _vllm(task: Task, where: Where) -> str:
         Ours("--max-model-len", task.context),
         Ours("--max-num-seqs", task.concurrency),
     )
-    return _join(_key("VLLM_API_KEY", where), "vllm serve", shlex.quote(task.model), *ours(given(task), *added), *written(task), task.command)
+    return _join(_key("VLLM_API_KEY", where), "vllm serve", _named(task.model), *ours(given(task), *added), *written(task), task.command)
 
 
 _VLLM_QUANTIZATION = {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes"}
@@ -187,7 +192,7 @@ _VLLM_QUANTIZATION = {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsan
 def _sglang(task: Task, where: Where) -> str:
     split = ("tp-size", "tp", "tensor-parallel-size", "pp-size", "pp", "pipeline-parallel-size", "dp-size", "dp", "data-parallel-size")
     added = (
-        Ours("--model-path", shlex.quote(task.model)),
+        Ours("--model-path", _named(task.model)),
         Ours("--host", where.host),
         Ours("--port", task.port or SGLANG_PORT),
         Ours("--tp-size", where.tensor, split),
@@ -203,7 +208,7 @@ def _sglang(task: Task, where: Where) -> str:
 
 def _tgi(task: Task, where: Where) -> str:
     added = (
-        Ours("--model-id", shlex.quote(task.model)),
+        Ours("--model-id", _named(task.model)),
         Ours("--hostname", where.host),
         Ours("--port", task.port or TGI_PORT),
         Ours("--num-shard", where.tensor, ("sharded",)),
@@ -219,7 +224,7 @@ def _tgi(task: Task, where: Where) -> str:
 def _ollama(task: Task, where: Where) -> str:
     at = f"{where.host}:{task.port or OLLAMA_PORT}"
     own = f"127.0.0.1:{task.port or OLLAMA_PORT}"
-    fetch = f"for _ in $(seq 60); do OLLAMA_HOST={own} ollama pull {shlex.quote(task.model)} && break; sleep 5; done"
+    fetch = f"for _ in $(seq 60); do OLLAMA_HOST={own} ollama pull {_named(task.model)} && break; sleep 5; done"
     set_there = dict(task.env)
     ours_too = (("OLLAMA_CONTEXT_LENGTH", task.context), ("OLLAMA_NUM_PARALLEL", task.concurrency))
     wanted = "".join(f"{name}={value} " for name, value in ours_too if value and name not in set_there)
@@ -234,8 +239,8 @@ def _llama_cpp(task: Task, where: Where) -> str:
     several = where.gpu_count > 1
     split = ("tensor-split", "ts")
     added = (
-        Ours("-m", local and shlex.quote(model), ("model",)),
-        Ours("-hf", not local and shlex.quote(model), ("hfr", "hf-repo", "model", "m")),
+        Ours("-m", local and _named(model), ("model",)),
+        Ours("-hf", not local and _named(model), ("hfr", "hf-repo", "model", "m")),
         Ours("--host", where.host),
         Ours("--port", task.port or LLAMA_CPP_PORT),
         Ours("-ngl", 999, ("gpu-layers", "n-gpu-layers")),
@@ -259,7 +264,7 @@ def _comfyui(task: Task, where: Where) -> str:
 
 
 def _flux(task: Task, where: Where) -> str:
-    fetch = f'hf download {shlex.quote(task.model)} --include "*.safetensors" --local-dir "${{COMFYUI_HOME:-$HOME/ComfyUI}}/models/checkpoints"'
+    fetch = f'hf download {_named(task.model)} --include "*.safetensors" --local-dir "${{COMFYUI_HOME:-$HOME/ComfyUI}}/models/checkpoints"'
     return f"{fetch} && {_comfyui(task, where)}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from providers.errors import Problem
 from providers.workloads import architecture
-from providers.workloads.flags import RUNNERS, given
+from providers.workloads.flags import RUNNERS, given, split
 
 if TYPE_CHECKING:
     from providers.model.workload import Task
@@ -51,7 +51,7 @@ OWN = {
 
 def mistakes(task: Task, at: str) -> list[Problem]:
     """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
-    return [*_flags(task, at), *_adapters(task, at), *_served(task, at), *_hidden(task, at)]
+    return [*_flags(task, at), *_adapters(task, at), *_served(task, at), *_hidden(task, at), *_unreadable(task, at)]
 
 
 def _flags(task: Task, at: str) -> list[Problem]:
@@ -95,3 +95,10 @@ def _hidden(task: Task, at: str) -> list[Problem]:
         return []
     todo = "leave it out; a program on some of the GPUs is one of services, with gpus: [0]"
     return [Problem(f"{at}env.{name}", f"nothing for {task.launcher}, whose flags follow the GPUs of the placement", repr(seen)[:80], todo)]
+
+
+def _unreadable(task: Task, at: str) -> list[Problem]:
+    """A quote that nothing closes: the shell ends at it, and nobody knows which flags were meant."""
+    if not task.command.split() or split(task.command) or "#" in task.command or "$'" in task.command:  # the shell may read those after all
+        return []
+    return [Problem(f"{at}command", "words that the shell can read", repr(task.command)[:80], "close the quote")]

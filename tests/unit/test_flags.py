@@ -277,3 +277,47 @@ def test_every_launcher_is_a_server_or_runs_a_program():
 def test_a_flag_is_spelled_as_its_program_knows_it(launcher, args, wanted):
     """`--tp` is none of vLLM's, `--ngl` none of llama.cpp's, `--context_length` none of SGLang's: each would end the program at its start."""
     assert f" {wanted}" in " ".join(words(launcher, args=tuple(args.items())))
+
+
+@pytest.mark.parametrize(
+    ("args", "command", "changed", "tensor", "flags"),
+    [
+        ({"tensor-parallel-size": 4}, "", {"tensor_parallel_size": 2}, 2, ["--tensor-parallel-size 2"]),
+        ({"tensor_parallel_size": 4, "seed": 1}, "", {"tensor-parallel-size": 2}, 2, ["--tensor-parallel-size 2", "--seed 1"]),
+        ({"tensor-parallel-size": 4}, "--tensor-parallel-size 2", {}, 2, ["--tensor-parallel-size 2"]),
+        ({}, "--tensor-parallel-size 4 --tensor-parallel-size=2", {}, 2, []),
+    ],
+)
+def test_of_two_words_for_one_flag_the_last_on_the_line_counts(args, command, changed, tensor, flags):
+    """A choice's own takes the place of the workload's, however it is spelled; a command follows `args`."""
+    task = Task(launcher="vllm", model=LLAMA, args=tuple(args.items()), command=command, context=512)
+    override = Override(args=tuple(changed.items()))
+    assert fit.fit(Workload((task,)), override, "H100", 8, 1).verdict.layout.tensor == tensor
+    line = program(Workload((task,)), "service", "H100", 8, override=override).processes[0].line
+    assert all(flag in line for flag in flags) and ("--tensor-parallel-size 4" in line) is bool(command)
+
+
+@pytest.mark.parametrize(("launcher", "flag"), [("accelerate", "mixed_precision"), ("kohya", "mixed-precision")])
+def test_a_training_runs_number_format_is_that_of_its_flag(launcher, flag):
+    """fp8 begins with Ada; `no` is 32 bit."""
+    task = Task(launcher=launcher, command="train.py", args=((flag, "fp8"),))
+    assert "no fp8" in fit.fit(Workload((task,)), None, "A100", 8, 1).why
+    assert fit.fit(Workload((task,)), None, "H100", 8, 1).why == ""
+    assert settled(task._replace(args=((flag, "no"),))).dtype == "fp32"
+    assert settled(task._replace(args=(), command="train.py --mixed_precision fp8")).dtype == ""
+
+
+@pytest.mark.parametrize("launcher", ["vllm", "tgi", "torchrun", "comfyui"])
+@pytest.mark.parametrize("command", ["train.py --name 'unclosed", 'x.py --x "y', "x.py \\"])
+def test_a_command_with_a_quote_that_nothing_closes_is_refused(launcher, command):
+    """The shell would end at it, once the machine is bought."""
+    with pytest.raises(SpecError, match="words that the shell can read"):
+        words(launcher, gpu="L4", count=1, command=command)
+
+
+@pytest.mark.parametrize("launcher", ["vllm", "sglang", "tgi", "llama.cpp"])
+def test_a_model_in_the_home_folder_is_found_there(launcher):
+    """`'~/models/x'` in quotes is a name that nobody publishes; the rest of it is a word of the shell all the same."""
+    made = Workload((Task(launcher=launcher, model="~/models/it's.gguf"),))
+    line = program(made, "service", "L4", 1).processes[0].line
+    assert """ "$HOME"/'models/it'"'"'s.gguf' """ in line

@@ -327,6 +327,8 @@ def test_at_the_market_the_load_takes_at_most_what_the_filter_lets_through(marke
         return [text for text in found.notes if text.startswith("loading takes")]
 
     (line,) = told()
-    assert line.startswith("loading takes up to 1h8m (16 GB of weights at 12 MiB/s or more), `wait` is 15m: set wait: 1h30m, or ask for faster hosts by ")
+    assert line.startswith(
+        "loading takes up to 1h8m (16 GB of weights at 12 MiB/s or more), `wait` is 15m: set wait: 1h30m, or ask for faster hosts by "
+    )
     assert line.endswith("options.clore.down_mbps")
     assert not told(down_mbps=1_000)

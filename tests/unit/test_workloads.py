@@ -176,7 +176,7 @@ def test_flags_that_are_not_known_to_be_wrong_pass():
     """A list of mistakes is no list of flags."""
     assert "--max-num-seqs 4" in line("vllm", args=(("max-num-seqs", 4),))
     assert "--device-id 0" in line("sd-webui", args=(("device-id", 0),))
-    assert "--cuda-device 1" in line("comfyui", command="--cuda-device 1 'unclosed")
+    assert "--cuda-device 1" in line("comfyui", command="--cuda-device 1 # don't")
     assert "train_network.py" in line("kohya", command="train_network.py --network_module=networks.lora")
 
 
