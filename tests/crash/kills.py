@@ -100,7 +100,7 @@ STEPS = {
     "up-across": Step(
         ("refused", "made", "running"),
         first=False,
-        edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "regions": ["us-central1", "us-east-1"]},
+        edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "rank": "preference", "regions": ["us-central1", "us-east-1"]},
         clouds=("aws",),
         world="sold out at gcp",
     ),

@@ -11,7 +11,8 @@ def scramble(path):
 
 def make_newer(path):
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version=4")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    db.execute(f"PRAGMA user_version={version + 1}")
     db.close()
 
 

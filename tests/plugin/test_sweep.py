@@ -18,7 +18,10 @@ def sweep(made, *words, env=None, answer=None):
 
 
 def verdicts(said):
-    return {each["native_id"].rpartition("/")[2]: each["verdict"] for each in json.loads(said.splitlines()[-1])["found"]}
+    return {
+        each["native_id"].rpartition("/")[2]: each["verdict"]
+        for each in json.loads(next(line for line in said.splitlines() if line.startswith("{")))["found"]
+    }
 
 
 def at_a_terminal(made, typed):
@@ -55,7 +58,7 @@ def test_b26_what_a_lost_state_left(project):
     made.run("stack", "rm", made.stack, "--yes", "--force", "--preserve-config")
     code, said = sweep(made)
     assert code == 1 and f"unclaimed  gcp projects/rehearsal/zones/us-east4-a/instances/{machine['name']}" in said
-    assert "$0.7045/h (when it was bought)" in said and "old" in said and "--yes deletes" in said and "(it was gpus/serve-l4)" in said
+    assert "$0.7319/h (when it was bought)" in said and "old" in said and "--yes deletes" in said and "(it was gpus/serve-l4)" in said
     assert len(made.machines()) == 1
     code, said = at_a_terminal(made, "no")
     assert code == 1 and len(made.machines()) == 1
