@@ -275,7 +275,7 @@ class _Walk:
         except _Late as late:
             if late.ticket.state == QUEUED:
                 return self._queued(late.ticket)
-            left = await self._given_back(adapter, order, late.ticket)
+            left = await self._released(adapter, order, late.ticket)
             error: CloudError = self._none_came(adapter, order)
         except _Unsure as unsure:
             return self._unsettled(order, unsure.error, started)
@@ -426,7 +426,7 @@ class _Walk:
         self._drop()
         if not self.brake.on and ticket.state == QUEUED and not self.pending:
             return self._queued(ticket)
-        left = await self._given_back(adapter, order, ticket)
+        left = await self._released(adapter, order, ticket)
         if self.brake.on and left.clean:
             self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
             raise self._stopped()
@@ -443,7 +443,7 @@ class _Walk:
         every = self.world.journal.orders(self.world.name, order.mark.owner, order.mark.cluster, states=journals.EVERY)
         return all(node.name not in entry.order.node_names for entry in every)
 
-    async def _given_back(self, adapter: Adapter, order: Order, ticket: Ticket) -> Left:
+    async def _released(self, adapter: Adapter, order: Order, ticket: Ticket) -> Left:
         """Ends the order. Where another run has the cluster by now, only what this order made, and only if that run did not adopt it."""
         others: set[Handle] = set()
         if self.brake.taken_over:

@@ -60,7 +60,7 @@ async def beside(world: World, held: Held) -> tuple[tuple[Node, ...], tuple[Node
 
 
 def unclaimed(world: World, held: Held, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Those that no other resource of a state names, as of the owner's last look: an imported machine bears the label of the cluster it was of."""
+    """Those that no other resource of a state names, as of the owner's last look: an imported one carries its old cluster's label."""
     claims = world.journal.claims(world.name, held.owner) or ()
     named = {handle for claim in claims if claim.generation != held.generation for handle in claim.handles}
     return tuple(node for node in nodes if node.handle not in named)

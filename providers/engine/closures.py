@@ -88,7 +88,7 @@ def close(world: World, account: Account, scope: Scope, error: CloudError) -> No
 
 
 def opened(world: World, account: Account, place: Placed) -> None:
-    """A machine was had there: whatever was remembered against it no longer holds, and where places begin closed it is known to be open."""
+    """A machine was launched there: what was remembered against the place no longer holds, and a place that begins closed is open."""
     manifest = world.manifests.get(place.provider)
     begins = manifest is not None and manifest.closed is not None and bool(manifest.closed(place.region, place.zone))
     world.journal.open_to(world.name, account, place, remember=begins)

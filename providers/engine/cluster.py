@@ -338,7 +338,7 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
 
 
 async def _beside(world: World, held: Held, *, gone: bool) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """What bears the cluster's labels beside what is held, of this generation and of others.
+    """Machines with the cluster's labels that the record does not name, of this generation and of others.
 
     Where something is held for sure, a search that fails is a warning only.
     """

@@ -1,4 +1,4 @@
-"""A replacement that lost both: the previous machine is deleted, and no new one could be had. Owns the record and the words of that. Pure."""
+"""A replacement that lost both: the previous machine is deleted, and no new one was acquired. Owns the record and the words of that. Pure."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
         if not hints
         else "no place is acceptable"
     )
-    lines = [f"{cluster}: wanted {asked}, none could be had: {tried}"]
+    lines = [f"{cluster}: wanted {asked}, none was acquired: {tried}"]
     for attempt in attempts:
         lines.append(clipped(str(attempt)))
         if attempt.message:

@@ -53,7 +53,7 @@ async def theirs(world: World, adapter: Adapter, order: Order, handles: Collecti
 
 
 def of_another(node: Node, order: Order) -> bool:
-    """Whether a machine bears the name of another order of the same cluster."""
+    """Whether a machine has the name of another order of the same cluster."""
     return not node.name.startswith(_stem(order)) and bool(re.match(rf"{re.escape(order.mark.cluster)}-[0-9a-f]{{8}}-\d", node.name))
 
 

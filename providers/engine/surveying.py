@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = (), missed: list[str] | None = None) -> tuple[Node, ...]:
-    """Every machine that bears the mark, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
+    """Every machine with the owner's labels, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
     open orders in, and in `accounts`.
 
     A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its

@@ -17,7 +17,7 @@ class Host(NamedTuple):
     default_gib: int = 0
     """The disk that is ordered where nothing asks for another."""
     most_gib: int = 0
-    """The largest disk that can be had."""
+    """The largest disk on offer."""
     sized: bool = True
     """Whether an order says how large the disk is to be; elsewhere it is `default_gib`, or what the machine happens to have."""
     disk: str = ""

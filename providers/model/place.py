@@ -55,7 +55,7 @@ class Scope(NamedTuple):
 class Block(NamedTuple):
     """A scope to leave alone until a moment (seconds since the epoch, on the world's clock), and why.
 
-    `closed`: the account cannot use it until somebody changes the account; else there was none to be had there lately.
+    `closed`: the account cannot use it until somebody changes the account; else it was recently out of capacity.
     """
 
     scope: Scope

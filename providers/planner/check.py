@@ -85,7 +85,7 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
 
 
 def alternatives(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
-    """Why some of several choices can never be had, where others can: those are planned, and these are told. Pure."""
+    """Why some of several choices are never sold, where others are: those are planned, and these are named. Pure."""
     refused = _impossible(ask, offers, capabilities)
     return [] if all(refused.values()) else list(dict.fromkeys(chain.from_iterable(refused.values())))
 

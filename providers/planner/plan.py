@@ -114,7 +114,7 @@ class Plan:
 
     @cached_property
     def alternatives(self) -> tuple[Problem, ...]:
-        """Why some of several choices can never be had, where others can."""
+        """Why some of several choices are never sold, where others are."""
         from providers.planner import check
 
         return tuple(check.alternatives(self.ask, self.offers, self.terms.capabilities))

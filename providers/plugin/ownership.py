@@ -158,7 +158,7 @@ def former(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:
 def unclaimed(node: Node) -> str:
     """The line about a stray."""
     return (
-        f"{node.handle.provider}: {node.handle.native_id} ({node.status}) bears this stack's mark, yet no cluster claims it; "
+        f"{node.handle.provider}: {node.handle.native_id} ({node.status}) has this stack's labels, yet no cluster claims it; "
         "the next `up` adopts it if its cluster is declared, and else removes it, as destroy does; to keep it otherwise, `pulumi import` it first"
     )
 

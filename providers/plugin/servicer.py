@@ -410,7 +410,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         kept = request.inputs if values else wire.encode({"world": world_name})
         if left and values:
             # The engine then asks for an update, which releases them.
-            reason = f"orphaned: {', '.join(left)} bears this stack's mark, yet no cluster claims it"
+            reason = f"orphaned: {', '.join(left)} has this stack's labels, yet no cluster claims it"
             metadata = (("grpc-status-details-bin", answers.init_failed(request.id, struct, (reason,), values)),)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(reason), trailing_metadata=metadata)
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)

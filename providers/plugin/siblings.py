@@ -1,4 +1,4 @@
-"""Each cluster stands for itself: one that cannot be had is told last, once the others have been begun.
+"""Each cluster stands for itself: one without a place fails last, once the others have begun.
 
 Owns the waiting, and whether this is a `pulumi preview`. The engine (CLI 3.276, tried) starts no further step once one has failed, and `pulumi up`
 changes nothing where its own preview failed.
@@ -38,7 +38,7 @@ class Siblings:
 
 
 def only_previews(process: int | None = None) -> bool:
-    """Whether the command that started this plugin is `pulumi preview`, which fails where a cluster cannot be had; the preview of `pulumi up` goes on
+    """Whether the command that started this plugin is `pulumi preview`, which fails where a cluster has no place; the preview of `pulumi up` goes on
     with the others. False where that cannot be told.
     """
     try:

@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_at_once_and_nothing_is_bought(arguments, words):
 def test_nothing_to_be_had_leaves_nothing():
     """When every place is refused, AllFailed says what was tried, and no key or name is left."""
     open_store().set_stock("gcp", "", "", "", 0)
-    with pytest.raises(p.AllFailed, match="none could be had"), p.provision("L4:1", regions=["us-central1"], name="none"):
+    with pytest.raises(p.AllFailed, match="none was acquired"), p.provision("L4:1", regions=["us-central1"], name="none"):
         pass
     assert machines() == [] and access.names("rehearsal") == ()
 

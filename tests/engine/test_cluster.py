@@ -538,13 +538,13 @@ def test_delete_without_keys_names_what_costs_money(lab):
 
 
 def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
-    """Deleted first and nothing to be had then: the error says that none could be had, and nothing is left running."""
+    """Deleted first and nothing to be had then: the error says that none was acquired, and nothing is left running."""
     world, held = made(lab)
     run(cluster.delete(world, held))
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[zone, "spot"] = 0
     lab.beta.stock["east-a", "spot"] = 0
-    with pytest.raises(errors.AllFailed, match="none could be had"):
+    with pytest.raises(errors.AllFailed, match="none was acquired"):
         run(cluster.create(world, wanted(ask("H100"), fingerprint="f2"), "g2"))
     assert lab.alive == []
 

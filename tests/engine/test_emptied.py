@@ -1,4 +1,4 @@
-"""A replacement whose old machine is deleted and whose new one could not be had: what is raised, what is kept, and how it goes on."""
+"""A replacement whose old machine is deleted and whose new one was not acquired: what is raised, what is kept, and how it goes on."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab):
     assert first == (
         "train: the previous machine (alpha north-a 2 x H100:8 spot) is deleted; nothing runs, nothing is billed; the next `up` tries again"
     )
-    assert second.startswith("train: wanted H100:8, none could be had")
+    assert second.startswith("train: wanted H100:8, none was acquired")
     assert isinstance(error, AllFailed) and error.attempts
     assert (error.held.status, error.held.micro_usd, error.held.handles, error.held.generation) == (GONE, 0, (), held.generation)
     assert lab.alive == []

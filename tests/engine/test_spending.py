@@ -118,7 +118,7 @@ def test_b45_nothing_is_bought_that_does_not_fit(november):
         run(cluster.create(world, wanted(ask(ttl_s=12 * 3600))._replace(budget=budget), "g1"))
     assert lab.creates == 0
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0}
-    with pytest.raises(GpusError, match="none could be had"):
+    with pytest.raises(GpusError, match="none was acquired"):
         run(cluster.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
     assert "south-a" not in {order.candidates[0].zone for order in lab.alpha.orders}
     lab.alpha.stock = {}

@@ -224,7 +224,7 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
-    """`gpus release NAME`: what bears the name and this user's owner id is deleted."""
+    """`gpus release NAME`: what has the name and this user's owner id is deleted."""
     from providers.adhoc import access
 
     spec = read_cluster("mine", {"gpu": "H100:8"})

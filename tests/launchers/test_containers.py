@@ -157,7 +157,7 @@ def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(serve
 
 
 def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon):  # noqa: F811
-    """A container that is left over from before bears the name: it gives way. The caches are there after the boot too."""
+    """A container that is left over has the name: it gives way. The caches are there after the boot too."""
     host, at = served
     host.power_off()
     assert daemon.running() == ["gpus-main"]

@@ -520,7 +520,7 @@ def test_a_replacement_that_finds_no_place_says_that_the_previous_machine_is_gon
     made.rehearse("latency", "gcp", "stockout", "0s")
     said = " ".join(made.up(fails=True).split())
     assert "the previous machine (gcp us-central1-a L4:1 on-demand) is deleted; nothing runs, nothing is billed" in said
-    assert "wanted T4:1, none could be had: 4 tries" in said
+    assert "wanted T4:1, none was acquired: 4 tries" in said
     assert made.machines() == []
     outputs = made.cluster()["outputs"]
     assert (outputs["status"], outputs["price_usd_per_hour"], outputs["handles"], outputs["gpu_type"]) == ("gone", 0, [], "")

@@ -1,4 +1,4 @@
-"""Each cluster of a stack stands for itself: one that cannot be had leaves the others alone, and the run fails at its end naming it."""
+"""Each cluster of a stack stands for itself: one without a place leaves the others alone, and the run fails at its end naming it."""
 
 import asyncio
 import os

@@ -105,8 +105,8 @@ def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
 
 def test_a_failure_is_a_line_and_the_next_round_comes():
     """What Pulumi or the plugin said is the round's text and lines."""
-    found = played(Played(state(), fails=[Failed(("train: none could be had", "allow more"))]))
-    assert (found.result, found.text, found.lines) == ("failed", "train: none could be had", ("train: none could be had", "allow more"))
+    found = played(Played(state(), fails=[Failed(("train: none was acquired", "allow more"))]))
+    assert (found.result, found.text, found.lines) == ("failed", "train: none was acquired", ("train: none was acquired", "allow more"))
 
 
 def test_a_failure_before_pulumi_began_is_told_in_its_words():
