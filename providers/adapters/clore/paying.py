@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
 
-TODO = "deposit at clore.ai (Account, Deposit), or pay with another coin: pay_with"
+REMEDY = "deposit at clore.ai (Account, Deposit), or pay with another coin: pay_with"
 
 
 class Funds(NamedTuple):
@@ -41,7 +41,7 @@ class Funds(NamedTuple):
         prices = {each: found.per_day for each in self.pay_with if not isinstance(found := market.terms(server, capacity, (each,)), str)}
         wanted = " or ".join(f"{amount.normalize():f} {each}" for each, amount in {**prices, coin: per_day}.items())
         held = ", ".join(f"{balance.normalize():f} {each}" for each, balance in sorted(self.balances.items()))
-        text = f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the wallet; {TODO}"
+        text = f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the wallet; {REMEDY}"
         scopes = self.unpayable(market.server_id(server) or 0, capacity, servers)
         return InsufficientFunds(text, provider=market.PROVIDER, code="wallet", scopes=scopes)
 
