@@ -573,6 +573,7 @@ def test_a_renamed_stack_and_project_change_nothing(project):
     assert made.machines() == []
 
 
+@pytest.mark.timeout(900)  # many runs, each of which waits for a cloud that refuses
 def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project):
     """C24: the machine was ordered, and its cloud refuses every further look: nothing else is bought, the state keeps it with its cost; after
     the sign-in the next `up` takes it over.
