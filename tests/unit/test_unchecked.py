@@ -5,29 +5,10 @@ import json
 import pytest
 
 from providers import cli
-from providers.engine import planning
-from providers.engine.world import open_world
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.workloads import fit
-
-LLAMA_70B = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "dtype": "bf16"}
-
-
-@pytest.fixture(scope="module")
-def market_now(tmp_path_factory):
-    """The rehearsal's market, looked at once."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("GPUS_HOME", str(tmp_path_factory.mktemp("home")))
-    world = open_world("rehearsal")
-    yield planning.market(world)
-    world.close()
-    patch.undo()
-
-
-def planned(market_now, **declared):
-    cluster = read_cluster("t", {"kind": "service", "providers": ["gcp", "aws"], **declared})
-    return market_now.plan(cluster.ask(), setup=cluster.setup())
+from tests.unit.test_hosting import LLAMA_70B, market_now, planned  # noqa: F401
 
 
 def problems(**declared):
