@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from providers.adhoc.front import aprovision, find, provision, release
     from providers.adhoc.machine import AsyncMachine
+    from providers.adhoc.provision import aprovision, find, provision, release
     from providers.adhoc.sync import Machine
     from providers.api import hardware, offers, plan
     from providers.catalog.hardware import Hardware
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from providers.resources import GpuCluster
 
 _HOMES = {
-    "providers.adhoc.front": ("aprovision", "find", "provision", "release"),
+    "providers.adhoc.provision": ("aprovision", "find", "provision", "release"),
     "providers.adhoc.machine": ("AsyncMachine",),
     "providers.adhoc.sync": ("Machine",),
     "providers.api": ("hardware", "offers", "plan"),

@@ -83,7 +83,8 @@ def plan(
         from providers.model.spec import Cluster
 
         if isinstance(wanted, Cluster):
-            from providers.engine import fitting, registry
+            from providers.adapters import registry
+            from providers.engine import fitting
 
             setup = wanted.setup()
             if misfits := fitting.problems(wanted, registry.manifests()):
@@ -215,7 +216,7 @@ def market(
 
 def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequence[str] = (), regions: Sequence[str] = ()) -> tuple[Offer, ...]:
     """What `offers` answers, of this table. Pure."""
-    from providers.engine import registry
+    from providers.adapters import registry
     from providers.planner import check, rules
 
     read = asks.gpu_text(gpu)

@@ -228,7 +228,7 @@ def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
     workload = spec.get("workload")
     if not isinstance(workload, dict):
         return ()
-    from providers.workloads.launchers import listens
+    from providers.workloads.launch.recipes import listens
 
     tasks = [task for task in workload.get("services") or (workload,) if isinstance(task, dict)]
     stated = [(str(task.get("launcher")), port) for task in tasks if isinstance(port := task.get("port") or 0, (int, float))]
@@ -363,7 +363,7 @@ def account_settings(world: str) -> dict[str, dict[str, str]]:
     """
     from pulumi.runtime.config import get_config_secret_keys_env
 
-    from providers.engine.registry import manifests
+    from providers.adapters.registry import manifests
 
     listed = {"gcp:project", *(f"{name}:{key}" for name, manifest in manifests().items() for key in manifest.settings)}
     for key in sorted(listed & set(get_config_secret_keys_env())):

@@ -13,9 +13,9 @@ import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import REHEARSAL, home, private, private_folder
-from providers.engine.remote import standin
-from providers.engine.remote.ssh import Key, given_key, made_key
 from providers.errors import GpusError, Problem, SpecError
+from providers.rehearsal import node
+from providers.remote.ssh import Key, given_key, made_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,5 +114,5 @@ def forget(world: str, name: str) -> None:
     stays where it is.
     """
     if world == REHEARSAL:
-        standin.end(folder(world, name))
+        node.end(folder(world, name))
     shutil.rmtree(folder(world, name), ignore_errors=True)

@@ -11,18 +11,18 @@ import subprocess
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NoReturn
 
+from providers.adapters import registry
 from providers.adapters.base import REHEARSAL
-from providers.engine import registry
 from providers.engine.journal import EVERY
 from providers.engine.keeping import kept
-from providers.engine.remote.files import no_link
 from providers.engine.world import open_world
 from providers.errors import GpusError
+from providers.remote.files import no_link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adhoc.declared import Declared
+    from providers.adhoc.stack_clusters import Declared
 
 PROGRAMS = {"gs": ("gcloud", "storage"), "s3": ("aws", "s3")}
 
@@ -95,7 +95,7 @@ def fetch(one: Declared, there: str, local: str) -> Path:
 
 def saved(one: Declared) -> tuple[str, str] | None:
     """(folder on the machine, bucket's URL) of what the job kept, as the journal has its start-up script; None for nothing. Reads the journal."""
-    from providers.workloads.script import checkpoint
+    from providers.workloads.launch.start_script import checkpoint
 
     held = one.held
     world = open_world(held.world)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from providers.adapters.base import REHEARSAL
 from providers.engine.accounts import home_of
 from providers.engine.delivery import HEALTHY
-from providers.engine.remote import files
-from providers.engine.remote.run import started, streamed
-from providers.engine.remote.ssh import CONNECT_S, FAILED, SshProbe
-from providers.engine.remote.standin import LABEL, StandInProbe
-from providers.engine.remote.unpack import Limits
 from providers.engine.settle import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING
 from providers.model.money import per_hour, usd
+from providers.rehearsal.node import LABEL, StandInProbe
+from providers.remote import files
+from providers.remote.run import started, streamed
+from providers.remote.ssh import CONNECT_S, FAILED, SshProbe
+from providers.remote.unpack import Limits
 
 if TYPE_CHECKING:
     import os
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from providers.adhoc.access import Access
     from providers.engine.ready import Probe
     from providers.engine.records import Held
-    from providers.engine.remote.line import Line
     from providers.engine.world import World
     from providers.model.machine import Node
+    from providers.remote.line import Line
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ from providers.adapters.base import REHEARSAL, home, private_folder
 from providers.engine.accounts import account_of
 from providers.engine.holding import works
 from providers.engine.ready import REACH, Look
-from providers.engine.remote import standin
-from providers.engine.remote.ssh import NoOpenSsh, SshProbe, made_key
-from providers.engine.remote.standin import StandInProbe
 from providers.errors import GpusError
 from providers.model.machine import OWN_KEY, Setup
+from providers.rehearsal import node as standin
+from providers.rehearsal.node import StandInProbe
+from providers.remote.ssh import NoOpenSsh, SshProbe, made_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from providers.engine.ready import Ordered, Probe
     from providers.engine.records import Account, Held, Wanted
-    from providers.engine.remote.ssh import Key
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
+    from providers.remote.ssh import Key
 
 KEYS = "keys"
 CHECKED = "checked"
@@ -120,7 +120,7 @@ def probe(
     `account` is that of machines that are there already; without it they will be in that of the settings.
     """
     if world.name == REHEARSAL:
-        from providers.adapters.rehearsal import open_store
+        from providers.rehearsal.store import open_store
 
         return StandInProbe(nodes, open_store())
     mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)

@@ -12,8 +12,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from providers.engine import yamlfile
-from providers.model import regular
+from providers.model import regular, yaml_file
 
 
 def current() -> str:
@@ -43,7 +42,7 @@ def _of_project(here: Path) -> str:
     for folder in (here, *here.parents):
         file = folder / "Pulumi.yaml"
         try:
-            text = regular.content(file, yamlfile.SIZE_MAX).decode()
+            text = regular.content(file, yaml_file.SIZE_MAX).decode()
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError):
@@ -51,7 +50,7 @@ def _of_project(here: Path) -> str:
         if "backend" not in text:
             return ""
         try:
-            content = yamlfile.loads(text)
+            content = yaml_file.loads(text)
         except ValueError:
             return ""
         backend = content.get("backend") if isinstance(content, dict) else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a stack's own keys, as they stand in its file, and with a secret that stands where an account is named. Pure."""
-    from providers.engine import registry
+    from providers.adapters import registry
 
     found = unknown_keys(config, {key for key, value in config.items() if _encrypted(value)})
     value = config.get("gpus:max_spend")
@@ -50,7 +50,7 @@ def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[P
     """
     import difflib
 
-    from providers.engine import registry
+    from providers.adapters import registry
 
     settings = {name: manifest.settings for name, manifest in registry.manifests().items()}
     settings["gpus"], settings["gcp"] = KEYS, ("project", *settings.get("gcp", ()))
@@ -78,8 +78,9 @@ def refused(spec: Cluster) -> list[Problem]:
 
     One fault is told once: what follows from an option that is missing is not told again as a place that is not sold.
     """
+    from providers.adapters import registry
     from providers.catalog.offers import load
-    from providers.engine import fitting, registry
+    from providers.engine import fitting
     from providers.engine.planning import whole
     from providers.planner import check
 

@@ -77,7 +77,7 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What a launcher can't do of what is declared, and what a service can't be reached by."""
     if spec.workload is None:
         return []
-    from providers.workloads.compile import check, untimed
+    from providers.workloads.launch.compile import check, untimed
 
     ask = spec.ask()
     if ask.workload is None:

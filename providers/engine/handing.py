@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.records import Held
-    from providers.engine.remote.line import Line
     from providers.engine.starting import Start
     from providers.engine.world import World
     from providers.model.machine import Node, Order
+    from providers.remote.line import Line
 
 TOKEN_FILE = "token"  # noqa: S105 - a file's name
 TOKEN_BYTES = 24
@@ -78,7 +78,7 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
 
     Raises GpusError where it can't be written there; what ran then still runs.
     """
-    from providers.workloads.script import script
+    from providers.workloads.launch.start_script import script
 
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     if looker is None:
@@ -87,7 +87,7 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
     for node in nodes:
         line = looker.line(node)
         if line is not None and line.stand_in:
-            from providers.adapters.rehearsal import open_store
+            from providers.rehearsal.store import open_store
 
             # Nothing of the user's runs in a rehearsal: its course is played.
             code, errors = await written(line, path, text)
@@ -100,7 +100,7 @@ async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -
 
 async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
     """Writes a start-up script there and starts it, in the background, as root where the login may: (exit code, errors)."""
-    from providers.engine.remote.run import finished
+    from providers.remote.run import finished
 
     code, errors = await written(line, path, text)
     if not code:
@@ -119,7 +119,7 @@ async def written(line: Line, path: str, content: str) -> tuple[int, str]:
 
     The content travels on standard input, since arguments can be read by others on either machine.
     """
-    from providers.engine.remote.run import started
+    from providers.remote.run import started
 
     there = line.path(path)
     place, at = shlex.quote(there.rpartition("/")[0]), shlex.quote(there)

@@ -230,7 +230,7 @@ def runs_on(held: Held, ends_itself: str) -> bool:
     """True for a job that is over while its machines cost what they did: they are kept, their cloud has no way to end itself from inside
     (`Manifest.ends_itself`), or what the job saved last did not arrive.
     """
-    from providers.workloads.script import UNSAVED
+    from providers.workloads.launch.start_script import UNSAVED
 
     if not (finished(held) and works(held)):
         return False

@@ -79,7 +79,7 @@ def outgrown(ask: Ask, entry: Entry, running: Running, manifests: Mapping[str, M
     """Why a running placement can't take the workload as it is declared now: its GPUs do not hold it, or its disk does not; nothing where it can."""
     if ask.workload is None:
         return ""
-    from providers.workloads import disk, fit
+    from providers.workloads.sizing import disk, fit
 
     gpus = f"{running.gpu_type}:{running.gpu_count}"
     if why := fit.fit(ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes).why:
@@ -98,7 +98,7 @@ def asked(ask: Ask, manifest: Manifest | None) -> Ask:
     """The ask as a market is listed for it: with the least disk that a choice needs of this provider's machines, and the image that runs there."""
     if manifest is None or manifest.host is None or ask.workload is None:
         return ask
-    from providers.workloads import disk
+    from providers.workloads.sizing import disk
 
     section = ask.options.get(manifest.name)
     known = manifest.host("", section if section is not None and not manifest.options(section) else {})
@@ -119,7 +119,7 @@ def _hosted(ask: Ask, entry: Entry, host: Host, where: str) -> Hosted:
     driver = _driver(ask, host, where)
     if ask.workload is None:
         return _bought(declared, host)._replace(driver=driver)
-    from providers.workloads import disk as disks
+    from providers.workloads.sizing import disk as disks
 
     need = disks.needed(ask.workload, entry.override)
     sized = disks.sized(need, host) if need.known else None
@@ -149,7 +149,7 @@ def _slow(weights_gb: float, rate_mib_s: float, spent_s: float, wait_s: float, o
 
 def _driver(ask: Ask, host: Host, where: str) -> str:
     from providers.model import images
-    from providers.workloads import disk
+    from providers.workloads.sizing import disk
 
     image = host.container or (disk.image(ask.workload) if ask.workload is not None else "")
     return images.undriven(image, host.driver, where) if image else ""

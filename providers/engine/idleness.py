@@ -12,12 +12,12 @@ from providers.engine import access
 from providers.engine.accounts import home_of
 from providers.engine.ending import release_all
 from providers.engine.leasing import CLEAN_PATIENCE_S, leased
-from providers.engine.remote.run import finished
-from providers.engine.remote.standin import StandInProbe
 from providers.engine.settle import bill, repeated
 from providers.errors import GpusError, HalfMade
 from providers.model.idle import BUSY_PERCENT, QUERY, busiest
 from providers.model.machine import RUNNING
+from providers.rehearsal.node import StandInProbe
+from providers.remote.run import finished
 
 if TYPE_CHECKING:
     from providers.engine.records import Held

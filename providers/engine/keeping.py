@@ -17,8 +17,8 @@ from providers.model.workload import ROOT
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.engine.records import Held
-    from providers.engine.remote.line import Line
     from providers.engine.world import World
+    from providers.remote.line import Line
 
 KEPT_BYTES = 256 * 1024
 """Of each machine's output, from its end."""
@@ -55,7 +55,7 @@ def kept(held: Held, number: int) -> str | None:
 
 
 async def _told(line: Line | None) -> str:
-    from providers.engine.remote.run import finished
+    from providers.remote.run import finished
 
     if line is None:
         raise GpusError("it has no address")

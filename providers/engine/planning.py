@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate, Offer
     from providers.model.place import Block
     from providers.planner.plan import Plan
-    from providers.workloads.fit import Fit
+    from providers.workloads.sizing.fit import Fit
 
 LOOK_LIMIT_S = 8.0
 """Seconds that one provider has to connect and list its offers before the plan is made without it."""
@@ -89,7 +89,7 @@ class Market(NamedTuple):
 
 def untold(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
     """What says why machines of (provider, machine type, nodes) can't be told by login what their workload waits for; None where none waits. Pure."""
-    from providers.engine import registry
+    from providers.adapters import registry
 
     token = setup.expose == "token" and ask.kind == "service"
     if ask.workload is None or not (token or any(entry.nodes > 1 for entry in ask.entries)):
@@ -119,7 +119,7 @@ def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
     workload = ask.workload
     if workload is None:
         return None
-    from providers.workloads.fit import fit
+    from providers.workloads.sizing.fit import fit
 
     return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.nodes)
 
@@ -134,7 +134,7 @@ def _unchecked(ask: Ask) -> tuple[str, ...]:
     """Why it can't be said whether a place holds what is to run, in lines."""
     if ask.workload is None:
         return ()
-    from providers.workloads.fit import unchecked
+    from providers.workloads.sizing.fit import unchecked
 
     return unchecked(ask.workload, [entry.override for entry in ask.entries])
 

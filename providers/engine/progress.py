@@ -156,22 +156,22 @@ async def until_working(
 
 def _played(world: World, node: Node, order: Order | None) -> Word:
     """What a rehearsal's machine without a console would tell by login."""
-    from providers.adapters import played
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal import script
+    from providers.rehearsal.store import open_store
 
     store = open_store()
     given = "" if order is None else str(dict(order.setup.options).get("command", "")) or order.setup.script
     if node.status not in (RUNNING, ENDED):
         return Word()
     code, job_s = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type), store.latency(node.handle.provider, "job")
-    lines = played.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
+    lines = script.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
     return last("\n".join(line for _, line in lines))
 
 
 async def _told(world: World, node: Node, order: Order | None) -> str:
     """What the machine says of it by login, with the key that is kept here; nothing without one."""
     from providers.engine.access import key_probe
-    from providers.engine.remote.run import finished as ended
+    from providers.remote.run import finished as ended
 
     if order is None or node.status != RUNNING:
         return ""

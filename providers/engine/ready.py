@@ -1,7 +1,7 @@
 """Readiness: from "the cloud says it runs" to "it can be worked on". Owns the wait and what ends it; how one machine is looked at is a Probe's.
 
 One time-out governs the whole wait: the entry's `wait`, which began with the order. It ends early, within one poll, when the cloud says that a
-machine failed or was taken back. Imports no transport: probes are in `providers.engine.remote`.
+machine failed or was taken back. Imports no transport: probes are in `providers.remote`.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def start(
     """
     if ask.workload is None or ask.by_login:
         return None
-    from providers.workloads.compile import program
-    from providers.workloads.script import script
+    from providers.workloads.launch.compile import program
+    from providers.workloads.launch.start_script import script
 
     own = manifest is not None and manifest.runs is not None
     listen = ANYWHERE if own and ask.kind == "service" else ""

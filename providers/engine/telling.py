@@ -17,7 +17,7 @@ def notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> list[str
 
 def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
     """A machine's service answers by plain HTTP; a provider with a door of its own, by HTTPS."""
-    from providers.workloads.launchers import listens
+    from providers.workloads.launch.recipes import listens
 
     if setup.expose != "token" or ask.kind != "service" or ask.kind in able.kinds or ask.workload is None:
         return []
@@ -28,7 +28,7 @@ def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
 
 
 def _gated(ask: Ask, setup: Setup, provider: str) -> list[str]:
-    from providers.workloads.gated import TOKENS, gated
+    from providers.workloads.launch.gated_models import TOKENS, gated
 
     if ask.workload is None:
         return []

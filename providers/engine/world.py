@@ -150,7 +150,7 @@ class World:
                 from providers.engine.clock import RealClock, RehearsalClock
 
                 if self.name == REHEARSAL:
-                    from providers.adapters.rehearsal import open_store
+                    from providers.rehearsal.store import open_store
 
                     try:
                         self._clock = RehearsalClock(open_store())
@@ -251,7 +251,7 @@ class World:
             return self._adapters[provider]
 
     def _connect(self, provider: str, config: Mapping[str, str]) -> Adapter:
-        from providers.engine.guard import guarded
+        from providers.adapters.guard import guarded
 
         try:
             return guarded(self.manifests[provider].connect(self.name, config))
@@ -336,7 +336,7 @@ def open_world(
         raise SpecError([Problem("world", f"{REHEARSAL} or {LIVE}", repr(name))])
     say = report or _quiet
     if manifests is None:
-        from providers.engine import registry
+        from providers.adapters import registry
 
         manifests = registry.manifests()
         for line in registry.problems():

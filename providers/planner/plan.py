@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.catalog import names
 from providers.model.offer import Candidate, Offer, Rejection
-from providers.planner import blocks as blocklist
-from providers.planner import rank, rules
+from providers.planner import blocklist, rank, rules
 from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:

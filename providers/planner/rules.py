@@ -11,7 +11,7 @@ from providers.catalog import names
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
-from providers.planner import blocks as blocklist
+from providers.planner import blocklist
 from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:

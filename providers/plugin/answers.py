@@ -12,7 +12,7 @@ from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from providers.errors import GpusError, Problem, printable
 from providers.model.screen import screened
-from providers.plugin import outputs, wire
+from providers.plugin import outputs, properties
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ def failures(problems: Iterable[Problem]) -> list[provider_pb2.CheckFailure]:
 
 def unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs before the purchase: what depends on the place is not known."""
-    return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, wire.UNKNOWN)}
+    return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, properties.UNKNOWN)}
 
 
 def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: Mapping[str, Any] | None) -> Any:
@@ -43,7 +43,7 @@ def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: 
             )
             if same and not out[name] and before.get(name):
                 out[name] = before[name]
-    return wire.encode(out, ("token",) if token else ())
+    return properties.encode(out, ("token",) if token else ())
 
 
 async def or_emptied(work: Awaitable[Held]) -> Held:
@@ -65,7 +65,7 @@ def init_failed(resource: str, struct: Any, reasons: Sequence[str], values: Mapp
     """The same for any resource, by its id."""
     status = status_pb2.Status(code=grpc.StatusCode.FAILED_PRECONDITION.value[0], message=screened(reasons[0]))
     detail = provider_pb2.ErrorResourceInitFailed(
-        id=resource, properties=struct, reasons=[screened(reason) for reason in reasons], inputs=wire.encode(values)
+        id=resource, properties=struct, reasons=[screened(reason) for reason in reasons], inputs=properties.encode(values)
     )
     status.details.add().Pack(detail)
     return bytes(status.SerializeToString())

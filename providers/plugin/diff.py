@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.plugin.wire import UNKNOWN
+from providers.plugin.properties import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
 from providers.model import secret
-from providers.plugin.budgets import problems as budget_problems
-from providers.plugin.wire import UNKNOWN
+from providers.plugin.budget import problems as budget_problems
+from providers.plugin.properties import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from providers.engine.records import Wanted
     from providers.model.machine import Setup
     from providers.model.spec import Cluster
-    from providers.plugin.wire import Properties
+    from providers.plugin.properties import Properties
 
 OWN = ("world", "owner", "cluster", "settings", "network_links", "max_spend")
 """The inputs that are the plugin's, besides the spec's fields."""
@@ -37,7 +37,8 @@ class Checked(NamedTuple):
 
 def check(properties: Properties) -> Checked:
     """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
-    from providers.engine import declaring, fitting, registry
+    from providers.adapters import registry
+    from providers.engine import declaring, fitting
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
@@ -95,7 +96,7 @@ def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     from providers.adapters.base import LIVE
     from providers.engine.world import open_world
     from providers.errors import NotConfigured
-    from providers.plugin.wire import Properties
+    from providers.plugin.properties import Properties
 
     world, settings, clusters = str(arguments.get("world", "")), settings_of(arguments), arguments.get("clusters") or {}
     found: dict[str, list[str]] = {}
@@ -170,7 +171,7 @@ def served(spec: Cluster) -> tuple[int, ...]:
     """The ports that its workload listens at."""
     if spec.workload is None:
         return ()
-    from providers.workloads.launchers import listens
+    from providers.workloads.launch.recipes import listens
 
     return tuple(port for task in spec.workload.record().tasks if (port := listens(task.launcher, task.port)))
 
@@ -226,8 +227,8 @@ def _names(asked: list[tuple[str, str]], problems: list[Problem]) -> list[Proble
 
 def _places(raw: Mapping[str, Any]) -> list[Problem]:
     """Unknown providers and regions of a spec that is broken elsewhere, likewise."""
+    from providers.adapters import registry
     from providers.catalog.offers import load
-    from providers.engine import registry
     from providers.model.ask import Ask
     from providers.planner import check as planner_check
 
@@ -250,6 +251,6 @@ def warm_up() -> None:
         import providers.engine.planning
         import providers.planner.check
         import providers.planner.render
-        import providers.plugin.plans  # noqa: F401
+        import providers.plugin.preview  # noqa: F401
 
     threading.Thread(target=warm, daemon=True).start()

@@ -27,14 +27,14 @@ def refuse(old: str, world: str, settings: Mapping[str, Mapping[str, str]], clus
 
 def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[str, Mapping[str, str]]) -> str:
     from providers.engine import planning
-    from providers.plugin import inputs, plans
+    from providers.plugin import inputs, preview
 
     try:
         spec = inputs.spec_of({**raw, "cluster": name})
     except SpecError:
         return ""  # its own check tells
     plan = planning.walked(spec.ask(), setup=spec.setup(), world=world, settings=settings)
-    return "" if plan.candidates else plans.refusal(name, plan, plans.Seen())
+    return "" if plan.candidates else preview.refusal(name, plan, preview.Seen())
 
 
 def _nobody(world: str, settings: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -18,8 +18,9 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provid
 from providers.errors import GpusError, Problem, SpecError, TakenOver
 from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
-from providers.plugin import answers, budgets, copies, diff, failures, outputs, ownership, refusals, siblings, wire
-from providers.plugin.plans import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
+from providers.plugin import answers, budget, copies, diff, grpc_errors, outputs, ownership, preconditions, siblings
+from providers.plugin import properties as wire
+from providers.plugin.preview import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -66,7 +67,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """The whole program's clusters by name, where it told them beforehand."""
         self._worlds: dict[tuple[str, str], World] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._budgets = budgets.Budgets()
+        self._budgets = budget.Budgets()
         self._siblings, self._shown = siblings.Siblings(), siblings.Siblings()
         """The clusters whose last step is under way, and those whose plan was shown."""
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
@@ -212,7 +213,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return still(ask(), held) is not None
 
         def outgrown() -> str:
-            from providers.engine import hosting, registry
+            from providers.adapters import registry
+            from providers.engine import hosting
             from providers.planner.check import satisfied as still
 
             wanted = ask()
@@ -221,14 +223,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         in_place: frozenset[str] = frozenset()
         if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
-            from providers.engine import registry
+            from providers.adapters import registry
 
             able = registry.capabilities().get(held.provider)
             # Where no timer on the machine was given the limit, whoever looks reads it anew.
             in_place = able.in_place | (frozenset() if able.ends_idle else {"idle_after"}) if able is not None else frozenset()
         verdict = diff.cluster(old, new, state, satisfied, in_place, outgrown)
         if new.get("state") == "stopped":
-            refusals.stop(held, verdict)
+            preconditions.stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
         action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
         self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
@@ -247,7 +249,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Ends the call with the error, after the other clusters have been begun. The preview of an `up` only shows it: they are to be bought."""
         name = str(values.get("cluster"))
         if request.preview and not siblings.only_previews():
-            self._log("error", request.urn, failures.line(error))
+            self._log("error", request.urn, grpc_errors.line(error))
             return
         told = self._shown if request.preview else self._siblings
         told.begin(name)
@@ -256,7 +258,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _still_there(self, urn: str, values: Mapping[str, Any]) -> None:
         """Notes where what is to be replaced is deleted already: a run was cut short between the deletion and the purchase."""
-        from providers.plugin import inputs, plans
+        from providers.plugin import inputs
+        from providers.plugin import preview as plans
 
         seen = self._seen[urn]
         if seen.held is not None and await asyncio.to_thread(plans.deleted, str(values["world"]), inputs.settings_of(values), seen.held):
@@ -265,7 +268,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
         """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
         from providers.engine import planning
-        from providers.plugin import inputs, plans
+        from providers.plugin import inputs
+        from providers.plugin import preview as plans
 
         seen, name = self._seen.get(urn, Seen()), str(values.get("cluster"))
         if seen.ask is None or seen.plan is not None:
@@ -284,7 +288,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _preview_create(self, urn: str, values: dict[str, Any]) -> None:
         """What a preview has to know of a cluster that is made: what it replaces, where the engine did not ask for the difference, and the plan."""
-        from providers.plugin import inputs, plans
+        from providers.plugin import inputs
+        from providers.plugin import preview as plans
 
         seen = self._seen.get(urn, Seen())
         if seen.action != REPLACE:
@@ -357,7 +362,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._read_ownership(request, context, old.values, state)
         if not state:
             return await self._adopt(request, context, old.values)
-        setup = refusals.setup_of(old.values)
+        setup = preconditions.setup_of(old.values)
         policy = () if setup is None else (setup.on_loss,)
         frees = {"frees": True} if setup is not None and setup.idle_s and setup.on_ttl == "release" else {}
         try:
@@ -367,7 +372,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen: Held | None = await _in_time(look)
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
-            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {failures.line(error)}")
+            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {grpc_errors.line(error)}")
             return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
         if seen is None:
             return provider_pb2.ReadResponse()
@@ -388,7 +393,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         async def counted(world: World) -> Ledger | None:
             ledger = await self._budgets.ledger(world, owner, (), values, state)
-            return None if ledger is None else await budgets.settled(world, owner, ledger, ownership.former(state))
+            return None if ledger is None else await budget.settled(world, owner, ledger, ownership.former(state))
 
         async def looked(world: World) -> tuple[tuple[Node, ...], tuple[Claim, ...]]:
             return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
@@ -403,7 +408,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             made = await self._in_world(request.urn, world_name, values, lambda world: ownership.ours(world, owner)) if found else frozenset()
             left = [node.handle.native_id for node in found if ownership.is_orphan(node, claims, (), made)]
         except Exception as error:
-            self._log("warning", request.urn, f"strays could not be looked for: {failures.line(error)}")
+            self._log("warning", request.urn, f"strays could not be looked for: {grpc_errors.line(error)}")
 
         ledger = await counting
         struct = wire.encode({**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)})
@@ -421,18 +426,21 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _adopt(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
         """`pulumi import`: of one of our ids, or of a bare native one, which is a machine that somebody else made or lost."""
-        from providers.plugin import adoption
+        from providers.plugin import import_machine
 
         try:
             found = await self._in_world(
-                request.urn, adoption.world_of(request.id), values, lambda world: adoption.find(world, adoption.native_id(request.id))
+                request.urn,
+                import_machine.world_of(request.id),
+                values,
+                lambda world: import_machine.find(world, import_machine.native_id(request.id)),
             )
         except Exception as error:
             await self._abort(context, error)
         # Under no name yet: an import reads twice, and what it shows first must not stand in its own way.
         await self._claim(found._replace(cluster=""), {})
         return provider_pb2.ReadResponse(
-            id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(adoption.inputs_of(found))
+            id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(import_machine.inputs_of(found))
         )
 
     async def Update(self, request: Any, context: Context) -> Any:
@@ -482,7 +490,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             known = (self._claims_of(world, owner), tuple(self._asked), ownership.former(state))
             await self._in_world(request.urn, world, values, lambda opened: ownership.orphans_released(opened, owner, *known))
         except GpusError as error:
-            self._log("warning", request.urn, f"what runs left behind could not be released: {failures.line(error)}")
+            self._log("warning", request.urn, f"what runs left behind could not be released: {grpc_errors.line(error)}")
         ledger = await self._in_world(request.urn, world, values, lambda opened: self._budgets.ledger(opened, owner, (), values, state))
         written = ownership.outputs(world, owner, state, old, values, ledger=ledger)
         return provider_pb2.UpdateResponse(properties=wire.encode(written))
@@ -516,7 +524,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._check_all(context, arguments)
         urn = str(arguments.get("urn", ""))
         try:
-            from providers.plugin import plans
+            from providers.plugin import preview as plans
 
             seen = self._seen.get(urn)
             if seen is not None and seen.ask is None and "gpu" not in arguments:
@@ -637,8 +645,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                     await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
                     if held.cluster:
                         self._claimed[key] = handles
-            if held.cluster and budgets.limit(values) is not None:
-                await budgets.remembered(world, held)
+            if held.cluster and budget.limit(values) is not None:
+                await budget.remembered(world, held)
 
         import contextlib
 
@@ -653,7 +661,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """Ends the call with one clean line (or the few that list attempts)."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        await context.abort(failures.code(error), failures.line(error))
+        await context.abort(grpc_errors.code(error), grpc_errors.line(error))
         raise AssertionError
 
     def _log(self, severity: str, urn: str, text: str) -> None:
@@ -664,7 +672,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(self._engine))
         import contextlib
 
-        from providers.plugin.plans import fitted
+        from providers.plugin.preview import fitted
 
         with contextlib.suppress(grpc.RpcError):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from providers.adapters.base import Adapter, Manifest
-    from providers.adapters.rehearsal import Machine, Store
     from providers.engine.world import World
     from providers.errors import CloudError
     from providers.model.machine import Handle, Node, Ticket
     from providers.model.offer import Candidate, Offer
     from providers.planner.plan import Plan
+    from providers.rehearsal.store import Machine, Store
 
     T = TypeVar("T")
 

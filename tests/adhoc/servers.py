@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from providers.adhoc import holdings
+from providers.adhoc import rentals
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
 from providers.engine import cluster
@@ -234,7 +234,7 @@ class Bench:
 
     def rent(self, name="bench", ssh_key=None, **fields):
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
-        return Machine(portal().run(holdings.rent(self.world(), spec, ssh_key)))
+        return Machine(portal().run(rentals.rent(self.world(), spec, ssh_key)))
 
 
 @pytest.fixture(params=SERVERS)

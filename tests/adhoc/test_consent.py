@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers import cli
-from providers.adhoc import consent, front
+from providers.cli import main
+from providers.adhoc import consent, provision
 from providers.engine import planning
 from providers.errors import GpusError
 
@@ -16,7 +16,7 @@ def live(monkeypatch):
 
 
 def spec(gpu="L4:1", **fields):
-    return front.declared(gpu, {"name": "box", "providers": ["gcp"], **fields})
+    return provision.declared(gpu, {"name": "box", "providers": ["gcp"], **fields})
 
 
 @pytest.mark.parametrize(("answer", "bought"), [("yes", True), ("y", False), ("", False), (EOFError, False)])
@@ -58,7 +58,7 @@ def test_rehearsal_never_asks(monkeypatch):
 
 @pytest.fixture
 def never_bought(monkeypatch):
-    monkeypatch.setattr(front, "had", lambda *_, **__: pytest.fail("bought"))
+    monkeypatch.setattr(provision, "had", lambda *_, **__: pytest.fail("bought"))
 
 
 @pytest.mark.parametrize("words", ["L4:1 --world live -- true", "L4:1 --keep --name box --world live", "-s train-ddp-2x8 --on L4:1 --world live"])
@@ -68,7 +68,7 @@ def test_live_purchase_that_is_not_agreed_to_ends_with_an_exit_code(live, never_
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
     monkeypatch.setattr("builtins.input", lambda _question: answer)
-    assert cli.main(["run", *words.split()]) == code
+    assert main.main(["run", *words.split()]) == code
     said = capsys.readouterr().err
     assert "buys in the live world: " in said and "nothing was bought" in said
     assert ("--yes buys without asking" in said) == (answer is None)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from providers import errors
-from providers.adhoc import declared
+from providers.adhoc import stack_clusters
 from providers.adhoc.sync import Machine, portal
 from providers.engine import access, cluster
 
@@ -136,10 +136,10 @@ def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench):
 @pytest.fixture
 def in_hand(bench, monkeypatch):
     """`gpus ssh NAME -s STACK` once its journal and world are the bench's."""
-    monkeypatch.setattr(declared, "open_world", lambda _name: bench.world())
-    monkeypatch.setattr(declared, "WORLDS", ("live",))
+    monkeypatch.setattr(stack_clusters, "open_world", lambda _name: bench.world())
+    monkeypatch.setattr(stack_clusters, "WORLDS", ("live",))
     bench.world().journal.owned("live", "own", "gpus", "train-h100x8", new=True)
-    return lambda name="train", stack="train-h100x8": Machine(portal().run(declared.opened(name, None, stack)))
+    return lambda name="train", stack="train-h100x8": Machine(portal().run(stack_clusters.opened(name, None, stack)))
 
 
 def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, capfd, tmp_path):
@@ -150,9 +150,9 @@ def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, 
     assert machine.get("out", tmp_path / "out").read_text() == "here\n"
     (bench.host.tools / "journalctl").write_text("#!/bin/sh\necho the start-up script: done\n")
     (bench.host.tools / "journalctl").chmod(0o755)
-    assert portal().run(declared.log(machine.inner)) == "the start-up script: done\n"
+    assert portal().run(stack_clusters.log(machine.inner)) == "the start-up script: done\n"
     bench.cloud.log = lambda handle: f"serial port of {handle.native_id}"
-    assert portal().run(declared.log(machine.inner)).startswith("serial port of ")
+    assert portal().run(stack_clusters.log(machine.inner)).startswith("serial port of ")
     with pytest.raises(errors.GpusError, match="pulumi destroy -s train-h100x8 ends it"):
         machine.release()
     deleted(bench, held)
@@ -201,7 +201,7 @@ def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
 )
 def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code):
     """A number that is none, which a shell would see as the rest by 256, is 1."""
-    assert declared._code("failed", why)[0] == code
+    assert stack_clusters._code("failed", why)[0] == code
 
 
 def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand):

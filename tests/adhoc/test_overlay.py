@@ -11,13 +11,13 @@ import time
 import pytest
 import yaml
 
-from providers import cli
-from providers.adapters.rehearsal import open_store
-from providers.adhoc import access, holdings, overlay
+from providers.cli import main
+from providers.rehearsal.store import open_store
+from providers.adhoc import access, rentals, trial as overlay
 from providers.adhoc.sync import Machine, portal
 from providers.errors import SpecError
 from providers.model.workload import packed
-from providers.testing.rehearse import state
+from providers.cli.rehearse import state
 from tests.adhoc.servers import free_port
 
 JOB = {"kind": "job", "gpu": "H100:8", "nodes": 2, "max_price_per_hour": 200, "workload": {"launcher": "torchrun", "command": "train.py --epochs 3"}}
@@ -56,7 +56,7 @@ def machines():
 def test_a_declared_job_is_tried_on_one_cheap_gpu_and_given_back(stack, capfd):
     """Flags follow the GPU that was won, the price stands before the purchase, the course and the code come out, and nothing is left."""
     stack(train=JOB)
-    code = cli.main(["run", "-s", "s", "--on", "L4:1"])
+    code = main.main(["run", "-s", "s", "--on", "L4:1"])
     out, err = capfd.readouterr()
     assert (code, [line.split()[2] for line in out.splitlines()]) == (0, [*["starting", "running", "succeeded"][-len(out.splitlines()) :]])
     assert "torchrun --standalone --nproc-per-node=1 train.py --epochs 3" in err and "L4:1 on-demand $" in err
@@ -75,14 +75,14 @@ def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider):
     """A job that ends with 7 ends the command with 7, on each cloud that has the GPU; its machine is given back all the same."""
     stack(train=JOB)
     open_store().add_fault(provider, "node.work", "job-fails", None, code=7)
-    assert cli.main(["run", "-s", "s", "train", "--on", "L4:1", "--provider", provider]) == 7
+    assert main.main(["run", "-s", "s", "train", "--on", "L4:1", "--provider", provider]) == 7
     assert "released, confirmed" in capfd.readouterr().err and machines() == []
 
 
 def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd):
     """With a command, a service is had until that has ended; the code is the command's."""
     stack(llama=SERVICE, other=JOB)
-    assert cli.main(["run", "-s", "s", "llama", "--on", "L4:1", "--", "echo hello; exit 5"]) == 5
+    assert main.main(["run", "-s", "s", "llama", "--on", "L4:1", "--", "echo hello; exit 5"]) == 5
     out, err = capfd.readouterr()
     assert out.splitlines()[-2:] == [out.splitlines()[-2], "hello"] and "ready" in out.splitlines()[-2]
     assert "it works" in err and "--host 127.0.0.1" in err and machines() == []
@@ -122,21 +122,21 @@ def test_a_service_runs_until_it_is_interrupted(stack, tmp_path):
 def test_what_cannot_be_tried_is_one_clear_line(stack, capfd, arguments, words):
     """Wrong words end with code 2 before anything is bought, and say what was wanted."""
     stack(train=JOB, llama=SERVICE, box={"gpu": "H100:8"})
-    assert cli.main(["run", "-s", "s", *arguments]) == 2
+    assert main.main(["run", "-s", "s", *arguments]) == 2
     err = capfd.readouterr().err
     assert words in err and "Traceback" not in err and machines() == []
 
 
 def test_on_needs_a_stack_and_a_gpu_needs_no_on(stack, capfd):
     """`--on` without a stack, and neither GPU nor stack, say what is missing."""
-    assert cli.main(["run", "L4:1", "--on", "T4:1", "--", "x"]) == 2 and "-s STACK" in capfd.readouterr().err
-    assert cli.main(["run", "--", "x"]) == 2 and "a GPU such as" in capfd.readouterr().err
+    assert main.main(["run", "L4:1", "--on", "T4:1", "--", "x"]) == 2 and "-s STACK" in capfd.readouterr().err
+    assert main.main(["run", "--", "x"]) == 2 and "a GPU such as" in capfd.readouterr().err
 
 
 def test_what_does_not_fit_the_cheap_gpu_is_refused_with_the_arithmetic(stack, capfd):
     """A model that one L4 cannot hold is refused by the rule `fit`; nothing is bought."""
     stack(llama={**SERVICE, "workload": {**SERVICE["workload"], "model": "meta-llama/Llama-3.1-70B"}})
-    assert cli.main(["run", "-s", "s", "--on", "L4:1"]) == 1
+    assert main.main(["run", "-s", "s", "--on", "L4:1"]) == 1
     err = capfd.readouterr().err
     assert "fit" in err and "GiB" in err and machines() == []
 
@@ -144,7 +144,7 @@ def test_what_does_not_fit_the_cheap_gpu_is_refused_with_the_arithmetic(stack, c
 def test_a_secret_without_a_reference_is_refused_there(stack, capfd):
     """A workload's secrets come along: a provider that has no reference is refused by the rule `secret`."""
     stack(train={**JOB, "secrets": {"HF_TOKEN": {"modal": "huggingface"}}, "providers": ["gcp"]})
-    assert cli.main(["run", "-s", "s", "--on", "L4:1"]) in (1, 2)
+    assert main.main(["run", "-s", "s", "--on", "L4:1"]) in (1, 2)
     assert "HF_TOKEN" in capfd.readouterr().err and machines() == []
 
 
@@ -214,7 +214,7 @@ def there(bench, tmp_path, monkeypatch):
 
     def trial(declared, command=()):
         found = made(declared, spot="only")
-        machine = Machine(portal().run(holdings.rent(bench.world(), found.spec, by_login=True)))
+        machine = Machine(portal().run(rentals.rent(bench.world(), found.spec, by_login=True)))
         got.append(machine)
         # The machine itself starts nothing: what runs is begun by login, once.
         assert [entry.order.setup.script for entry in machine.inner.opened.journal.orders("live", access.owner())] == [""]

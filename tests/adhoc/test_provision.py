@@ -14,10 +14,11 @@ import time
 import pytest
 
 import providers as p
-from providers import cli, errors
-from providers.adapters.rehearsal import open_store
-from providers.adhoc import access, front, holdings, sync
-from providers.testing.rehearse import state
+from providers.cli import main
+from providers import errors
+from providers.rehearsal.store import open_store
+from providers.adhoc import access, provision, rentals, sync
+from providers.cli.rehearse import state
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +157,7 @@ def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
     """A machine that was seen with no GPU, or fewer, shows the same at every later look, though the fault was planned for one."""
     import asyncio
 
-    from providers.engine.remote.standin import StandInProbe
+    from providers.rehearsal.node import StandInProbe
     from providers.model.machine import Handle, Node
 
     store = open_store()
@@ -181,7 +182,7 @@ def test_a_slow_machine_is_waited_for(kind):
 
 def test_a_machine_taken_back_during_a_command():
     """The rehearsal cloud preempts while a command runs: the command ends with that, and the release finds nothing wrong."""
-    from providers.testing import rehearse
+    from providers.cli import rehearse
 
     with p.provision("L4:1", spot="only") as c:
         threading.Timer(1.0, lambda: rehearse.run(["preempt", "all"])).start()
@@ -210,7 +211,7 @@ def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
 
 def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd):
     """Ctrl-C between the last step of the purchase and the block: the machine is released and confirmed, kept or not."""
-    had = front._rented
+    had = provision._rented
 
     async def then_interrupted(*arguments, **more):
         machine = await had(*arguments, **more)
@@ -218,7 +219,7 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
         _thread.interrupt_main()
         return machine
 
-    monkeypatch.setattr(front, "_rented", then_interrupted)
+    monkeypatch.setattr(provision, "_rented", then_interrupted)
     for keep in (False, True):
         with pytest.raises(KeyboardInterrupt), p.provision("L4:1", name="box", providers=["gcp"], keep=keep):
             raise AssertionError("the block was entered")
@@ -238,7 +239,7 @@ def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
 
 def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
     """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or unsettled."""
-    command = [sys.executable, "-c", "from providers.cli import main; raise SystemExit(main())", "run", "L4:1", "--name", "box", "--", "sleep 1"]
+    command = [sys.executable, "-c", "from providers.cli.main import main; raise SystemExit(main())", "run", "L4:1", "--name", "box", "--", "sleep 1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     process.stdout.readline()
     process.stdout.close()
@@ -248,7 +249,7 @@ def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
 
 def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch):
     """Nobody has the machine in hand yet: it is released, and the error goes on."""
-    monkeypatch.setattr(front, "described", lambda machine: 1 / 0)
+    monkeypatch.setattr(provision, "described", lambda machine: 1 / 0)
     with pytest.raises(ZeroDivisionError), p.provision("L4:1", name="box", providers=["gcp"]):
         raise AssertionError("the block was entered")
     assert machines() == [] and p.find() == ()
@@ -436,19 +437,19 @@ def test_a_killed_process_is_found_and_released_from_another(when, capfd):
         assert process.stdout.readline() == "inside\n"
     until(machines)
     time.sleep(0.3)
-    assert cli.main(["ps", "--json"]) == 0
+    assert main.main(["ps", "--json"]) == 0
     [row] = json.loads(capfd.readouterr().out)
     assert (row["name"], row["process"]) == ("job", process.pid)
     process.kill()
     process.communicate()
     assert len(machines()) == 1
-    assert cli.main(["ps"]) == 0
+    assert main.main(["ps"]) == 0
     shown = capfd.readouterr().out
     assert "job" in shown and "used by nobody" in shown
-    assert cli.main(["release", "job"]) == 0
+    assert main.main(["release", "job"]) == 0
     assert machines() == []
     capfd.readouterr()
-    assert cli.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
+    assert main.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
 
 
 def test_what_ended_by_its_ttl_is_no_longer_held():
@@ -482,18 +483,18 @@ def test_only_machines_that_take_commands_are_asked_for():
     rows = [offer(name, "north", "north-z", usd=price, capacity="on-demand") for name, price in (("aws", 3), ("gcp", 2), ("modal", 1))]
     world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
     wanted = f"{rows[0].gpu_type}:{rows[0].gpu_count:g}"
-    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}))
+    ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
     plan = planning.market(world, ask).plan(ask)
     assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
     assert {"reach": 1} == plan.rejected_by_rule
     with pytest.raises(errors.SpecError, match="take commands from here: aws, gcp"):
-        holdings.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
+        rentals.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
     world.close()
     clouds[2].capabilities = clouds[2].capabilities._replace(login=True)
     world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
-    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}))
+    ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
     assert ["modal", "gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
-    ask = holdings.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
+    ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
     assert ["gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
     world.close()
 
@@ -504,7 +505,7 @@ def test_only_machines_that_take_commands_are_asked_for():
 def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
     """`gpus run` gives the command's output and exit code, brings results back also when it failed, and leaves nothing."""
     (tmp_path / "in.txt").write_text("in")
-    code = cli.main(["run", "L4:1", "--put", "in.txt:d/", "--get", "out.txt", "--ttl", "1h", "--", "cat d/in.txt; echo out > out.txt; exit 3"])
+    code = main.main(["run", "L4:1", "--put", "in.txt:d/", "--get", "out.txt", "--ttl", "1h", "--", "cat d/in.txt; echo out > out.txt; exit 3"])
     out, err = capfd.readouterr()
     assert (code, out, (tmp_path / "out.txt").read_text()) == (3, "in", "out\n")
     assert "released, confirmed" in err and machines() == []
@@ -512,17 +513,17 @@ def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
 
 def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
     """A kept machine is copied to and from, asked and given back by name."""
-    assert cli.main(["run", "L4:1", "--name", "box", "--keep"]) == 0
+    assert main.main(["run", "L4:1", "--name", "box", "--keep"]) == 0
     (tmp_path / "a").write_text("a")
-    assert cli.main(["cp", "a", "box:b"]) == 0
-    assert cli.main(["cp", "box:b", "c"]) == 0 and (tmp_path / "c").read_text() == "a"
+    assert main.main(["cp", "a", "box:b"]) == 0
+    assert main.main(["cp", "box:b", "c"]) == 0 and (tmp_path / "c").read_text() == "a"
     capfd.readouterr()
-    assert cli.main(["ssh", "box", "--", "echo", "a  b"]) == 0
+    assert main.main(["ssh", "box", "--", "echo", "a  b"]) == 0
     assert capfd.readouterr().out == "a  b\n"
-    assert cli.main(["ps"]) == 0
+    assert main.main(["ps"]) == 0
     assert "box" in capfd.readouterr().out
-    assert cli.main(["release", "box"]) == 0 and machines() == []
-    assert cli.main(["ssh", "box", "--", "true"]) == 2
+    assert main.main(["release", "box"]) == 0 and machines() == []
+    assert main.main(["ssh", "box", "--", "true"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -539,7 +540,7 @@ def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
 )
 def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
     """Wrong words end with code 2 and a line that says what was wanted; nothing is bought."""
-    assert cli.main(arguments) == 2
+    assert main.main(arguments) == 2
     err = capfd.readouterr().err
     assert "wanted" in err and "Traceback" not in err and machines() == []
 
@@ -621,7 +622,7 @@ def gone(pid):
 @pytest.mark.parametrize("asked", ["proc", "ps"])
 def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
     """A released machine runs nothing any more: neither does its stand-in, however the program was left behind; others' go on."""
-    from providers.engine.remote import standin
+    from providers.rehearsal import node as standin
 
     if asked == "ps":
         monkeypatch.setattr(standin, "_PROC", tmp_path / "none")

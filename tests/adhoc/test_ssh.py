@@ -10,7 +10,7 @@ from providers import errors
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
 from providers.adhoc.sync import portal
-from providers.engine.remote.ssh import given_key
+from providers.remote.ssh import given_key
 
 
 def test_put_run_get(bench, tmp_path, capfd):
@@ -219,12 +219,12 @@ def test_many_lines_and_bytes_come_through(bench, capfd):
 
 def test_another_process_finds_logs_in_and_releases(bench):
     """What `look` finds in a fresh world has the way in, and can be given back there."""
-    from providers.adhoc import holdings
+    from providers.adhoc import rentals
 
     machine = bench.rent()
     machine.keep()
-    [other] = portal().run(holdings.look(bench.world()))
+    [other] = portal().run(rentals.look(bench.world()))
     assert isinstance(other, AsyncMachine) and (other.name, other.process) == ("bench", None)
     assert portal().run(other.run("true")) == 0
     portal().run(other.release())
-    assert bench.cloud.alive == [] and portal().run(holdings.look(bench.world())) == ()
+    assert bench.cloud.alive == [] and portal().run(rentals.look(bench.world())) == ()

@@ -3,8 +3,8 @@
 import pytest
 
 from providers.adapters.aws import MANIFEST, errors
-from providers.adapters.aws.standin import console, things
-from providers.adapters.aws.standin.state import SCHEMA, Rows
+from providers.rehearsal.clouds.aws import console, things
+from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
 
 CONTEXT = errors.Context("a test", creating=True)

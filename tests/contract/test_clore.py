@@ -3,8 +3,8 @@
 import pytest
 
 from providers.adapters.clore import MANIFEST, errors
-from providers.adapters.clore.standin import console, server
-from providers.adapters.clore.standin.state import State
+from providers.rehearsal.clouds.clore import console, server
+from providers.rehearsal.clouds.clore.state import State
 from providers.errors import InsufficientFunds
 from providers.testing.contract import Harness, cases
 

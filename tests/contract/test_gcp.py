@@ -5,7 +5,7 @@ import json
 import pytest
 
 from providers.adapters.gcp import MANIFEST, errors
-from providers.adapters.gcp.standin import console
+from providers.rehearsal.clouds.gcp import console
 from providers.testing.contract import Harness, cases
 
 

@@ -4,7 +4,7 @@ import pytest
 from grpclib import GRPCError, Status
 
 from providers.adapters.modal import MANIFEST, errors
-from providers.adapters.modal.standin import console
+from providers.rehearsal.clouds.modal import console
 from providers.testing.contract import Harness, cases
 
 HARNESS = Harness(

@@ -6,7 +6,7 @@ import pytest
 
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import MANIFEST, errors
-from providers.adapters.gcp.vertex.standin import console
+from providers.rehearsal.clouds.vertex import console
 from providers.model.machine import Setup
 from providers.testing.bench import StandIn
 from providers.testing.contract import Harness, cases

@@ -14,7 +14,7 @@ from google.protobuf import empty_pb2
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
-from providers.plugin import wire
+from providers.plugin import properties
 from providers.plugin.servicer import CHECK, CLUSTER, OWNERSHIP, PLAN, Servicer
 
 STACK, PROJECT = "crash", "gpus"
@@ -129,7 +129,7 @@ class Engine:
         async with self._process() as plugin:
             await self._refresh(plugin)
             arguments = {"world": "rehearsal", "clusters": {name: dict(spec) for name, spec in clusters.items()}, "settings": self.settings}
-            await self._sent(plugin, "Invoke", CHECK, provider_pb2.InvokeRequest(tok=CHECK, args=wire.encode(arguments)))
+            await self._sent(plugin, "Invoke", CHECK, provider_pb2.InvokeRequest(tok=CHECK, args=properties.encode(arguments)))
             await self._registered(plugin, OWNER, {"world": "rehearsal", "settings": self.settings})
             failures = []
             for name, spec in clusters.items():
@@ -137,7 +137,7 @@ class Engine:
                     inputs = {"world": "rehearsal", "owner": self.owner, "cluster": name, "settings": self.settings, **spec}
                     await self._registered(plugin, name, inputs, replace=replace)
                     plan = {"world": "rehearsal", "settings": self.settings, "cluster": name, "urn": urn(name), **spec}
-                    await self._sent(plugin, "Invoke", PLAN, provider_pb2.InvokeRequest(tok=PLAN, args=wire.encode(plan)))
+                    await self._sent(plugin, "Invoke", PLAN, provider_pb2.InvokeRequest(tok=PLAN, args=properties.encode(plan)))
                 except Failed as error:
                     # A failing cluster does not stop its siblings.
                     failures.append(str(error))
@@ -187,7 +187,7 @@ class Engine:
         return await self._sent(plugin, "Diff", name, request)
 
     async def _checked(self, plugin: Plugin, name: str, inputs: Mapping[str, Any], old: Kept | None) -> Struct:
-        request = provider_pb2.CheckRequest(urn=urn(name), news=wire.encode(inputs))
+        request = provider_pb2.CheckRequest(urn=urn(name), news=properties.encode(inputs))
         if old is not None:
             request.olds.CopyFrom(old.inputs)
         answer = await self._sent(plugin, "Check", name, request)

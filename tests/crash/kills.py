@@ -247,7 +247,7 @@ class _Experiment:
         elif self.step.world == "preempted":
             from importlib import import_module
 
-            console = import_module(f"providers.adapters.{self.point.cloud}.standin.console")
+            console = import_module(f"providers.rehearsal.clouds.{self.point.cloud}.console")
             for machine in console.running(watch.store):
                 assert console.preempt(watch.store, machine.name) == 1, machine
             watch.store.advance(120)

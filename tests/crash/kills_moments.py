@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import Callable, Mapping, NamedTuple
 
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.store import Store
 from tests.crash.kills_cli import Clone
 from tests.crash.point import Running, lives, moment
 

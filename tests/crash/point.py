@@ -222,7 +222,7 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
     if not _has(db, "clore_order"):
         return
     from providers.adapters.clore.mark import belongs
-    from providers.adapters.clore.standin.inventory import USD_PER_COIN
+    from providers.rehearsal.clouds.clore.inventory import USD_PER_COIN
 
     known = {}
     if _has(db, "clore_rental"):

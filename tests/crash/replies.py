@@ -229,7 +229,7 @@ class _Experiment:
         os.environ["GPUS_HOME"] = str(self.home)
         for name in [name for name in os.environ if name.startswith(("MODAL_", "AWS_", "GOOGLE_", "CLORE_"))]:
             del os.environ[name]
-        from providers.adapters.rehearsal import open_store
+        from providers.rehearsal.store import open_store
         from tests.crash import wire
         from tests.crash.engine import Engine
 
@@ -253,7 +253,7 @@ class _Experiment:
         import providers.adapters.aws.adapter as aws
         import providers.adapters.clore.worlds as clore
         import providers.adapters.gcp.adapter as gcp
-        import providers.adapters.modal.standin as modal
+        import providers.rehearsal.clouds.modal as modal
 
         for servers in (gcp._standins, aws._standins, clore._servers, modal._shared):
             for server in servers.values():
@@ -351,7 +351,7 @@ class _Experiment:
     def preempt(self, how_many: int) -> None:
         from importlib import import_module
 
-        console = import_module(f"providers.adapters.{self.point.cloud}.standin.console")
+        console = import_module(f"providers.rehearsal.clouds.{self.point.cloud}.console")
         for machine in console.running(self.store)[:how_many]:
             assert console.preempt(self.store, machine.name) == 1
         self.store.advance(120)

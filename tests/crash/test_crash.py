@@ -141,8 +141,8 @@ def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():
 
 def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
     """More machines than declared are duplicates, undeclared ones orphans, and two at once in the past are seen afterwards."""
-    from providers.adapters.modal.standin.state import Sandbox, State
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.clouds.modal.state import Sandbox, State
+    from providers.rehearsal.store import open_store
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     store = open_store()

@@ -46,7 +46,7 @@ class Run:
 @pytest.fixture
 def experiment(tmp_path, monkeypatch):
     from providers.adapters.gcp import adapter
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.store import open_store
     from providers.engine.clock import RehearsalClock
 
     async def jump(self, seconds):
@@ -61,7 +61,7 @@ def experiment(tmp_path, monkeypatch):
 
 def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):
     """Up, refresh, update, replacement by edit, by request and after a loss, and destroy: call by call as the real engine."""
-    from providers.adapters.gcp.standin import console
+    from providers.rehearsal.clouds.gcp import console
 
     run = Run()
     run.up("up", SPEC)

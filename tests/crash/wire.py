@@ -11,7 +11,7 @@ from collections import Counter
 from functools import cache
 from typing import Callable, NamedTuple
 
-from providers.adapters.rehearsal import NODE_LOOK, Fault, Store
+from providers.rehearsal.store import NODE_LOOK, Fault, Store
 
 REPLIES = {
     "dropped": ("reply-lost", {}),

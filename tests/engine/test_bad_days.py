@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from providers import errors
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
 from providers.engine.records import Wanted
 from providers.engine.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
-from providers.testing.rehearse import state
+from providers.cli.rehearse import state
 
 BUYS = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "clore": "create_order", "modal": "SandboxCreate"}
 ASKS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:2", "modal": "L4:1"}

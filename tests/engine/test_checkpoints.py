@@ -10,12 +10,13 @@ import time
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
-from providers.engine import cluster, fitting, planning, registry
+from providers.rehearsal.store import open_store
+from providers.engine import cluster, fitting, planning
+from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import packed
-from providers.testing import rehearse
+from providers.cli import rehearse
 from tests.engine.test_workloads import CLOUDS, rig  # noqa: F401
 from tests.unit.test_workloads import machine  # noqa: F401
 
@@ -193,7 +194,7 @@ def job(machine, command, to="gs://b-b/run", **more):
 
 def test_a_first_run_finds_nothing_and_begins(machine):
     """A folder that is not in the bucket yet is no failure where the bucket answers."""
-    from providers.workloads.script import script
+    from providers.workloads.launch.start_script import script
 
     store = bucket(machine)
     assert machine.run(script(job(machine, f"echo 1 >{machine.folder}/ckpt/step"))) == 0
@@ -202,7 +203,7 @@ def test_a_first_run_finds_nothing_and_begins(machine):
 
 def test_a_store_that_does_not_answer_is_no_new_beginning(machine):
     """Where the last checkpoint can't be read the command is not begun: it would write over what is there."""
-    from providers.workloads.script import script
+    from providers.workloads.launch.start_script import script
 
     bucket(machine)
     (machine.folder / "broken").touch()
@@ -213,7 +214,7 @@ def test_a_store_that_does_not_answer_is_no_new_beginning(machine):
 
 def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine):
     """A job whose last checkpoint can't be saved fails, and what it made is not thrown away with its machine."""
-    from providers.workloads.script import script
+    from providers.workloads.launch.start_script import script
 
     bucket(machine)
     assert machine.run(script(job(machine, f"touch {machine.folder}/broken"), release=f"touch {machine.folder}/released")) == 74
@@ -223,7 +224,7 @@ def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine):
 
 def test_without_what_syncs_nothing_is_begun(machine):
     """A machine that has neither the tool nor a way to get it says so at once, instead of losing hours of work at its end."""
-    from providers.workloads.script import script
+    from providers.workloads.launch.start_script import script
 
     few = machine.folder / "few"
     few.mkdir()

@@ -10,10 +10,10 @@ from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
-from providers.adapters.clore.standin import KEY
-from providers.adapters.clore.standin.server import start
-from providers.adapters.clore.standin.state import State
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore.server import start
+from providers.rehearsal.clouds.clore.state import State
+from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine import cluster, planning
 from providers.engine.records import Held
@@ -404,7 +404,7 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
 @pytest.fixture
 def odd_host(market, monkeypatch):
     """Writes figures into the listing of server-71001, as its host would."""
-    from providers.adapters.clore.standin import inventory
+    from providers.rehearsal.clouds.clore import inventory
 
     real = inventory.servers
 

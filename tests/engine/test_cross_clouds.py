@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import cluster
 from providers.engine.records import Wanted
@@ -63,7 +63,7 @@ def walk(tmp_path, monkeypatch):
 
 
 def machines():
-    from providers.testing.rehearse import state
+    from providers.cli.rehearse import state
 
     return state(open_store())["machines"]
 
@@ -103,7 +103,7 @@ def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
 
 def test_b29_a_preempted_machine_is_placed_anew(walk):
     """Taken back by EC2: the next read says that it is gone, its place is left alone, and the next create takes the next one."""
-    from providers.adapters.aws.standin import console
+    from providers.rehearsal.clouds.aws import console
 
     w = walk(spot="only", regions=("us-east-1",))
     held = w.create()
@@ -123,7 +123,7 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
     w.world.offers = table([*(offer._replace(capacity="spot", node_micro_usd=10_000_000) for offer in GCP), *AWS])
     w.wanted = w.wanted._replace(ask=w.wanted.ask._replace(providers=(provider,)), setup=w.spec.setup())
     held = w.create()
-    console = import_module(f"providers.adapters.{provider}.standin.console")
+    console = import_module(f"providers.rehearsal.clouds.{provider}.console")
     assert 1 == console.preempt(w.store, held.machines[1].name)
     seen = w.run(cluster.read(w.world, held, "replace-node"))
     assert "degraded" == seen.status and "preempted" in seen.reasons[0]

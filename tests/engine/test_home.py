@@ -58,7 +58,7 @@ FULL = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-from providers.cli import main
+from providers.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

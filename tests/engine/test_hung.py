@@ -16,7 +16,7 @@ from providers.adapters.clore import worlds
 from providers.engine import patience, planning
 worlds.BASE_URL, planning.LOOK_LIMIT_S = sys.argv[1], float(sys.argv[2])
 patience.LOOK_LIMIT_S = planning.LOOK_LIMIT_S
-from providers.cli import main
+from providers.cli.main import main
 sys.exit(main(sys.argv[3:]))
 """
 

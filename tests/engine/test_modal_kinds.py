@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
 from providers.engine.records import Held, Wanted
 from providers.engine.world import open_world

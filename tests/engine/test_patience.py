@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from providers.adhoc import access, holdings
+from providers.adhoc import access, rentals
 from providers.engine import cluster, patience, spending, sweeping
 from providers.errors import BadCredentials, GpusError, HalfMade, RateLimited
 from providers.testing.fake_adapter import FakeCloud
@@ -94,7 +94,7 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
         bought(many, provider, f"on-{provider}", access.owner())
     with hung(many.alpha, many.gamma, many.delta):
         began = time.monotonic()
-        found = {machine.name: machine.held for machine in run(holdings.look(many.world(), name))}
+        found = {machine.name: machine.held for machine in run(rentals.look(many.world(), name))}
         took = time.monotonic() - began
     assert set(found) == ({"on-alpha", "on-beta", "on-gamma"} if not name else {"on-beta"})
     assert found["on-beta"].detail == "" and all("no answer" in held.detail for key, held in found.items() if key != "on-beta")
@@ -107,11 +107,11 @@ def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
         hung(many.alpha, many.gamma, methods=("find",)),
         pytest.raises(GpusError, match=r"box: found nothing of that name, but alpha, gamma could not"),
     ):
-        run(holdings.let_go(many.world(), "box"))
-    assert not run(holdings.let_go(many.world(), "box"))
+        run(rentals.let_go(many.world(), "box"))
+    assert not run(rentals.let_go(many.world(), "box"))
     bought(many, "beta", "box", access.owner())
     with hung(many.alpha, many.gamma, methods=("find",)):
-        assert run(holdings.let_go(many.world(), "box"))
+        assert run(rentals.let_go(many.world(), "box"))
     assert not many.alive
 
 

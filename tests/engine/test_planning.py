@@ -8,7 +8,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.base import Manifest
-from providers.engine import planning, registry
+from providers.engine import planning
+from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.model.capability import Capabilities
 from providers.model.place import Scope

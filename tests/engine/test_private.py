@@ -19,7 +19,7 @@ def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask):
     place = tmp_path / "state" / "gpus"
     env = {**os.environ, "GPUS_HOME": str(place)}
     code = f"import os; os.umask({umask}); import providers as gpus\nwith gpus.provision('L4:1', name='mine', keep=True): pass"
-    for words in (["-c", code], ["-c", f"import os, sys; os.umask({umask}); from providers.cli import main; sys.exit(main(['ps']))"]):
+    for words in (["-c", code], ["-c", f"import os, sys; os.umask({umask}); from providers.cli.main import main; sys.exit(main(['ps']))"]):
         done = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
     assert (place / "rehearsal.db").exists() and (place / "journal.db").exists()

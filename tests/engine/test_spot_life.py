@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
 from providers.engine.records import Wanted
 from providers.engine.world import open_world
@@ -41,7 +41,7 @@ class Rig:
         return asyncio.run(cluster.update(self.world, held, wanted))
 
     def preempt(self, held):
-        assert 1 == import_module(f"providers.adapters.{held.provider}.standin.console").preempt(self.store, held.machines[0].name)
+        assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(self.store, held.machines[0].name)
 
     def heard(self, text):
         return any(text in line for line in self.said)
@@ -113,7 +113,7 @@ def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provi
 
 def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
     """A shutdown from inside, told as such by EC2, is the machine's own end: it is not bought again, and the detail says why it went."""
-    from providers.adapters.aws.standin.state import Rows
+    from providers.rehearsal.clouds.aws.state import Rows
 
     wanted, held = rig.made("aws", spot="never")
     with rig.store.transaction() as db:
@@ -130,7 +130,7 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
 def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, provider):
     """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google keeps of it is deleted by the next update."""
     wanted, held = rig.made(provider, idle_after="2h")
-    console = import_module(f"providers.adapters.{provider}.standin.console")
+    console = import_module(f"providers.rehearsal.clouds.{provider}.console")
     assert "running" == rig.read(held).status
     rig.store.advance(3600)
     assert console.idle(rig.store, held.machines[0].name) == pytest.approx(rig.store.now() + 7200, abs=60)
@@ -155,5 +155,5 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
 def test_one_of_several_has_no_timer_of_its_own(rig):
     """A machine of a cluster cannot see whether the others work, so it is given no timer."""
     _, held = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
-    console = import_module("providers.adapters.gcp.standin.console")
+    console = import_module("providers.rehearsal.clouds.gcp.console")
     assert 0.0 == console.idle(rig.store, held.machines[0].name)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from providers import sweep as command
+from providers.cli import sweep as command
 from providers.engine import access, cluster, sweeping
 from providers.engine.backend import current, spelled
 from providers.engine.sweeping import Claims

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from providers import errors
-from providers.adhoc import holdings
+from providers.adhoc import rentals
 from providers.engine import cluster, sweeping
 from providers.engine import journal as journals
 from providers.model.spec import read_cluster
@@ -231,7 +231,7 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
     run(cluster.create(lab.world(), wanted(an_ask(), owner=access.owner(), name=spec.name), "g1"))
     close(lab)
     HARM[harm][0](lab.home / "journal.db")
-    assert asyncio.run(holdings.let_go(lab.world(), "mine"))
+    assert asyncio.run(rentals.let_go(lab.world(), "mine"))
     assert not lab.alive
 
 

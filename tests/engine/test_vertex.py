@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from providers.adapters.gcp.vertex.standin import console
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.clouds.vertex import console
+from providers.rehearsal.store import open_store
 from providers.engine import cluster, journal
 from providers.engine.records import Held, Wanted
 from providers.adapters.base import home

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from providers import cli
-from providers.adapters.rehearsal import open_store
+from providers.cli import main
+from providers.rehearsal.store import open_store
 from providers.engine import access, cluster
 from providers.engine.records import Held, Wanted
 from providers.engine.world import open_world
@@ -44,7 +44,7 @@ class Rig:
 
     def gpus(self, *words):
         """(exit code, stdout, stderr in one line)."""
-        code = cli.main(list(words))
+        code = main.main(list(words))
         out, err = self.capsys.readouterr()
         return code, out, " ".join(err.split())
 

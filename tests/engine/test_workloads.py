@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import access, cluster, handing, planning, progress
 from providers.engine.holding import seen
 from providers.engine.journal import EVERY
@@ -242,7 +242,7 @@ def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
 
 def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
     """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends with."""
-    from providers.testing import rehearse
+    from providers.cli import rehearse
 
     lab = rig("gcp")
     assert rehearse.run(["fault", "gcp", "node.work", "job-fails", "--set", "code=3"]) == 0
@@ -315,7 +315,7 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, capsys):
     """Its exit code, the end of its output, and for all that needs a machine a refusal that says what there is instead."""
-    from providers import cli
+    from providers.cli import main
 
     lab = rig("gcp")
     if code:
@@ -327,32 +327,32 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     lab.store.advance(60)
     seen_then = lab.read(held)
     # Over, and not released yet: it has powered itself off.
-    assert cli.main(["cp", "t:out", "./out"]) != 0
+    assert main.main(["cp", "t:out", "./out"]) != 0
     assert "this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
     after = lab.update(seen_then, wanted)
     assert after.machines == () and after.handles
-    assert cli.main(["wait"]) == code
+    assert main.main(["wait"]) == code
     assert f"exit code {code}" in capsys.readouterr().err
-    assert cli.main(["logs", "t"]) == 0
+    assert main.main(["logs", "t"]) == 0
     assert "gpus-work" in capsys.readouterr().out
     for words in (["ssh", "t"], ["doctor", "t"]):
-        assert cli.main(words) != 0
+        assert main.main(words) != 0
         told = capsys.readouterr().err
         assert "its job is over" in told and "gpus cp t:out ." in told and "gs://my-bucket/train" in told and "gpus logs t" in told
-    assert cli.main(["cp", "t:out", "./out"]) != 0
+    assert main.main(["cp", "t:out", "./out"]) != 0
     assert "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
-    assert cli.main(["cp", "t:data", "./out"]) != 0
+    assert main.main(["cp", "t:data", "./out"]) != 0
     assert "/opt/out alone was kept" in capsys.readouterr().err
     # With its declaration goes what is told of it: the end of an old job is not taken for that of one that could not be had.
     asyncio.run(cluster.delete(lab.world, after))
-    assert cli.main(["wait"]) != 0 and cli.main(["wait", "t"]) != 0
+    assert main.main(["wait"]) != 0 and main.main(["wait", "t"]) != 0
     assert "found none that was placed from this machine" in capsys.readouterr().err
 
 
 def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
     """With the bucket's own program, into the folder that was named; without it the line to run is told."""
     from providers.adhoc import ended
-    from providers.adhoc.declared import Declared
+    from providers.adhoc.stack_clusters import Declared
 
     lab = rig("gcp")
     held = lab.create(lab.wanted({**JOB, "workload": {**JOB["workload"], "checkpoint": {"path": "/opt/out", "to": "gs://my-bucket/run"}}}))
@@ -376,32 +376,32 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
 @pytest.mark.parametrize("spec", [JOB, SERVICE])
 def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
     """Modal's own log of a job and of a service; nobody logs in to either, which is said with what there is instead."""
-    from providers import cli
+    from providers.cli import main as cli
 
     lab = rig("modal")
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
     held = lab.create(lab.wanted(spec))
-    assert cli.main(["logs", "t"]) == 0
+    assert main.main(["logs", "t"]) == 0
     assert "rehearsal stand-in: ta-" in capsys.readouterr().out
-    assert cli.main(["ssh", "t", "--", "true"]) != 0
+    assert main.main(["ssh", "t", "--", "true"]) != 0
     kind = spec["kind"]
     assert f"it is a {kind} of modal's own, in which nobody logs in; `gpus logs t` shows what it writes" in capsys.readouterr().err
     lab.store.advance(60)
     if kind == "job":
         assert lab.read(held).status == "ended"
-        assert cli.main(["wait", "t"]) == 0
-        assert cli.main(["logs", "t"]) == 0
+        assert main.main(["wait", "t"]) == 0
+        assert main.main(["logs", "t"]) == 0
         assert "ended" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("provider", MACHINES)
 def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(provider, rig, capsys):
     """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it runs."""
-    from providers import cli
+    from providers.cli import main as cli
 
     lab = rig(provider)
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
     lab.create(lab.wanted(SERVICE))
-    assert cli.main(["ssh", "t", "--", "true"]) == 0
-    assert cli.main(["logs", "t"]) == 0
+    assert main.main(["ssh", "t", "--", "true"]) == 0
+    assert main.main(["logs", "t"]) == 0
     assert capsys.readouterr().out.strip()

@@ -202,7 +202,7 @@ class Mutator:
 
 
 def tap_gcp(mutator, monkeypatch):
-    from providers.adapters.gcp.standin import server
+    from providers.rehearsal.clouds.gcp import server
 
     real = server._Handler._handle
 
@@ -229,7 +229,7 @@ def tap_gcp(mutator, monkeypatch):
 
 
 def tap_aws(mutator, monkeypatch):
-    from providers.adapters.aws.standin import server
+    from providers.rehearsal.clouds.aws import server
 
     real = server.Server.answer
 
@@ -247,7 +247,7 @@ def tap_aws(mutator, monkeypatch):
 
 def tap_clore(mutator, monkeypatch):
     from providers.adapters.clore import gate
-    from providers.adapters.clore.standin import server
+    from providers.rehearsal.clouds.clore import server
 
     real = server.Api.answer
     # The pace has tests of its own; here it would only be waited for.
@@ -266,7 +266,7 @@ def tap_clore(mutator, monkeypatch):
 def tap_modal(mutator, monkeypatch):
     from grpclib import GRPCError, Status
 
-    from providers.adapters.modal.standin import service
+    from providers.rehearsal.clouds.modal import service
 
     real = service._serve
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
-from providers.engine.guard import guarded
+from providers.adapters.guard import guarded
 from providers.engine.journal import FILE
 from providers.errors import (
     GpusError,

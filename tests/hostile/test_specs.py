@@ -16,12 +16,12 @@ from providers.adapters.gcp import compile as gce
 from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
-from providers.engine import registry
+from providers.adapters import registry
 from providers.engine.records import order_in, order_out
 from providers.errors import CloudError, SpecError
 from providers.model.machine import Mark, Order
 from providers.plugin import inputs
-from providers.plugin.wire import Properties, decode, encode
+from providers.plugin.properties import Properties, decode, encode
 from tests.hostile.conftest import many
 from tests.hostile.specs import ENTRY, NAME
 from tests.hostile.words import JUNK, SHELL, TEXTS

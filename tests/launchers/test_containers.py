@@ -10,10 +10,10 @@ import urllib.request
 import pytest
 
 from providers.model.workload import Process, Program, Task, Workload
-from providers.workloads.compile import program
-from providers.workloads.images import known
-from providers.workloads.launchers import RECIPES
-from providers.workloads.script import script
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.images import known
+from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.launch.start_script import script
 from tests.launchers.docker import Host, daemon  # noqa: F401 - a fixture
 from tests.launchers.machines import job
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from providers.model.workload import Task, Workload
-from providers.workloads.compile import program
-from providers.workloads.script import script
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.start_script import script
 from tests.launchers.gguf import write
 from tests.launchers.machines import machines
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from providers.model.workload import Task, Workload
-from providers.workloads.compile import program
+from providers.workloads.launch.compile import program
 
 MODEL = "meta-llama/Llama-3.1-8B"
 VLLM = """

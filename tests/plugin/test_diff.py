@@ -4,7 +4,7 @@ import pytest
 
 from providers.plugin import diff
 from providers.plugin.schema import CLUSTER_INPUTS
-from providers.plugin.wire import UNKNOWN
+from providers.plugin.properties import UNKNOWN
 
 OLD = {
     "world": "rehearsal",

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from packaging.version import Version
 
-from providers.plugin import wire
-from providers.plugin.gcp_standin.servicer import StandIn
+from providers.plugin import properties
+from providers.plugin.pulumi_gcp.servicer import StandIn
 from tests.plugin.test_servicer import Aborted, Context
 
 NETWORK = "urn:pulumi:s::gpus::gpus:index:ManagedNetwork$gcp:compute/network:Network::train-network"
@@ -27,7 +27,7 @@ def test_its_version_is_its_own():
     import yaml
 
     from providers import resources
-    from providers.plugin.gcp_standin import servicer
+    from providers.plugin.pulumi_gcp import servicer
 
     project = yaml.safe_load((Path(__file__).parents[2] / "Pulumi.yaml").read_text())
     stated = next(plugin["version"] for plugin in project["plugins"]["providers"] if plugin["name"] == "gcp")
@@ -39,7 +39,7 @@ def test_other_types_and_properties_are_refused():
     """By name: nothing is made that the rehearsal does not know."""
     with pytest.raises(Aborted, match="gcp:storage/bucket:Bucket"):
         call(StandIn(), "Check", "urn:pulumi:s::gpus::gcp:storage/bucket:Bucket::b")
-    failures = call(StandIn(), "Check", news=wire.encode({"routingMode": "GLOBAL"})).failures
+    failures = call(StandIn(), "Check", news=properties.encode({"routingMode": "GLOBAL"})).failures
     assert [failure.property for failure in failures] == ["routingMode"]
 
 
@@ -47,10 +47,10 @@ def test_a_network_lives(tmp_path, monkeypatch):
     """Named by itself, made, found, deleted; deleted again is success, and what is gone has no id."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     servicer = StandIn()
-    inputs = call(servicer, "Check", news=wire.encode({"autoCreateSubnetworks": False})).inputs
-    assert wire.decode(inputs).values["name"] == "train-network-0102030"
+    inputs = call(servicer, "Check", news=properties.encode({"autoCreateSubnetworks": False})).inputs
+    assert properties.decode(inputs).values["name"] == "train-network-0102030"
     preview = call(servicer, "Create", properties=inputs, preview=True)
-    assert (preview.id, wire.decode(preview.properties).unknown) == ("", {"selfLink"})
+    assert (preview.id, properties.decode(preview.properties).unknown) == ("", {"selfLink"})
     made = call(servicer, "Create", properties=inputs)
     assert made.id == "projects/rehearsal/global/networks/train-network-0102030"
     assert call(servicer, "Read", id=made.id, properties=made.properties, inputs=inputs).id == made.id

@@ -5,7 +5,7 @@ import pytest
 from providers.errors import SpecError
 from providers.plugin import inputs
 from providers.plugin.schema import SPEC_INPUTS
-from providers.plugin.wire import UNKNOWN, Properties
+from providers.plugin.properties import UNKNOWN, Properties
 
 GOOD = {"world": "rehearsal", "owner": "0123456789ab", "cluster": "train", "settings": {}, "gpu": "H100:8"}
 

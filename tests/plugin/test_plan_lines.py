@@ -6,7 +6,7 @@ from providers.model.ask import Ask, Entry
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner.plan import make
-from providers.plugin import plans
+from providers.plugin import preview
 
 ABLE = {"gcp": Capabilities("gcp"), "bazaar": Capabilities("bazaar", live_offers=True, marketplace=True)}
 
@@ -24,8 +24,8 @@ def held(provider, usd, gpu="H100", entry=0):
     )
 
 
-def said(ask, runs, action=plans.KEEP):
-    return plans.change(make(ask, OFFERS, ABLE), plans.Seen(ask=ask, held=runs, action=action), "")
+def said(ask, runs, action=preview.KEEP):
+    return preview.change(make(ask, OFFERS, ABLE), preview.Seen(ask=ask, held=runs, action=action), "")
 
 
 def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_stays():
@@ -42,8 +42,8 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
 def test_a_reclaim_line_goes_by_the_rank():
     """By choice an earlier choice at any price, and nothing where the first one runs; by price only what is cheaper."""
     two = Ask((Entry("H100", 8), Entry("A100", 8, "fallback[0]")))
-    assert "gcp z-1 H100:8 on-demand first" in said(two, held("gcp", 20.0, "A100", 1), plans.RECLAIM).change
-    assert "nothing preferred" in said(two, held("gcp", 99.0), plans.RECLAIM).change, "a cheaper place of the same choice"
+    assert "gcp z-1 H100:8 on-demand first" in said(two, held("gcp", 20.0, "A100", 1), preview.RECLAIM).change
+    assert "nothing preferred" in said(two, held("gcp", 99.0), preview.RECLAIM).change, "a cheaper place of the same choice"
     price = two._replace(rank="price")
-    assert "nothing preferred" in said(price, held("gcp", 20.0, "A100", 1), plans.RECLAIM).change, "the first choice is dearer"
-    assert "gcp z-1 A100:8 on-demand first" in said(price, held("gcp", 88.0), plans.RECLAIM).change
+    assert "nothing preferred" in said(price, held("gcp", 20.0, "A100", 1), preview.RECLAIM).change, "the first choice is dearer"
+    assert "gcp z-1 A100:8 on-demand first" in said(price, held("gcp", 88.0), preview.RECLAIM).change

@@ -8,12 +8,12 @@ import pytest
 
 from providers.adapters.aws import compile as ec2
 from providers.adapters.gcp import compile as gce
-from providers.engine import registry
+from providers.adapters import registry
 from providers.errors import NotConfigured, Unsupported
 from providers.model import secret
 from providers.model.machine import Mark, Order
 from providers.plugin import inputs
-from providers.plugin.wire import Properties
+from providers.plugin.properties import Properties
 
 GCP = "projects/my-project/secrets/hf-token"
 AWS = "ssm:/ml/hf-token"

@@ -13,7 +13,7 @@ from pulumi.runtime.proto import provider_pb2, status_pb2
 from providers.engine import cluster as engine
 from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknown, Transient
 from providers.model.machine import Handle
-from providers.plugin import outputs, siblings, wire
+from providers.plugin import outputs, siblings, properties as wire
 from providers.plugin.servicer import Servicer
 from tests.plugin.test_outputs import held
 
@@ -693,7 +693,7 @@ def test_unknown_types_and_functions_are_refused(servicer):
 
 def test_lines_for_the_screen_fit_it():
     """A long line is broken at spaces and goes on indented; short ones and addresses are left as they are."""
-    from providers.plugin.plans import fitted
+    from providers.plugin.preview import fitted
 
     line = "#3 gcp australia-southeast2 H100:8 spot $10.74/h: sold out (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS) a while"
     assert fitted(f"  x\n{line}").splitlines() == ["  x", line[:58], f"    {line[59:]}"]

@@ -3,7 +3,7 @@
 import pytest
 
 from providers.errors import SpecError
-from providers.plugin import diff, refusals
+from providers.plugin import diff, preconditions
 from tests.plugin.test_outputs import held
 
 
@@ -18,10 +18,10 @@ from tests.plugin.test_outputs import held
 def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity, why):
     """EC2's one-time Spot machines, and the providers that keep no stopped machine."""
     with pytest.raises(SpecError, match=why):
-        refusals.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
+        preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
 
 
 @pytest.mark.parametrize(("provider", "capacity"), [("gcp", "spot"), ("gcp", "on-demand"), ("aws", "on-demand"), ("aws", "reservation")])
 def test_what_can_be_stopped_is_not_refused(provider, capacity):
     """Google Cloud, and EC2 on demand or in a reservation."""
-    refusals.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
+    preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())

@@ -2,11 +2,11 @@
 
 import time
 
-from providers.adapters.modal import standin
+from providers.rehearsal.clouds import modal
 from providers.adapters.modal.adapter import Modal
 from providers.adapters.modal.client import Client, Credentials, import_client
-from providers.adapters.modal.standin.state import State
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.clouds.modal.state import State
+from providers.rehearsal.store import Store
 
 import_client(rehearsal=True)
 
@@ -17,7 +17,7 @@ class Cloud:
         self.folder = folder
         self.store = Store(folder / "rehearsal.db", lambda: self.time)
         self.store.begin()
-        self.server = standin.start(self.store)
+        self.server = modal.start(self.store)
 
     def adapter(self, server=None):
         """Another process's adapter: own connection, own memory."""

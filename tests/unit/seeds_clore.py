@@ -1,12 +1,12 @@
 """Document 003 (several GPUs on a marketplace): every command and table row, with its verdict."""
 
 from providers.catalog.hardware import hardware
-from providers.engine.remote import driver
+from providers.remote import driver
 from providers.model.workload import Task, Workload
-from providers.workloads import memory, parallel, speed
-from providers.workloads.architecture import find
-from providers.workloads.compile import program
-from providers.workloads.launchers import RECIPES
+from providers.workloads.sizing import memory, parallelism, throughput
+from providers.workloads.sizing.architecture import find
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.recipes import RECIPES
 from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, documented, fits, holds, line, priced, refused, serves, trains, unbound
 
 SPEEDS, LAUNCHER, SIZING, DRIVER, READ = "hardware table", "launcher", "sizing", "driver check", "snippet, read as code"
@@ -29,22 +29,22 @@ device = torch.device("cuda:0")
 
 def best(gpu, count):
     """The split that we would choose for a 70B model over so many."""
-    return str(parallel.layouts(LLAMA, gpu, count)[0])
+    return str(parallelism.layouts(LLAMA, gpu, count)[0])
 
 
 def possible(gpu, count):
     """Every split of it."""
-    return {str(layout) for layout in parallel.layouts(LLAMA, gpu, count)}
+    return {str(layout) for layout in parallelism.layouts(LLAMA, gpu, count)}
 
 
 def tokens(tensor, pipeline, concurrency):
     """The bound on tokens per second of a 70B model on H100s."""
-    return speed.serving_bound(LLAMA, "H100", dtype="bf16", context=2048, concurrency=concurrency, tensor=tensor, pipeline=pipeline).tokens_per_s
+    return throughput.serving_bound(LLAMA, "H100", dtype="bf16", context=2048, concurrency=concurrency, tensor=tensor, pipeline=pipeline).tokens_per_s
 
 
 def speedup(gpu):
     """How much faster two of a card train than one."""
-    return speed.training_hours(1e18, gpu, 1) / speed.training_hours(1e18, gpu, 2, fast=parallel.fast_links(gpu))
+    return throughput.training_hours(1e18, gpu, 1) / throughput.training_hours(1e18, gpu, 2, fast=parallelism.fast_links(gpu))
 
 
 def pinned(launcher, gpus, **task):
@@ -87,12 +87,12 @@ MODELS = [
 ]
 
 IDEAS = [
-    holds("003", "Tensor parallelism puts layers 1-20 on one GPU, 21-40 on the next", WRONG, lambda: parallel.tensor_sizes(28, 4) != (1, 2, 4, 28), "that is pipeline parallelism. Tensor parallelism cuts every layer: 28 heads with 4 KV heads allow 1, 2, 4 and 28 slices, however many layers there are", SIZING),
+    holds("003", "Tensor parallelism puts layers 1-20 on one GPU, 21-40 on the next", WRONG, lambda: parallelism.tensor_sizes(28, 4) != (1, 2, 4, 28), "that is pipeline parallelism. Tensor parallelism cuts every layer: 28 heads with 4 KV heads allow 1, 2, 4 and 28 slices, however many layers there are", SIZING),
     holds("003", "Tensor parallelism: low latency", RIGHT, lambda: tokens(4, 1, 1) > 2 * tokens(1, 4, 1), "one sequence is read by all GPUs at once", SIZING),
     holds("003", "Tensor parallelism needs fast links", RIGHT, lambda: best("A100-80GB", 8) == "TP8" and best("L40S", 8) == "TP2 x PP4", "over PCIe we keep it to pairs", SIZING),
     holds("003", "Pipeline parallelism gives each GPU other batches", WRONG, lambda: memory.serving(LLAMA, "bf16", context=2048, concurrency=1, pipeline=2).weights == memory.serving(LLAMA, "bf16", context=2048, concurrency=1).weights, "it gives each GPU other layers, so each holds half of the weights; other batches are data parallelism", SIZING),
     holds("003", "Pipeline parallelism: higher throughput, higher latency", RIGHT, lambda: tokens(2, 4, 1) == tokens(2, 1, 1) and tokens(2, 4, 64) > 2 * tokens(2, 1, 64), "one sequence gains nothing from stages, many do", SIZING),
-    holds("003", "Data parallelism: the same model, other data", RIGHT, lambda: any(layout.replicas == 2 for layout in parallel.layouts(find("Llama-3.1-8B"), "L40S", 2)), "copies side by side", SIZING),
+    holds("003", "Data parallelism: the same model, other data", RIGHT, lambda: any(layout.replicas == 2 for layout in parallelism.layouts(find("Llama-3.1-8B"), "L40S", 2)), "copies side by side", SIZING),
     holds("003", "Data parallelism: each GPU needs the whole model", RIGHT, lambda: memory.training(LLAMA, "full", sequence=2048, batch=1, shards=1).weights == memory.weight_bytes(LLAMA, "bf16") / memory.GIB, "with plain DDP; FSDP and ZeRO split it", SIZING),
     holds("003", "Data parallelism scales linearly", NO_FIT, lambda: min(map(speedup, ("A100-80GB", "RTX-4090"))) > 1.8, lambda: f"nearly on NVLink; over PCIe two cards are taken as {speedup('RTX-4090'):.1f} times one when the gradients of a large model are exchanged", SIZING),
 ]
@@ -138,7 +138,7 @@ CHOICE = [
     holds("003", "NVLink has 600 GB/s", NO_FIT, lambda: all(hardware(card).interconnect_gb_s == 600 for card in ("A100", "H100", "B200")), "the A100's; H100 and H200 have 900, B200 1,800, both ways summed", SPEEDS),
     holds("003", "PCIe 4.0 has 32 GB/s", RIGHT, lambda: hardware("L4").interconnect_gb_s / 2 == 32, "one way, where the NVLink figure is both ways", SPEEDS),
     holds("003", "PCIe 5.0 has 64 GB/s", RIGHT, lambda: hardware("RTX-5090").interconnect_gb_s / 2 == 64, "one way", SPEEDS),
-    holds("003", "NVLink suits tensor parallelism", RIGHT, lambda: parallel.fast_links("A100-80GB") and best("A100-80GB", 4) == "TP4", "as wide as the machine", SIZING),
+    holds("003", "NVLink suits tensor parallelism", RIGHT, lambda: parallelism.fast_links("A100-80GB") and best("A100-80GB", 4) == "TP4", "as wide as the machine", SIZING),
     holds("003", "PCIe 4.0 suits data parallelism, PCIe 5.0 mixed loads", NO_FIT, lambda: best("L40S", 4) == "TP1 x 4 copies", "only for a model that fits one card; a larger one is split in stages", SIZING),
     documented("003", "`nvidia-smi nvlink --status`", RIGHT, "`nvidia-smi topo -m` shows who is joined to whom", "nvidia-smi's own help, 2026-11"),
     holds("003", "2 GPUs: TP 2, PP 1", RIGHT, lambda: best("A100-80GB", 2) == best("RTX-4090", 2) == "TP2", "ours too, on either link", SIZING),

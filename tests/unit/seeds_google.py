@@ -8,7 +8,7 @@ from providers.adapters.gcp.options import IMAGE_FAMILY
 from providers.catalog import offers
 from providers.catalog.hardware import hardware
 from providers.model.money import usd
-from providers.workloads.fit import cuda
+from providers.workloads.sizing.fit import cuda
 from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, counts, documented, holds, line, machine, sold_as, words_of
 
 CATALOG, SPEEDS, SCHEMA, LAUNCHER, SHELL, IMAGE = "catalog", "hardware table", "Google's API schema", "launcher", "run in a shell", "image rule"

@@ -15,11 +15,11 @@ from providers.catalog.hardware import hardware
 from providers.errors import SpecError
 from providers.model.money import usd
 from providers.model.workload import Task, Workload
-from providers.workloads import size
-from providers.workloads.architecture import find
-from providers.workloads.compile import program
-from providers.workloads.launchers import RECIPES
-from providers.workloads.size import FITS, TIGHT, Serve, Train, judge
+from providers.workloads.sizing import gpus
+from providers.workloads.sizing.architecture import find
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.sizing.gpus import FITS, TIGHT, Serve, Train, judge
 
 RIGHT, WRONG, STALE, NO_FIT = "right", "wrong", "stale", "does not fit"
 VERDICTS = (RIGHT, WRONG, STALE, NO_FIT)
@@ -84,7 +84,7 @@ def priced(seed, claim, verdict, gpu, count, claimed, *, hours=1.0, providers=()
     """A row that today's catalog price decides, for a machine or for a run of so many hours. A card without a price is stale: nothing dates it."""
 
     def check():
-        offer = next((each for each in size.sold(providers=providers) if each.gpu_type == gpu and each.gpu_count == count), None)
+        offer = next((each for each in gpus.sold(providers=providers) if each.gpu_type == gpu and each.gpu_count == count), None)
         if offer is None:
             return Found(
                 STALE, f"an undated figure of a marketplace; no bundled price of {gpu} x {count}: `gpus plan` asks the market itself", "catalog"
@@ -100,7 +100,7 @@ def priced(seed, claim, verdict, gpu, count, claimed, *, hours=1.0, providers=()
 
 def modal_runs(hours):
     """The cards of a table of measured hours, the cheapest run at Modal first."""
-    return [gpu for gpu, *_ in size.measured(hours, size.sold(providers=("modal",)))]
+    return [gpu for gpu, *_ in gpus.measured(hours, gpus.sold(providers=("modal",)))]
 
 
 def counts(provider, gpu):

@@ -3,9 +3,9 @@
 from providers.adapters.modal import CAPABILITIES, gpu
 from providers.adapters.modal.gpu import LONG_WAIT_ABOVE, SOLD
 from providers.catalog.hardware import achieved_tflops, hardware
-from providers.workloads import memory, size, speed
-from providers.workloads.architecture import find
-from providers.workloads.size import Serve
+from providers.workloads.sizing import memory, gpus, throughput
+from providers.workloads.sizing.architecture import find
+from providers.workloads.sizing.gpus import Serve
 from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, counts, documented, fits, holds, line, modal_runs, priced, ratio
 
 MODAL, CATALOG, SPEEDS, LAUNCHER, SIZING = "Modal adapter", "catalog", "hardware table", "launcher", "sizing"
@@ -22,12 +22,12 @@ def read(text):
 
 def hourly(name):
     """Modal's dollars per hour of one card."""
-    return next(each.micro_usd for each in size.sold(providers=("modal",)) if each.gpu_type == name and each.gpu_count == 1) / 1e6
+    return next(each.micro_usd for each in gpus.sold(providers=("modal",)) if each.gpu_type == name and each.gpu_count == 1) / 1e6
 
 
 def per_million(name, concurrency=1):
     """The least dollars for a million tokens of an 8B model on one card of Modal's."""
-    found = size.sizes(find("Llama-3.1-8B"), Serve("bf16", 4096, concurrency), size.sold(providers=("modal",)))
+    found = gpus.sizes(find("Llama-3.1-8B"), Serve("bf16", 4096, concurrency), gpus.sold(providers=("modal",)))
     return next(each.per_million_micro_usd for each in found if each.verdict.gpu_type == name and each.verdict.gpu_count == 1) / 1e6
 
 
@@ -39,7 +39,7 @@ def own_table(gpu_type, claimed):
 
 def hours_hold(gpu_type, claimed):
     """Whether hours follow from 5 h on a T4 by the sheets, a quarter either way; and the hours that do."""
-    least, most = speed.scaled_hours(5, "T4", gpu_type, "fp16")
+    least, most = throughput.scaled_hours(5, "T4", gpu_type, "fp16")
     return 0.75 * least <= claimed <= 1.25 * most, f"5 h on a T4 are {least:.1f} to {most:.1f} h on it by the sheets"
 
 
@@ -98,7 +98,7 @@ FIRST = [
     holds("000", "Several GPUs of one machine are supported; several machines are a closed beta", STALE, lambda: CAPABILITIES.max_nodes != 1, f"`modal.clustered` is public in client 1.6.4 ({PAGE}); we buy one container at a time there", MODAL),
     holds("000", "A framework that runs the script again is started as a process of its own", RIGHT, lambda: line("lightning", count=2).startswith("python3 train.py"), "our launcher always does", LAUNCHER),
     documented("000", "Inside a Modal function Lightning's strategy is `ddp_spawn` or `ddp_notebook`", RIGHT, "plain `ddp` runs the entry script again, which in a function is Modal's; with the `lightning` launcher the script is a process and plain `ddp` works", "lightning.ai/docs and modal.com/docs/guide/gpu, 2026-09"),
-    holds("000", "Small batches are bound by memory", RIGHT, lambda: all(speed.serving_bound(find("Llama-3.1-8B"), name, dtype="fp16", context=2048, concurrency=1).limited_by == "memory bandwidth" for name in EIGHT), "the roofline of one sequence, on every card", SIZING),
+    holds("000", "Small batches are bound by memory", RIGHT, lambda: all(throughput.serving_bound(find("Llama-3.1-8B"), name, dtype="fp16", context=2048, concurrency=1).limited_by == "memory bandwidth" for name in EIGHT), "the roofline of one sequence, on every card", SIZING),
     holds("000", "Newer GPUs gain more arithmetic than bandwidth", RIGHT, lambda: ratio("H100", "fp16_tflops", "A100") > ratio("H100", "bandwidth_tb_s", "A100"), lambda: f"H100 over A100: {ratio('H100', 'fp16_tflops', 'A100'):.1f} against {ratio('H100', 'bandwidth_tb_s', 'A100'):.1f}", SPEEDS),
     holds("000", "So for memory-bound work a newer card may not be worth its price", NO_FIT, lambda: per_million("A100") < per_million("B200"), lambda: f"not at these prices: one sequence of an 8B model costs at least ${per_million('A100'):.2f} per million tokens on an A100, ${per_million('B200'):.2f} on a B200, if kept busy", SIZING),
     holds("000", "Batch wherever possible", RIGHT, lambda: per_million("A100", 16) < per_million("A100") / 8, lambda: f"16 sequences at once: ${per_million('A100', 16):.2f} per million tokens against ${per_million('A100'):.2f}", SIZING),
@@ -142,12 +142,12 @@ SECOND = [
     holds("001", "An A100 is the fastest", WRONG, lambda: hardware("A100").fp16_tflops >= hardware("H100").fp16_tflops, "its own table says that the H100 is faster", SPEEDS),
     holds("001", "An A100 is dear for this project", STALE, lambda: modal_runs(TABLE_HOURS)[-1] == "A100", "the cheapest run of the three by now", CATALOG),
     holds("001", "Quick test: T4, 10 epochs in a time limit of 30 minutes", NO_FIT, lambda: 10 * 3 * 60 * 1.1 <= 1800, "10 x 3 minutes are 30: nothing is left for the start", SIZING),
-    holds("001", "Full training: A10G, 100 epochs in 4 hours", RIGHT, lambda: 1.1 * speed.scaled_hours(5, "T4", "A10", "fp16")[1] <= 4, lambda: f"{speed.scaled_hours(5, 'T4', 'A10', 'fp16')[1]:.1f} h by the sheets", SIZING),
-    holds("001", "Large experiment: A100, 200 epochs in 2 hours", RIGHT, lambda: 1.1 * 200 * 30 <= 7200, lambda: f"100 minutes by its own figure; {2 * speed.scaled_hours(5, 'T4', 'A100', 'fp16')[1]:.1f} h by the sheets, so leave more", SIZING),
+    holds("001", "Full training: A10G, 100 epochs in 4 hours", RIGHT, lambda: 1.1 * throughput.scaled_hours(5, "T4", "A10", "fp16")[1] <= 4, lambda: f"{throughput.scaled_hours(5, 'T4', 'A10', 'fp16')[1]:.1f} h by the sheets", SIZING),
+    holds("001", "Large experiment: A100, 200 epochs in 2 hours", RIGHT, lambda: 1.1 * 200 * 30 <= 7200, lambda: f"100 minutes by its own figure; {2 * throughput.scaled_hours(5, 'T4', 'A100', 'fp16')[1]:.1f} h by the sheets, so leave more", SIZING),
     holds("001", "Very large models: A100-80GB or H100, 8 hours", RIGHT, lambda: {"A100-80GB", "H100"} <= set(SOLD) and 8 * 3600 <= CAPABILITIES.max_ttl_s, "both are sold, and a function may run 24 h", MODAL),
     holds("001", "`gpu=\"A10G\"`, `timeout=3600 * 4`", STALE, lambda: gpu.text("A10G", 1) == "A10G:1", "taken, as another name of A10; the limit is within 24 h", MODAL),
     holds("001", "`gpu=\"T4\"`, `timeout=3600 * 6`", RIGHT, lambda: read("T4") == ("T4", 1) and 5 * 1.1 <= 6, "5 h and a tenth more", MODAL),
-    holds("001", "`gpu=\"A100\"` with 40 GB, `timeout=3600 * 2`", RIGHT, lambda: read("A100") == ("A100", 1) and 1.1 * speed.scaled_hours(5, "T4", "A100", "fp16")[1] <= 2, "about 1 h by the sheets", MODAL),
+    holds("001", "`gpu=\"A100\"` with 40 GB, `timeout=3600 * 2`", RIGHT, lambda: read("A100") == ("A100", 1) and 1.1 * throughput.scaled_hours(5, "T4", "A100", "fp16")[1] <= 2, "about 1 h by the sheets", MODAL),
     documented("001", "`modal run FILE --epochs N`", RIGHT, "parameters of the local entry point become flags; here: `gpus run --on T4:1 -- COMMAND`", "modal.com/docs/reference/cli/run, 2026-09"),
     documented("001", "Three `modal run ... &` train three configurations at once", RIGHT, "three apps, each billed for itself; each ends with its client, unless it was started with `--detach`", "modal.com/docs/guide/apps, 2026-09"),
     holds("001", "Debug on a T4, then train on the larger card", RIGHT, lambda: hourly("T4") < hourly("A10") < hourly("A100"), "the cheapest hour for what does not need speed", CATALOG),

@@ -10,7 +10,8 @@ import pytest
 import providers.adapters
 from providers.catalog import offers as catalog
 from providers.catalog.table import table as offer_table
-from providers.engine import cluster, planning, registry
+from providers.engine import cluster, planning
+from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.errors import CloudError
 from providers.model.ask import CAPACITIES, Ask, Entry
@@ -78,9 +79,8 @@ def test_every_folder_can_be_loaded():
 
 @every
 def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name):
-    """The folder holds a stand-in, and its console names places, machine types, GPUs and calls, shows machines and takes them back."""
-    module(name, ".standin")
-    console = module(name, ".standin.console")
+    """Beside the adapter stands a rehearsal server, and its console names places, machine types, GPUs and calls, shows machines and takes them back."""
+    console = importlib.import_module(f"providers.rehearsal.clouds.{name}.console")
     for word in ("places", "machine_types", "gpus", "methods"):
         assert getattr(console, word)(), f"{name}: wanted {word}, found none"
     assert callable(console.running) and callable(console.preempt)
@@ -180,7 +180,7 @@ def test_an_adapter_has_a_contract_test(name):
 DUMMY = '''"""A fifth cloud: all that it is stands in this folder."""
 
 from providers.adapters.base import Manifest
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.testing.bench import StoreClock
@@ -232,7 +232,7 @@ def dummy(request, tmp_path, monkeypatch):
 
 def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
     """A folder that appears beside the others, or in another package, is found, planned, ordered from and released."""
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.store import open_store
 
     assert "dummy" in registry.manifests() and () == registry.problems()
     assert set(NAMES) < set(registry.manifests())

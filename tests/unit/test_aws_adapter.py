@@ -7,12 +7,13 @@ import uuid
 
 import pytest
 
-from providers.adapters.aws import MANIFEST, machines, standin
+from providers.adapters.aws import MANIFEST, machines
+from providers.rehearsal.clouds import aws
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.adapters.aws.standin import calls, console, places, things, wire
-from providers.adapters.aws.standin.state import Rows
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.clouds.aws import calls, console, places, things, wire
+from providers.rehearsal.clouds.aws.state import Rows
+from providers.rehearsal.store import Store
 from providers.errors import (
     BadCredentials,
     HalfMade,
@@ -52,7 +53,7 @@ class Rig:
     def __init__(self, path):
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
-        self.server = standin.start(self.store)
+        self.server = aws.start(self.store)
         self.client = Client(SESSION, self.server.url, read_s=5.0)
         self.ec2 = self.adapter()
 
@@ -811,7 +812,7 @@ def test_latency_and_slowness_are_the_scenarios(rig):
 def test_two_servers_answer_as_one_cloud(rig):
     """Everything is in the store: another process's stand-in sees the machine and its refusals."""
     ticket = rig.got()
-    other = standin.start(rig.store)
+    other = aws.start(rig.store)
     try:
         second = rig.adapter(client=Client(SESSION, other.url))
         assert "running" == second.observe(ticket.handles)[0].status
@@ -824,7 +825,7 @@ def test_two_servers_answer_as_one_cloud(rig):
 def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys):
     """`gpus rehearse stock aws ...`, quota, fault and preempt work as for any cloud; a wrong place is told."""
     from providers.errors import SpecError
-    from providers.testing.rehearse import run
+    from providers.cli.rehearse import run
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     run(["stock", "aws", A, "p5.48xlarge", "spot", "0"])

@@ -13,7 +13,7 @@ import providers
 from providers.adapters.aws import CAPABILITIES, MANIFEST, machines
 from providers.adapters.aws import compile as native
 from providers.adapters.aws.options import Options, problems, read
-from providers.adapters.aws.standin import places, wire
+from providers.rehearsal.clouds.aws import places, wire
 from providers.errors import NotEnabled, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -105,7 +105,7 @@ def test_the_table_of_types_is_what_the_catalog_sells():
 
 def test_the_stand_ins_zones_are_what_the_committed_sources_give():
     """The committed zones.json is what its generator makes of the catalog's sources."""
-    from providers.adapters.aws.standin import generate
+    from providers.rehearsal.clouds.aws import generate
 
     source = Path(providers.__file__).parent / "catalog" / "sources" / "aws_gpu_offers.csv.gz"
     with gzip.open(source, "rt", encoding="utf-8") as file:

@@ -5,12 +5,13 @@ import time
 
 import pytest
 
-from providers.adapters.aws import prices, standin
+from providers.adapters.aws import prices
+from providers.rehearsal.clouds import aws
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.adapters.aws.standin.prices import set_price
+from providers.rehearsal.clouds.aws.prices import set_price
 from providers.adapters.base import Manifest
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine import planning
 from providers.engine.world import open_world
@@ -30,7 +31,7 @@ def offer(capacity="on-demand", zone="use1-az1", machine_type="p5.48xlarge", mic
 class Rig:
     def __init__(self, path):
         self.store = Store(path / "rehearsal.db", clock=lambda: NOW)
-        self.server = standin.start(self.store)
+        self.server = aws.start(self.store)
         self.client = Client(SESSION, self.server.url, read_s=5.0)
         self.ec2 = self.adapter()
 
@@ -127,7 +128,7 @@ def test_a_service_that_hangs_ends_at_the_limit(rig):
 
 def test_a_product_of_another_kind_or_shape_is_no_price():
     """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are passed over."""
-    from providers.adapters.aws.standin.prices import _product
+    from providers.rehearsal.clouds.aws.prices import _product
 
     good = _product("p5.48xlarge", "us-east-1", "44.5")
     assert [("us-east-1", 44_500_000)] == list(prices._product(json.dumps(good), "p5.48xlarge"))

@@ -4,9 +4,9 @@ import pytest
 
 from providers.errors import SpecError
 from providers.model.workload import Override, Task, Workload
-from providers.workloads import fit, parallel
-from providers.workloads.architecture import find
-from providers.workloads.compile import check, program
+from providers.workloads.sizing import fit, parallelism
+from providers.workloads.sizing.architecture import find
+from providers.workloads.launch.compile import check, program
 
 PLAIN, BLOCKS, FOUR_BITS, GROUPS = "meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b", "Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"
 
@@ -107,9 +107,9 @@ def test_gpus_that_a_launcher_would_not_see_are_refused(launcher, command):
 def test_copies_of_a_mixture_cut_its_experts_over_all_their_gpus():
     """Twelve blocks of 128: TP4 x 2 copies cuts them into eight, which fails as TP8 does; stages and copies of TP2 x 2 do not."""
     model = find("Qwen/Qwen3-235B-A22B-FP8")
-    assert parallel.sizes(model, "fp8", 8) == (1, 2, 4)
-    found = parallel.layouts(model, "H100", 8, dtype="fp8")
+    assert parallelism.sizes(model, "fp8", 8) == (1, 2, 4)
+    found = parallelism.layouts(model, "H100", 8, dtype="fp8")
     assert str(found[0]) == "TP4 x PP2" and all(each.tensor * each.replicas <= 4 for each in found)
     assert served("vllm", model.name).verdict.split == "TP4 x PP2"
-    dense = parallel.layouts(find(PLAIN), "H100", 8, dtype="fp8")
+    dense = parallelism.layouts(find(PLAIN), "H100", 8, dtype="fp8")
     assert any(each.replicas == 8 for each in dense)

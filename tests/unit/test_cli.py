@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from providers import cli, stackfile
+from providers.cli import main, stackfile
 from providers.catalog.table import table
-from providers.engine import registry
+from providers.adapters import registry
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 
@@ -22,7 +22,7 @@ def _own_home(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    code = cli.main(arguments)
+    code = main.main(arguments)
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     return code, out, err
@@ -255,7 +255,7 @@ def test_whoever_stops_reading_gets_no_complaint():
     """`gpus plan ... | head -1` ends quietly."""
     command = [sys.executable, "-m", "providers.cli", "plan", "T4", "--json"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, cwd=os.path.dirname(os.path.dirname(cli.__file__))
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, cwd=os.path.dirname(os.path.dirname(main.__file__))
     )
     process.stdout.read(10)
     process.stdout.close()
@@ -270,7 +270,8 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
     import time
 
     from providers.adapters.base import Manifest
-    from providers.engine import planning, registry
+    from providers.engine import planning
+    from providers.adapters import registry
     from providers.model.capability import Capabilities
 
     released = threading.Event()

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from providers import cli
+from providers.cli import main
 from providers.errors import shortened
 
 
@@ -29,7 +29,7 @@ def no_credentials(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    code = cli.main(arguments)
+    code = main.main(arguments)
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     return code, out, err
@@ -66,7 +66,7 @@ def test_a_wrong_argument_is_one_line_of_wanted_found_and_what_to_do(capsys, arg
 def test_help_is_still_help(capsys):
     """`--help` of a command prints its arguments and ends well."""
     with pytest.raises(SystemExit) as ended:
-        cli.main(["plan", "--help"])
+        main.main(["plan", "--help"])
     assert ended.value.code == 0 and "--spot {never,prefer,only}" in capsys.readouterr().out
 
 
@@ -107,8 +107,8 @@ def test_what_is_too_long_is_cut_between_words():
 
 def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys):
     """No command is no mistake: the help is shown, exit code 0; so is the version."""
-    assert cli.main([]) == 0 and "commands:" in capsys.readouterr().out
-    assert cli.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
+    assert main.main([]) == 0 and "commands:" in capsys.readouterr().out
+    assert main.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys):
 )
 def test_a_word_that_is_nearly_right_is_told_the_right_one_and_never_taken_for_it(capsys, arguments, meant):
     """Commands, options and choices: the near one is named; a beginning of an option is no option."""
-    assert cli.main(arguments) == 2
+    assert main.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and meant in err and "--help` " in err
 
@@ -137,22 +137,22 @@ def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys):
     """A table of twenty lines says how many more there are; `--all` and `--json` hold everything; by provider it is the same twenty."""
     lines = {}
     for words in ((), ("--all",), ("--sort", "provider")):
-        assert cli.main(["offers", "H100", *words]) == 0
+        assert main.main(["offers", "H100", *words]) == 0
         out = capsys.readouterr().out.splitlines()
         lines[words] = [line for line in out[1:] if " H100" in line]
     assert len(lines[()]) == 20 and len(lines["--all",]) > 400
     assert [line.split()[:2] for line in lines[()]] == [line.split()[:2] for line in lines["--all",][:20]]
     assert sorted(lines[()]) == sorted(lines["--sort", "provider"])
-    assert cli.main(["offers", "H100"]) == 0
+    assert main.main(["offers", "H100"]) == 0
     assert f"and {len(lines['--all',]) - 20} more, none cheaper: --all lists them" in capsys.readouterr().out
-    assert cli.main(["offers", "H100", "--json"]) == 0
+    assert main.main(["offers", "H100", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) > 400
 
 
 @pytest.mark.parametrize("name", ["a b!", "", "x\x1b[2J", "a/b/c/d", "../x y"])
 def test_a_watch_of_a_name_that_no_stack_can_have_ends_at_once(capsys, name):
     """Pulumi refuses such a name in every round: it is told, and not tried again for ever."""
-    assert 2 == cli.main(["watch", "-s", name])
+    assert 2 == main.main(["watch", "-s", name])
     assert "--stack: wanted a stack's name of letters" in capsys.readouterr().err
 
 
@@ -163,6 +163,6 @@ def test_a_failure_that_says_what_to_do_is_not_told_another_remedy(capsys, monke
     def fail(_argv):
         raise OSError(5, "the rehearsal store cannot be used (disk I/O error); make room on its disk", str(tmp_path / "rehearsal.db"))
 
-    monkeypatch.setattr("providers.testing.rehearse.run", fail)
-    assert 2 == cli.main(["rehearse"])
+    monkeypatch.setattr("providers.cli.rehearse.run", fail)
+    assert 2 == main.main(["rehearse"])
     assert capsys.readouterr().err == f"gpus: {tmp_path}/rehearsal.db: the rehearsal store cannot be used (disk I/O error); make room on its disk\n"

@@ -14,10 +14,10 @@ from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
-from providers.adapters.clore.standin import KEY
-from providers.adapters.clore.standin.server import start
-from providers.adapters.clore.standin.state import OUTBID_S, State
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore.server import start
+from providers.rehearsal.clouds.clore.state import OUTBID_S, State
+from providers.rehearsal.store import Store
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STARTING, STOPPING, Handle, Mark, Order, Setup
 from providers.model.offer import Candidate
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from providers import cli
-from providers.adapters.clore.standin import console
-from providers.adapters.clore.standin.state import State
-from providers.adapters.rehearsal import open_store
+from providers.cli import main
+from providers.rehearsal.clouds.clore import console
+from providers.rehearsal.clouds.clore.state import State
+from providers.rehearsal.store import open_store
 from providers.errors import CloudError
 
 
@@ -19,7 +19,7 @@ def _own_home(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    code = cli.main(arguments)
+    code = main.main(arguments)
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     return code, out, err
@@ -89,7 +89,7 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
 def test_once_something_happened_the_market_is_asked(what):
     """A change of the market, an order, or the scenario's own lines: from then on the stand-in answers, over the wire."""
     from providers.adapters.clore import connect
-    from providers.adapters.clore.standin import untouched
+    from providers.rehearsal.clouds.clore import untouched
 
     store = open_store()
     state = State(store)

@@ -7,7 +7,7 @@ import pytest
 
 from providers.adapters.clore import market, names
 from providers.adapters.clore.options import Options, problems, read
-from providers.adapters.clore.standin import inventory
+from providers.rehearsal.clouds.clore import inventory
 from providers.catalog import names as catalog
 from providers.errors import SpecError
 

@@ -3,8 +3,8 @@
 import pytest
 
 from providers.model.workload import Override, Task, Workload
-from providers.workloads import fit
-from providers.workloads.counted import counted, settled
+from providers.workloads.sizing import fit
+from providers.workloads.sizing.flag_effects import counted, settled
 
 LLAMA, QWEN3, LLAMA_70B = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-235B-A22B-FP8", "meta-llama/Llama-3.1-70B"
 

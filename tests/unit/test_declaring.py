@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
-from providers import cli
-from providers.engine import declaring, fitting, registry
+from providers.cli import main
+from providers.engine import declaring, fitting
+from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.plugin import inputs
@@ -73,7 +74,7 @@ def planned(tmp_path, monkeypatch, capfd):
     def plan(clusters, **config):
         content = {"gpus:world": "rehearsal", **{f"gpus:{key}": value for key, value in config.items()}, "gpus:clusters": clusters}
         (tmp_path / "Pulumi.s.yaml").write_text(yaml.safe_dump({"config": content}))
-        code = cli.main(["plan", "-s", "s"])
+        code = main.main(["plan", "-s", "s"])
         return code, capfd.readouterr().err
 
     return plan
@@ -139,7 +140,7 @@ def test_good_declarations_pass_both(planned, tmp_path):
 
 def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
     """`t4` is the T4: the hours of the run are known."""
-    from providers.workloads import fit
+    from providers.workloads.sizing import fit
 
     made = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"t4": 5}}}}).ask()
     known = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"T4": 5}}}}).ask()

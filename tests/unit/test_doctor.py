@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from providers import cli
-from providers.workloads import doctor
+from providers.cli import main
+from providers.workloads import diagnose
 
 WELL = {
     "gpus": "0, NVIDIA H100 80GB HBM3, 512, 81559\n1, NVIDIA H100 80GB HBM3, 512, 81559",
@@ -22,17 +22,17 @@ WELL = {
 
 def output(**changes):
     looks = {**WELL, **changes}
-    return "\n".join(f"{doctor.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}" for name in doctor.LOOKS)
+    return "\n".join(f"{diagnose.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}" for name in diagnose.LOOKS)
 
 
 def wrong(wanted=2, **changes):
-    return {each.name: each for each in doctor.judge(output(**changes), wanted) if each.state == doctor.BAD}
+    return {each.name: each for each in diagnose.judge(output(**changes), wanted) if each.state == diagnose.BAD}
 
 
 def test_a_well_machine_has_nothing_wrong():
     """Two H100 on NVLink, PyTorch sees both."""
     assert wrong() == {}
-    assert "2.11.0+cu130, CUDA 13.0, sees 2 GPUs" in doctor.text(doctor.judge(output(), 2))
+    assert "2.11.0+cu130, CUDA 13.0, sees 2 GPUs" in diagnose.text(diagnose.judge(output(), 2))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
 
 def links(topology, count):
     gpus = "\n".join(f"{number}, NVIDIA A100 80GB PCIe, 512, 81920" for number in range(count))
-    return next(each for each in doctor.judge(output(gpus=gpus, topology=topology), count) if each.name == "links")
+    return next(each for each in diagnose.judge(output(gpus=gpus, topology=topology), count) if each.name == "links")
 
 
 def test_links_are_judged_by_every_pair_of_gpus():
@@ -80,26 +80,26 @@ def test_links_are_judged_by_every_pair_of_gpus():
     bridged = (
         head + "\n".join(f"GPU{number}\t{row.replace(' ', chr(9))}\tN/A" for number, row in enumerate(joined)) + "\nNIC0\tPIX\tPIX\tSYS\tSYS\t X"
     )
-    assert (doctor.BAD, "NVLink between 2 of 6 pairs of GPUs") == links(bridged, 4)[1:3]
-    assert doctor.OK == links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state
-    assert doctor.UNKNOWN == links(bridged, 8).state
+    assert (diagnose.BAD, "NVLink between 2 of 6 pairs of GPUs") == links(bridged, 4)[1:3]
+    assert diagnose.OK == links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state
+    assert diagnose.UNKNOWN == links(bridged, 8).state
 
 
 def test_what_cannot_be_looked_at_is_unknown():
     """No PyTorch is no fault, and junk breaks nothing."""
-    assert next(each for each in doctor.judge(output(torch=""), 2) if each.name == "torch").state == doctor.UNKNOWN
-    assert doctor.judge("junk\n\x00\ngpus-doctor gpus 0\n,,\n,", 1)
+    assert next(each for each in diagnose.judge(output(torch=""), 2) if each.name == "torch").state == diagnose.UNKNOWN
+    assert diagnose.judge("junk\n\x00\ngpus-doctor gpus 0\n,,\n,", 1)
 
 
 def test_the_script_is_sound_and_looks_at_everything():
     """Run for real, every look answers with its exit code, whatever is installed."""
-    done = subprocess.run(["sh", "-c", doctor.script()], capture_output=True, text=True, check=False)
-    assert set(doctor.read(done.stdout)) == set(doctor.LOOKS)
+    done = subprocess.run(["sh", "-c", diagnose.script()], capture_output=True, text=True, check=False)
+    assert set(diagnose.read(done.stdout)) == set(diagnose.LOOKS)
 
 
 def test_the_command_looks_at_this_machine(capsys):
     """Without a name it is this machine; without a driver that is what is wrong."""
-    code = cli.main(["doctor"])
+    code = main.main(["doctor"])
     out = capsys.readouterr().out
     assert code in (0, 1)
     assert "driver" in out

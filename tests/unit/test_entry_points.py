@@ -21,10 +21,10 @@ from providers.adapters.gcp.vertex import job as vertex  # noqa: E402
 from providers.errors import SpecError  # noqa: E402
 from providers.model.machine import Mark, Setup  # noqa: E402
 from providers.model.workload import Process, Program, Task, Workload  # noqa: E402
-from providers.workloads.compile import program  # noqa: E402
-from providers.workloads.images import IMAGES, Image, executed, known  # noqa: E402
-from providers.workloads.launchers import RECIPES  # noqa: E402
-from providers.workloads.script import script  # noqa: E402
+from providers.workloads.launch.compile import program  # noqa: E402
+from providers.workloads.launch.images import IMAGES, Image, executed, known  # noqa: E402
+from providers.workloads.launch.recipes import RECIPES  # noqa: E402
+from providers.workloads.launch.start_script import script  # noqa: E402
 
 CONTAINED = [name for name, recipe in RECIPES.items() if recipe.image]
 OTHERS = {

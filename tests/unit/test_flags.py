@@ -6,11 +6,11 @@ import pytest
 
 from providers.errors import SpecError
 from providers.model.workload import Override, Task, Workload
-from providers.workloads import fit, memory
-from providers.workloads.compile import program
-from providers.workloads.counted import settled
-from providers.workloads.flags import RUNNERS, given, spelled
-from providers.workloads.launchers import RECIPES
+from providers.workloads.sizing import fit, memory
+from providers.workloads.launch.compile import program
+from providers.workloads.sizing.flag_effects import settled
+from providers.workloads.launch.flags import RUNNERS, given, spelled
+from providers.workloads.launch.recipes import RECIPES
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 UNKNOWN = "someone/unknown"

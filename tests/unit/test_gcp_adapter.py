@@ -10,10 +10,10 @@ import pytest
 
 from providers.adapters.gcp import MANIFEST
 from providers.adapters.gcp import compile as native
-from providers.adapters.gcp import standin
+from providers.rehearsal.clouds import gcp as standin
 from providers.adapters.gcp.adapter import Gcp
 from providers.adapters.gcp.client import Client
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.store import Store
 from providers.errors import (
     BadCredentials,
     HalfMade,
@@ -560,7 +560,7 @@ def test_b29_gone_only_on_google_s_own_word(rig):
 
 def test_b29_a_preempted_machine_is_told(rig):
     """Taken back and stopped: preempted. Taken back and deleted: gone, and the detail says why."""
-    from providers.adapters.gcp.standin import console
+    from providers.rehearsal.clouds.gcp import console
 
     kept = rig.got(candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep", generation="kept").handles[0]
     released = rig.got(candidate(A, "g2-standard-4", capacity="spot"), generation="released").handles[0]

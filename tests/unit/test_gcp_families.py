@@ -5,7 +5,7 @@ import pytest
 from providers.adapters.gcp import CAPABILITIES, MANIFEST, fabric, machines
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp.options import ARM_IMAGE, problems
-from providers.adapters.gcp.standin import machines as cloud
+from providers.rehearsal.clouds.gcp import machines as cloud
 from providers.api import plan
 from providers.errors import NoCapacity, NotConfigured, Unsupported
 from providers.model.machine import Setup

@@ -13,8 +13,8 @@ from google.auth.credentials import AnonymousCredentials
 from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
-from providers.adapters.gcp.standin import console, generate, start
-from providers.adapters.rehearsal import Store
+from providers.rehearsal.clouds.gcp import console, generate, start
+from providers.rehearsal.store import Store
 
 IMAGE = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"
 P, Z, R = "rehearsal", "us-central1-a", "us-central1"
@@ -156,7 +156,7 @@ def test_the_committed_machine_table_equals_what_the_sources_say():
 def test_starting_imports_no_client_of_google():
     """The stand-in starts inside every plugin process: it needs neither Google's client nor its document."""
     code = (
-        "import sys, tempfile, pathlib; from providers.adapters.rehearsal import Store; from providers.adapters.gcp.standin import start;"
+        "import sys, tempfile, pathlib; from providers.rehearsal.store import Store; from providers.rehearsal.clouds.gcp import start;"
         "s = start(Store(pathlib.Path(tempfile.mkdtemp()) / 'r.db')); s.close();"
         "print([m for m in ('googleapiclient', 'google.auth', 'pydantic', 'grpc') if m in sys.modules])"
     )
@@ -165,7 +165,7 @@ def test_starting_imports_no_client_of_google():
 
 def test_every_served_method_has_a_handler():
     """No route of the committed document is without an answer."""
-    from providers.adapters.gcp.standin.calls import HANDLERS
+    from providers.rehearsal.clouds.gcp.calls import HANDLERS
 
     assert set(HANDLERS) == console.methods()
 

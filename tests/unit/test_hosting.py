@@ -9,16 +9,17 @@ import providers
 from providers.adapters.aws.host import host as aws
 from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
-from providers.adapters.clore.standin.inventory import servers
+from providers.rehearsal.clouds.clore.inventory import servers
 from providers.adapters.gcp.host import host as gcp
-from providers.engine import hosting, planning, registry
+from providers.engine import hosting, planning
+from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.model import images
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.model.workload import Override
-from providers.stackfile import read as read_stack
-from providers.workloads import disk
+from providers.cli.stackfile import read as read_stack
+from providers.workloads.sizing import disk
 
 LLAMA_70B = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "dtype": "bf16"}
 DEEPSEEK = {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3", "dtype": "fp8"}

@@ -13,29 +13,30 @@ import providers
 
 ROOT = Path(providers.__file__).parent
 LEAVES = {"model", "errors"}
+PLANS = LEAVES | {"catalog", "planner", "workloads"}
+CLOUDS = PLANS | {"adapters", "remote", "rehearsal"}
 ALLOWED = {
     "model": LEAVES,
     "errors": LEAVES,
-    "arguments": LEAVES,
     "catalog": LEAVES,
     "planner": LEAVES | {"catalog"},
-    "workloads": LEAVES | {"catalog", "arguments"},
-    "adapters": LEAVES,
-    "engine": LEAVES | {"catalog", "planner", "workloads", "adapters"},
-    "plugin": LEAVES | {"catalog", "planner", "engine", "adapters", "resources", "workloads"},
-    "testing": LEAVES | {"catalog", "planner", "engine", "adapters", "arguments"},
-    "api": LEAVES | {"catalog", "planner", "engine"},
-    "adhoc": LEAVES | {"catalog", "planner", "engine", "adapters", "workloads"},
-    "resources": LEAVES | {"catalog", "planner", "engine", "adapters", "plugin", "workloads"},
-    "cli": LEAVES | {"catalog", "planner", "engine", "adapters", "api", "adhoc", "testing", "workloads", "sweep", "watch", "arguments", "stackfile"},
-    "stackfile": LEAVES | {"engine", "adapters"},
-    "sweep": LEAVES | {"catalog", "planner", "engine", "adapters", "adhoc", "plugin", "stackfile"},
-    "watch": LEAVES | {"engine", "adapters", "arguments", "stackfile"},
+    "workloads": LEAVES | {"catalog"},
+    "adapters": LEAVES | {"rehearsal"},
+    "remote": LEAVES | {"catalog", "adapters", "engine"},
+    "rehearsal": LEAVES | {"catalog", "remote", "adapters", "engine"},
+    "engine": CLOUDS,
+    "plugin": CLOUDS | {"engine", "resources"},
+    "testing": CLOUDS | {"engine"},
+    "api": CLOUDS | {"engine"},
+    "adhoc": CLOUDS | {"engine"},
+    "watch": CLOUDS | {"engine"},
+    "resources": CLOUDS | {"engine", "plugin"},
+    "cli": CLOUDS | {"engine", "api", "adhoc", "watch", "plugin"},
     "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
 }
 """Unit → the units of this package that it may import, besides itself."""
 
-SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.played", "providers.adapters.rehearsal"}
+SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.guard", "providers.adapters.registry"}
 HEAVY = (
     "pydantic",
     "asyncio",
@@ -137,7 +138,7 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch):
     """`gpus plan H100:8 --json` loads none of them either."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    run = "import io, contextlib\nfrom providers import cli\nwith contextlib.redirect_stdout(io.StringIO()):\n    assert cli.main(['plan', 'H100:8', '--json']) == 0"
+    run = "import io, contextlib\nfrom providers.cli import main\nwith contextlib.redirect_stdout(io.StringIO()):\n    assert main.main(['plan', 'H100:8', '--json']) == 0"
     assert brought(run).isdisjoint(HEAVY)
 
 

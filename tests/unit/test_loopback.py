@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.engine.loopback import proxied
+from providers.cli.loopback import proxied
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from providers import errors
 from providers.adapters import modal
-from providers.adapters.modal import standin
+from providers.rehearsal.clouds import modal as standin
 from providers.adhoc.machine import _free
 from providers.engine.ready import NO_LOGIN
-from providers.engine.remote import files
-from providers.engine.remote.line import Launch
-from providers.engine.remote.own import Own
-from providers.engine.remote.run import finished, started
-from providers.engine.remote.ssh import FAILED, Key, SshProbe
+from providers.remote import files
+from providers.remote.line import Launch
+from providers.remote.provider_exec import Own
+from providers.remote.run import finished, started
+from providers.remote.ssh import FAILED, Key, SshProbe
 from providers.model.machine import Handle, Node
 
 sys.path.insert(0, str(Path(__file__).parent))

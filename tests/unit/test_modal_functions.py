@@ -9,16 +9,16 @@ import pytest
 import providers
 
 from providers.adapters.modal import MANIFEST, deployment, options
-from providers.adapters.modal.standin.deployed import Deployed
+from providers.rehearsal.clouds.modal.deployed import Deployed
 from providers.catalog.offers import load
-from providers.engine import registry
+from providers.adapters import registry
 from providers.engine.planning import plan
 from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, SpecError, Transient, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.spec import read_cluster
 from providers.planner import check
 from providers.plugin import inputs
-from providers.plugin.wire import Properties
+from providers.plugin.properties import Properties
 from tests.unit.modal_cloud import Cloud
 
 JOB = {"command": "python train.py"}
@@ -213,7 +213,7 @@ def test_a_queue_that_never_moves_ends_and_leaves_nothing(cloud, kind):
 
 def test_a_job_taken_back_starts_anew(cloud):
     """Modal starts the same input again when it takes a container back: the job queues, then runs, under the same call."""
-    from providers.adapters.modal.standin import console
+    from providers.rehearsal.clouds.modal import console
 
     adapter, _, handle = running(cloud, declared("job"))
     cloud.wait(10)
@@ -497,7 +497,7 @@ def test_the_start_of_a_job_equals_the_clients_own_spawn(tmp_path, monkeypatch):
     """What starts a job is what `Function.spawn` sends, so a change in a new client shows here."""
     import modal
 
-    from providers.adapters.modal.standin.functions import FunctionService
+    from providers.rehearsal.clouds.modal.functions import FunctionService
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     seen, answer = [], FunctionService.FunctionMap

@@ -12,9 +12,9 @@ from modal_cloud import Cloud  # noqa: E402
 from test_modal_gpu import candidate, order  # noqa: E402
 
 from providers.adapters.modal import client as connection  # noqa: E402
-from providers.adapters.modal import standin  # noqa: E402
+from providers.rehearsal.clouds import modal  # noqa: E402
 from providers.adapters.modal.adapter import Modal  # noqa: E402
-from providers.adapters.modal.standin import console, service  # noqa: E402
+from providers.rehearsal.clouds.modal import console, service  # noqa: E402
 from providers.errors import BadCredentials, HalfMade, NoCapacity, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported  # noqa: E402
 from providers.model.machine import Handle, Mark, Setup  # noqa: E402
 
@@ -324,7 +324,7 @@ def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter):
 def test_two_processes_servers_are_one_cloud(cloud, adapter):
     """What is ordered through one server is found and deleted through another on the same store."""
     (handle,) = started(cloud, adapter, order()).handles
-    second = standin.start(cloud.store)
+    second = modal.start(cloud.store)
     try:
         other = cloud.adapter(second)
         assert [handle] == [node.handle for node in other.find("own1")]

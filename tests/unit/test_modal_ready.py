@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from providers.adapters import modal
-from providers.adapters.modal import standin
+from providers.rehearsal.clouds import modal as standin
 from providers.engine import access, cluster
 from providers.engine.records import Wanted
 from providers.engine.world import open_world

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("modal")
 
 from providers.adapters.modal import request
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
 from providers.errors import AllFailed
 from providers.plugin import outputs

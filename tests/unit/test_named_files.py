@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from providers import cli
+from providers.cli import main
 from providers.errors import SpecError
 from providers.model import regular
 from providers.model.workload import with_files
-from providers.workloads import architecture
+from providers.workloads.sizing import architecture
 
 KINDS = ("/dev/zero", "pipe", "folder", "link to a device", "missing", "huge", "a\0b", "~nobody-of-that-name/x", "not ours")
 
@@ -84,7 +84,7 @@ def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key,
     text = json.dumps({**CONFIG, key: "@"}).replace('"@"', "1" + "0" * 4_200 if isinstance(value, int) and value > 10**20 else json.dumps(value))
     file.write_text(text)
     for more in ([], ["--on", "H100:8"], ["--serve", "--on", "H100:8", "--json"], ["--train", "full"]):
-        assert cli.main(["size", str(file), *more]) in {0, 1, 2}
+        assert main.main(["size", str(file), *more]) in {0, 1, 2}
         said = capsys.readouterr()
         assert len(said.err) < 1_000
         if key in {*CONFIG, "num_key_value_heads", "head_dim"}:
@@ -99,7 +99,7 @@ def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text):
     """However it is nested."""
     (tmp_path / "config.json").write_text(text)
     begun = time.process_time()
-    assert cli.main(["size", str(tmp_path)]) == 2
+    assert main.main(["size", str(tmp_path)]) == 2
     assert time.process_time() - begun < 2
     assert capsys.readouterr().err.count("\n") <= 4
 

@@ -6,7 +6,7 @@ from providers import errors
 from providers.catalog import names
 from providers.catalog.offers import load
 from providers.catalog.table import table
-from providers.engine import registry
+from providers.adapters import registry
 from providers.engine.planning import whole
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
@@ -228,7 +228,7 @@ def test_a_count_that_is_none_is_told_what_to_write(typed, todo):
 def test_every_rule_that_suggests_something_names_a_field_that_exists():
     """`marketplaces` and `accept_suspect_prices` are fields of a cluster, of the command line and of Python's own call."""
     from providers import provision
-    from providers.cli import main
+    from providers.cli.main import main
     from providers.model.spec import Cluster
 
     assert {"marketplaces", "accept_suspect_prices"} <= Cluster.model_fields.keys() & provision.__kwdefaults__.keys()

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from providers.adapters.base import home
-from providers.adapters.rehearsal import DEFAULT_STOCK, FAULTS, LATENCIES_S, Store, open_store
+from providers.rehearsal.store import DEFAULT_STOCK, FAULTS, LATENCIES_S, Store, open_store
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
 
 def test_import_is_light():
     """Importing the store imports no database and no server."""
-    code = "import sys, providers.adapters.rehearsal as r; print([m for m in ('sqlite3', 'json', 'http.server', 'pydantic') if m in sys.modules])"
+    code = "import sys, providers.rehearsal.store as r; print([m for m in ('sqlite3', 'json', 'http.server', 'pydantic') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
@@ -100,7 +100,7 @@ def test_faults_are_used_up_in_order(store):
 
 def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys):
     """What is for sale in a region of which no source names a zone is never had in a rehearsal: the screen, its JSON and an edit of it say so."""
-    from providers.adapters.gcp.standin import machines
+    from providers.rehearsal.clouds.gcp import machines
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     shown = _rehearse(capsys)
@@ -189,7 +189,7 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
 
 
 def _rehearse(capsys, *argv):
-    from providers.testing.rehearse import run
+    from providers.cli.rehearse import run
 
     assert run(list(argv)) == 0
     return capsys.readouterr().out
@@ -251,7 +251,7 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
 def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
     """Bad input to `gpus rehearse` is one clear line, never a traceback."""
     from providers.errors import GpusError
-    from providers.testing.rehearse import run
+    from providers.cli.rehearse import run
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     with pytest.raises(GpusError) as caught:
@@ -293,9 +293,9 @@ def test_a_store_of_another_version_is_one_clear_line(tmp_path):
 
 def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
     """Machines made through the stand-in are shown; only running Spot ones can be preempted; a reset does not lose machines unasked."""
-    from providers.adapters.gcp.standin import start
+    from providers.rehearsal.clouds.gcp import start
     from providers.errors import GpusError
-    from providers.testing.rehearse import run
+    from providers.cli.rehearse import run
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     server = start(open_store())
@@ -332,7 +332,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
 def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
     """What a node's readiness can lack is rehearsed by the command that the README names, whatever the cloud."""
-    from providers.testing import rehearse
+    from providers.cli import rehearse
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     assert 0 == rehearse.run(["fault", provider, "node.look", kind])

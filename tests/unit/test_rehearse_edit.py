@@ -2,11 +2,11 @@
 
 import pytest
 
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.engine import cluster
 from providers.errors import SpecError
 from providers.testing.bench import Bench
-from providers.testing.rehearse import run
+from providers.cli.rehearse import run
 from tests.contract import test_aws, test_gcp, test_vertex
 
 

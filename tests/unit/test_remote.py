@@ -13,11 +13,11 @@ import pytest
 from providers.adapters.base import KEEP_STATUS, START_UP_STATUS
 from providers.catalog.names import nominal_memory_gib
 from providers.engine.ready import NO_DRIVER, WRONG_GPUS
-from providers.engine.remote import driver, files
-from providers.engine.remote.unpack import Limits, unpacked
+from providers.remote import driver, files
+from providers.remote.unpack import Limits, unpacked
 from providers.model import regular
-from providers.engine.remote.line import Launch, endpoint, user
-from providers.engine.remote.ssh import Ssh
+from providers.remote.line import Launch, endpoint, user
+from providers.remote.ssh import Ssh
 from providers.errors import GpusError
 from providers.model.machine import Handle, Node
 from providers.model.offer import Candidate, Offer

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from providers import cli
-from providers.engine.guard import guarded
-from providers.engine.remote.line import Launch
-from providers.engine.remote.run import streamed
+from providers.cli import main
+from providers.adapters.guard import guarded
+from providers.remote.line import Launch
+from providers.remote.run import streamed
 from providers.errors import CloudError, GpusError
 from providers.model.machine import Handle, Node
 from providers.model.screen import Colours, Screen, on_screen, screened
-from providers.plugin import failures
+from providers.plugin import grpc_errors
 
 EVIL = (
     "\x1b[2J",
@@ -71,7 +71,7 @@ def test_nothing_that_a_terminal_obeys_is_left(evil):
 def test_an_argument_comes_back_printable(capsys, words, evil, monkeypatch, tmp_path):
     """Whatever repeats an argument repeats it harmlessly."""
     monkeypatch.chdir(tmp_path)
-    cli.main([word.format(evil) for word in words])
+    main.main([word.format(evil) for word in words])
     said = capsys.readouterr()
     assert harmless(said.out) and harmless(said.err)
 
@@ -92,7 +92,7 @@ def test_an_argument_comes_back_printable(capsys, words, evil, monkeypatch, tmp_
 )
 def test_an_argument_that_is_no_text_is_one_message(capsys, words):
     """Bytes that are no UTF-8 are refused before they are written anywhere."""
-    assert cli.main(list(words)) == 2
+    assert main.main(list(words)) == 2
     said = capsys.readouterr().err
     assert said == "gpus: arguments: wanted text in UTF-8, found '\\udcff" + (".json" if words[0] == "size" else "") + "'\n"
 
@@ -137,7 +137,7 @@ def test_the_screen_is_lifted_again():
 @pytest.mark.parametrize("kind", [GpusError, lambda text: CloudError(text, provider="clore"), ValueError, RuntimeError])
 def test_a_failure_of_the_plugin_is_printable(kind):
     """Whatever a provider says reaches the engine's display harmlessly."""
-    assert harmless(failures.line(kind("".join(EVIL))))
+    assert harmless(grpc_errors.line(kind("".join(EVIL))))
 
 
 def test_machines_read_back_have_printable_words():
@@ -163,7 +163,7 @@ def test_machines_read_back_have_printable_words():
 def test_a_closed_stream_goes_nowhere(tmp_path, words, closed):
     """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no other file gets its number."""
     environment = os.environ | {"GPUS_HOME": str(tmp_path / "home")}
-    tried = f'"{sys.executable}" -c "import sys; from providers.cli import main; sys.exit(main())"'
+    tried = f'"{sys.executable}" -c "import sys; from providers.cli.main import main; sys.exit(main())"'
     open_ended = subprocess.run(["sh", "-c", f"{tried} {words}"], env=environment, capture_output=True, text=True, check=False)
     done = subprocess.run(["sh", "-c", f"{tried} {words} {closed}"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == open_ended.returncode

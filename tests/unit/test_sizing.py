@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from providers import cli
+from providers.cli import main
 from providers.errors import GpusError, SpecError
-from providers.workloads import architecture, memory, parallel, report, size, speed
-from providers.workloads.architecture import find
-from providers.workloads.size import FITS, NO, TIGHT, Serve, Train, judge
+from providers.workloads.sizing import architecture, memory, parallelism, gpus, throughput
+from providers.cli import size_report
+from providers.workloads.sizing.architecture import find
+from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
 
 TABLE = json.loads((__import__("pathlib").Path(architecture.__file__).parent / "data" / "models.json").read_text())
 
@@ -68,17 +69,17 @@ def test_at_least_ten_models_are_compared_with_published_figures():
 
 def test_b37_tensor_parallel_sizes_divide_heads_and_kv_heads():
     """B37: 28 heads with 4 KV heads go into 1, 2, 4 and 28; 7 and 14 would break the KV heads."""
-    assert parallel.tensor_sizes(28, 4) == (1, 2, 4, 28)
-    assert parallel.tensor_sizes(64, 8, 16) == (1, 2, 4, 8, 16)
-    assert parallel.tensor_sizes(52, 52, 26) == (1, 2, 4, 13, 26)
-    assert not parallel.divides(3, 64, 8)
-    assert not parallel.divides(8, 52, 52)
+    assert parallelism.tensor_sizes(28, 4) == (1, 2, 4, 28)
+    assert parallelism.tensor_sizes(64, 8, 16) == (1, 2, 4, 8, 16)
+    assert parallelism.tensor_sizes(52, 52, 26) == (1, 2, 4, 13, 26)
+    assert not parallelism.divides(3, 64, 8)
+    assert not parallelism.divides(8, 52, 52)
 
 
 def test_b37_a_count_that_does_not_divide_is_told_with_the_valid_ones():
     """B37: the refusal names valid sizes and a split over stages."""
-    assert parallel.advice(find("Qwen2-7B"), 8) == "28 heads with 4 KV heads can't be cut into 8: valid are 1, 2, 4, 28; or TP4 x PP2"
-    assert parallel.advice(find("Qwen2-7B"), 4) == ""
+    assert parallelism.advice(find("Qwen2-7B"), 8) == "28 heads with 4 KV heads can't be cut into 8: valid are 1, 2, 4, 28; or TP4 x PP2"
+    assert parallelism.advice(find("Qwen2-7B"), 4) == ""
 
 
 def test_b39_70b_in_16_bit_does_not_fit_one_card_is_tight_on_two_and_fits_four():
@@ -118,8 +119,8 @@ def test_a_card_without_the_format_is_refused_with_the_reason():
 def test_tensor_parallelism_is_wide_on_nvlink_and_narrow_over_pcie():
     """Eight GPUs on NVLink are one group; over PCIe pairs of them are stages."""
     model = find("Llama-3.1-70B")
-    assert str(parallel.layouts(model, "H100", 8)[0]) == "TP8"
-    assert str(parallel.layouts(model, "L40S", 8)[0]) == "TP2 x PP4"
+    assert str(parallelism.layouts(model, "H100", 8)[0]) == "TP8"
+    assert str(parallelism.layouts(model, "L40S", 8)[0]) == "TP2 x PP4"
 
 
 def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
@@ -129,7 +130,7 @@ def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
     assert (pair.answer, str(pair.layout), pair.usable_gib) == (TIGHT, "TP1 x PP2", pytest.approx(22.8))
     assert judge(model, Serve("q4_k_m", 2048), "A100", 1).answer == NO
     assert judge(model, Serve("awq", 8192), "A100", 2).usable_gib == pytest.approx(36.0)
-    assert [str(each) for each in parallel.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, split=parallel.LAYERS)] == ["TP1 x PP2"]
+    assert [str(each) for each in parallelism.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, split=parallelism.LAYERS)] == ["TP1 x PP2"]
 
 
 def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
@@ -168,51 +169,51 @@ def test_recomputing_saves_memory_and_costs_time():
     kept = memory.training(model, "lora", sequence=4096, batch=4, recompute=False)
     recomputed = memory.training(model, "lora", sequence=4096, batch=4, recompute=True)
     assert recomputed.activations < kept.activations / 3
-    assert speed.training_flops(model, 1e9, recompute=True) == pytest.approx(speed.training_flops(model, 1e9, recompute=False) * 4 / 3)
+    assert throughput.training_flops(model, 1e9, recompute=True) == pytest.approx(throughput.training_flops(model, 1e9, recompute=False) * 4 / 3)
 
 
 def test_training_flops_are_six_per_parameter_and_token():
     """The rule of thumb, plus attention: within 15 % for a 7B model at 4k."""
     model = find("Llama-2-7b")
-    assert speed.training_flops(model, 1.0, recompute=False) == pytest.approx(6 * model.parameters, rel=0.15)
+    assert throughput.training_flops(model, 1.0, recompute=False) == pytest.approx(6 * model.parameters, rel=0.15)
 
 
 def test_training_time_of_llama_2_7b_is_near_the_published_one():
     """Two trillion tokens took 184,320 hours of A100 80 GB (Llama 2 report, 2023); the estimate comes within 25 %."""
-    flops = speed.training_flops(find("Llama-2-7b"), 2e12, sequence=4096, recompute=False)
-    hours = speed.training_hours(flops, "A100-80GB", 8)
+    flops = throughput.training_flops(find("Llama-2-7b"), 2e12, sequence=4096, recompute=False)
+    hours = throughput.training_hours(flops, "A100-80GB", 8)
     assert hours * 8 == pytest.approx(184_320, rel=0.25)
 
 
 def test_hours_scale_between_the_ratios_of_speed_and_bandwidth():
     """From 5 h on a T4 an A100 takes about 1 h: the seed's claim of six times is within reach, ten is not."""
-    least, most = speed.scaled_hours(5, "T4", "A100")
+    least, most = throughput.scaled_hours(5, "T4", "A100")
     assert 0.8 < least < most < 1.1
 
 
 def test_serving_bound_falls_with_a_longer_cache_and_rises_with_bandwidth():
     """The roofline reads weights once for a step and each sequence's cache."""
     model = find("Llama-3.1-8B")
-    one = speed.serving_bound(model, "L4", dtype="bf16", context=2048, concurrency=1)
+    one = throughput.serving_bound(model, "L4", dtype="bf16", context=2048, concurrency=1)
     assert one.limited_by == "memory bandwidth"
     assert one.tokens_per_s < 300e9 / 16e9 + 1
-    assert speed.serving_bound(model, "L4", dtype="bf16", context=32768, concurrency=1).tokens_per_s < one.tokens_per_s
-    assert speed.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1).tokens_per_s > 10 * one.tokens_per_s
+    assert throughput.serving_bound(model, "L4", dtype="bf16", context=32768, concurrency=1).tokens_per_s < one.tokens_per_s
+    assert throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1).tokens_per_s > 10 * one.tokens_per_s
 
 
 def test_one_sequence_gains_nothing_from_stages():
     """A pipeline of four is no faster than one stage for a single sequence."""
     model = find("Llama-3.1-70B")
-    one = speed.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2)
-    four = speed.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2, pipeline=4)
+    one = throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2)
+    four = throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2, pipeline=4)
     assert one.tokens_per_s == four.tokens_per_s
 
 
 def test_sizes_puts_what_fits_first_and_the_cheapest_of_it_first():
     """Every row that is sold gets a verdict; those that fit lead, by price."""
-    found = size.sizes(find("Llama-3.1-8B"), Serve("bf16", 8192), size.sold())
+    found = gpus.sizes(find("Llama-3.1-8B"), Serve("bf16", 8192), gpus.sold())
     answers = [each.verdict.answer for each in found]
-    assert answers == sorted(answers, key=[FITS, TIGHT, NO, size.UNKNOWN].index)
+    assert answers == sorted(answers, key=[FITS, TIGHT, NO, gpus.UNKNOWN].index)
     prices = [each.sold.micro_usd for each in found if each.verdict.answer == FITS]
     assert prices == sorted(prices)
     assert prices
@@ -256,7 +257,7 @@ def test_a_size_alone_says_that_the_shape_is_a_guess():
 
 
 def run(capsys, *words):
-    code = cli.main(["size", *words])
+    code = main.main(["size", *words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -312,12 +313,12 @@ def test_nothing_that_holds_it_is_exit_code_one(capsys):
 
 def test_sizing_imports_nothing_heavy():
     """`gpus size` starts without pydantic, httpx or a cloud's SDK."""
-    script = "import sys; from providers import cli; cli.main(['size', '7b', '--json']); sys.exit(bool({'pydantic', 'httpx', 'boto3', 'grpc'} & set(sys.modules)))"
+    script = "import sys; from providers.cli import main; main.main(['size', '7b', '--json']); sys.exit(bool({'pydantic', 'httpx', 'boto3', 'grpc'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_a_measured_card_without_a_price_names_the_one_beside_it():
     """Modal has no A10G: its A10 is named, and not taken in its place."""
-    offers = size.sold(providers=("modal",))
-    text = report.measured_text(size.measured({"T4": 5.0, "A10G": 1.7}, offers), offers)
+    offers = gpus.sold(providers=("modal",))
+    text = size_report.measured_text(gpus.measured({"T4": 5.0, "A10G": 1.7}, offers), offers)
     assert "no price A10 sold" in text and "cheapest run" not in text

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from providers import cli
+from providers.cli import main
 from providers.model.spec import read_cluster
-from providers.workloads import architecture, fit, memory, parallel, quantization
-from providers.workloads.architecture import find, read
-from providers.workloads.compile import program
-from providers.workloads.size import FITS, NO, TIGHT, Serve, Train, judge
+from providers.workloads.sizing import architecture, fit, memory, parallelism, quantization
+from providers.workloads.sizing.architecture import find, read
+from providers.workloads.launch.compile import program
+from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
 
 TABLE = json.loads((Path(architecture.__file__).parent / "data" / "models.json").read_text())
 QWEN_72B = {
@@ -32,7 +32,7 @@ def quantised(config, **how):
 def test_groups_that_do_not_divide_leave_one_gpu_or_stages():
     """C06 (vllm#21695): 29568 / 128 = 231 groups; two, four and eight GPUs were offered and fail to load."""
     model = quantised(QWEN_72B, quant_method="awq", bits=4, group_size=128)
-    assert parallel.sizes(model, "awq", 16) == (1,)
+    assert parallelism.sizes(model, "awq", 16) == (1,)
     for gpus in (2, 4, 8):
         found = judge(model, Serve("awq", 8192), "A100-80GB", gpus)
         assert found.layout is not None and found.layout.tensor == 1
@@ -45,10 +45,10 @@ def test_groups_that_do_not_divide_leave_one_gpu_or_stages():
 def test_the_bundled_72b_in_awq_is_split_as_its_16_bit_form_allows_no_more():
     """C06: a checkpoint that nobody described has groups of 128; the maker's own one is padded and can be cut."""
     plain, padded = find("Qwen/Qwen2.5-72B"), find("Qwen/Qwen2.5-72B-Instruct-AWQ")
-    assert parallel.sizes(plain, "bf16", 8) == (1, 2, 4, 8)
-    assert parallel.sizes(plain, "awq", 8) == parallel.sizes(plain, "gptq", 8) == (1,)
-    assert parallel.sizes(padded, "awq", 8) == (1, 2, 4, 8)
-    assert parallel.sizes(find("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"), "gptq", 8) == (1, 2, 4, 8)
+    assert parallelism.sizes(plain, "bf16", 8) == (1, 2, 4, 8)
+    assert parallelism.sizes(plain, "awq", 8) == parallelism.sizes(plain, "gptq", 8) == (1,)
+    assert parallelism.sizes(padded, "awq", 8) == (1, 2, 4, 8)
+    assert parallelism.sizes(find("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"), "gptq", 8) == (1, 2, 4, 8)
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_the_bundled_72b_in_awq_is_split_as_its_16_bit_form_allows_no_more():
 def test_the_size_of_a_group_or_block_decides(how, dtype, sizes):
     """The same model under other group sizes, sorted rows, whole rows and blocks."""
     model = quantised(QWEN_72B, **how)
-    assert model.dtype == dtype and parallel.sizes(model, dtype, 8) == sizes
+    assert model.dtype == dtype and parallelism.sizes(model, dtype, 8) == sizes
 
 
 def test_attention_is_cut_by_whole_groups_too():
     """Fourteen heads of 64 are seven groups of 128: two GPUs can't share them, whatever the feed-forward part allows."""
     small = {**QWEN_72B, "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2, "num_hidden_layers": 24}
     model = quantised(small, quant_method="awq", bits=4, group_size=128)
-    assert parallel.sizes(model, "bf16", 8) == (1, 2) and parallel.sizes(model, "awq", 8) == (1,)
-    assert "attention's width" in parallel.advice(model, 2, "awq")
+    assert parallelism.sizes(model, "bf16", 8) == (1, 2) and parallelism.sizes(model, "awq", 8) == (1,)
+    assert "attention's width" in parallelism.advice(model, 2, "awq")
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_attention_is_cut_by_whole_groups_too():
 def test_experts_and_shared_parts_are_cut_by_whole_blocks(name, dtype, sizes):
     """QwenLM/Qwen3#698: fp8 blocks of 128 in experts of 1536 do not go into eight."""
     model = find(name)
-    assert tuple(size for size in parallel.sizes(model, dtype, 8) if size in {1, 2, 4, 8}) == sizes
+    assert tuple(size for size in parallelism.sizes(model, dtype, 8) if size in {1, 2, 4, 8}) == sizes
 
 
 def test_experts_that_can_not_be_cut_are_told_with_the_way_out():
     """The refusal names the blocks and expert parallelism."""
-    told = parallel.advice(find("Qwen/Qwen3-235B-A22B-FP8"), 8, "fp8")
+    told = parallelism.advice(find("Qwen/Qwen3-235B-A22B-FP8"), 8, "fp8")
     assert "experts' intermediate size 1536 in fp8 is 12 blocks of 128" in told and "TP4 x PP2" in told and "expert parallelism" in told
 
 
@@ -173,7 +173,7 @@ def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys):
     assert judge(model, Train("qlora"), "H100", 1).need.weights < alone.need.weights / 3
     row = next(row for row in TABLE["models"] if row["name"] == "openai/gpt-oss-120b")
     (tmp_path / "config.json").write_text(json.dumps(row["config"]))
-    assert cli.main(["size", str(tmp_path / "config.json"), "--train", "lora", "--on", "H100:1"]) == 1
+    assert main.main(["size", str(tmp_path / "config.json"), "--train", "lora", "--on", "H100:1"]) == 1
     assert "217" in capsys.readouterr().out
     declared = {"kind": "job", "gpu": "H100:1", "workload": {"command": "train.py", "model": "openai/gpt-oss-120b", "train": {"method": "lora"}}}
     assert "are usable" in fit.fit(read_cluster("t", declared).ask().workload, None, "H100", 1, 1).why

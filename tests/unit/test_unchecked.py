@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from providers import cli
+from providers.cli import main
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
-from providers.workloads import fit
+from providers.workloads.sizing import fit
 from tests.unit.test_hosting import LLAMA_70B, market_now, planned  # noqa: F401
 
 
@@ -77,9 +77,9 @@ def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys):
         "config:\n  gpus:world: rehearsal\n  gpus:clusters:\n    t:\n      kind: service\n      gpu: L4:1\n      providers: [gcp]\n"
         "      workload: {launcher: vllm, model: foo/huge-400b}\n"
     )
-    assert cli.main(["plan", "-s", "big"]) == 0
+    assert main.main(["plan", "-s", "big"]) == 0
     assert "fit not checked: no configuration of foo/huge-400b is known" in " ".join(capsys.readouterr().out.split())
-    assert cli.main(["plan", "-s", "big", "--json"]) == 0
+    assert main.main(["plan", "-s", "big", "--json"]) == 0
     assert "fit not checked: no configuration of foo/huge-400b is known" in json.dumps(json.loads(capsys.readouterr().out))
 
 

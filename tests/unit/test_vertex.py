@@ -8,14 +8,15 @@ import pytest
 from googleapiclient import discovery as google
 
 from providers.adapters.gcp.errors import Context
-from providers.adapters.gcp.standin import generate
+from providers.rehearsal.clouds.gcp import generate
 from providers.adapters.gcp.vertex import MANIFEST, errors, job, options
 from providers.adapters.gcp.vertex.adapter import endpoint_of
 from providers.adapters.gcp.vertex.offers import ACCELERATORS, sold
 from providers.adapters.gcp.vertex.regions import LOCATIONS
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.store import open_store
 from providers.catalog.offers import load
-from providers.engine import fitting, planning, registry
+from providers.engine import fitting, planning
+from providers.adapters import registry
 from providers.engine.starting import start
 from providers.errors import NoCapacity, NotConfigured, QuotaExceeded, SpecError, Unsupported
 from providers.model.machine import Handle, Mark, Order, Setup
@@ -350,11 +351,11 @@ def test_live_wants_its_own_project(monkeypatch):
 
 @pytest.fixture
 def cloud(tmp_path, monkeypatch):
-    from providers.adapters.gcp.vertex import standin
+    from providers.rehearsal.clouds import vertex
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     store = open_store()
-    server = standin.start(store)
+    server = vertex.start(store)
     made = MANIFEST.connect("rehearsal", {"endpoint": f"{server.url}/"})
     made.store, made.server = store, server
     yield made

@@ -11,16 +11,16 @@ import time
 
 import pytest
 
-from providers.adapters import played
+from providers.rehearsal import script as played
 from providers.engine import handing, progress
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import Checkpoint, Override, Process, Program, Task, Training, Workload, with_files
-from providers.workloads import fit
-from providers.workloads import script as scripts
-from providers.workloads.compile import program
-from providers.workloads.launchers import RECIPES
-from providers.workloads.script import script
+from providers.workloads.sizing import fit
+from providers.workloads.launch import start_script as scripts
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.launch.start_script import script
 from tests.launchers.machines import Machine, job
 
 VLLM = Workload((Task(launcher="vllm", model="meta-llama/Llama-3.1-70B", dtype="bf16", context=32768, concurrency=8),))

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from providers import stackfile
-from providers.engine import backend, yamlfile
+from providers.cli import stackfile
+from providers.engine import backend
+from providers.model import yaml_file
 from providers.errors import SpecError
 
 WORDS = """no No off on yes y n true True TRUE tRUE false ~ null Null nUll 1e3 1.5e3 1.0 1. .5 +.5 1E3 1e-3 +1 -1 -0 0 010 -010 0o10 0b11 -0b11 0x1F
@@ -39,7 +40,7 @@ REFUSED = (
 
 
 def read(word):
-    return yamlfile.loads(f"config:\n  words:x:\n    v: {word}\n")["config"]["words:x"]["v"]
+    return yaml_file.loads(f"config:\n  words:x:\n    v: {word}\n")["config"]["words:x"]["v"]
 
 
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="needs the pulumi command")
@@ -64,7 +65,7 @@ def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
     (tmp_path / "Pulumi.a.yaml").write_text("config:\n" + "".join(lines))
     told = json.loads(pulumi("config", "--json", "-s", "a"))
     assert {word: json.loads(told[f"words:object{at}"]["value"])["v"] for at, word in enumerate(words)} == {word: read(word) for word in words}
-    found = {word: yamlfile.written(read(word)) for word in scalars}
+    found = {word: yaml_file.written(read(word)) for word in scalars}
     assert {word: told[f"words:scalar{at}"].get("value", "") for at, word in enumerate(scalars)} == found
 
 
@@ -140,7 +141,7 @@ def test_a_stack_file_that_is_no_plain_file_is_refused_at_once(tmp_path, monkeyp
     with pytest.raises(SpecError):
         stackfile.read("x")
     with pytest.raises(SpecError):
-        yamlfile.mapping(file)
+        yaml_file.mapping(file)
 
 
 def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monkeypatch):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.adapters.aws.client import Client
-    from providers.adapters.aws.standin.server import Server
     from providers.adapters.base import Repriced
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
+    from providers.rehearsal.clouds.aws.server import Server
 
 LOOKS_S = (0.0, 2.0, 5.0)
 """Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds (eventual consistency, EC2 API reference)."""
@@ -69,18 +69,18 @@ def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
             text = f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it"
             raise NotConfigured(text, provider=PROVIDER)
         return Ec2(REHEARSAL, lambda: Client(sealed_session(), endpoint), regions=regions, looks_s=REHEARSAL_LOOKS_S)
-    from providers.adapters.aws.standin.state import untouched
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.clouds.aws.state import untouched
+    from providers.rehearsal.store import open_store
 
     store = open_store()
 
     def opened() -> Client:
-        from providers.adapters.aws import standin
         from providers.adapters.aws.client import Client, sealed_session
+        from providers.rehearsal.clouds import aws
 
         with _starting:
             if store.path not in _standins:
-                _standins[store.path] = standin.start(store)
+                _standins[store.path] = aws.start(store)
             return Client(sealed_session(), _standins[store.path].url)
 
     return Ec2(REHEARSAL, opened, regions=regions, now=store.now, looks_s=REHEARSAL_LOOKS_S, untouched=lambda: untouched(store))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.adapters.clore.options import Options
-    from providers.adapters.clore.standin.server import Server
-    from providers.adapters.rehearsal import Store
+    from providers.rehearsal.clouds.clore.server import Server
+    from providers.rehearsal.store import Store
 
 KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
 """Secrets come from the environment alone: settings are kept in a stack's state."""
@@ -101,7 +101,7 @@ class _Rehearsal:
     def store(self) -> Store:
         """The shared store."""
         if self._store is None:
-            from providers.adapters.rehearsal import open_store
+            from providers.rehearsal.store import open_store
 
             self._store = open_store()
         return self._store
@@ -115,7 +115,7 @@ class _Rehearsal:
         with _lock:
             server = _servers.get(str(self.path))
             if server is None:
-                from providers.adapters.clore.standin.server import start
+                from providers.rehearsal.clouds.clore.server import start
 
                 server = _servers[str(self.path)] = start(self.store())
             return server.url
@@ -123,17 +123,17 @@ class _Rehearsal:
     def unopened(self) -> list[object] | None:
         """The market as the stand-in would list it, while nothing has happened in it: a plan then starts no server and imports no HTTP client."""
         if self.path.exists():
-            from providers.adapters.clore.standin import untouched
+            from providers.rehearsal.clouds.clore import untouched
 
             if not untouched(self.store()):
                 return None
-        from providers.adapters.clore.standin.inventory import servers
+        from providers.rehearsal.clouds.clore.inventory import servers
 
         return list(servers())
 
 
 def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
-    from providers.adapters.clore.standin import KEY, PACE, SOURCE
+    from providers.rehearsal.clouds.clore import KEY, PACE, SOURCE
 
     found = _Rehearsal(home() / "rehearsal.db")
     gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from providers.adapters.gcp.standin.server import Server
     from providers.model.machine import CheckLine, Node, Order
     from providers.model.offer import Candidate, Offer
+    from providers.rehearsal.clouds.gcp.server import Server
 
 REHEARSAL_PROJECT = "rehearsal"
 EDIT_WAIT_S = 60.0
@@ -55,13 +55,13 @@ def _rehearsal(project: str, endpoint: str | None) -> Gcp:
     from google.auth.credentials import AnonymousCredentials
 
     if endpoint is None:
-        from providers.adapters.gcp import standin
-        from providers.adapters.rehearsal import open_store
+        from providers.rehearsal.clouds import gcp
+        from providers.rehearsal.store import open_store
 
         store = open_store()
         with _starting:
             if store.path not in _standins:
-                _standins[store.path] = standin.start(store)
+                _standins[store.path] = gcp.start(store)
             endpoint = f"{_standins[store.path].url}/compute/v1/"
     elif not is_loopback(endpoint):
         raise NotConfigured(f"gcp: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER)

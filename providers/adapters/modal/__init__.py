@@ -57,13 +57,13 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
     app = config.get("app") or "gpus"
     if world == LIVE:
         return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment"), app=app), time.time)
-    from providers.adapters.modal import standin
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.clouds import modal
+    from providers.rehearsal.store import open_store
 
     store = open_store()
     token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
-    client = Client(token, url=lambda: standin.shared(store).url, environment=config.get("environment") or "main", app=app)
-    return Modal(world, client, store.now, lambda: standin.untouched(store))
+    client = Client(token, url=lambda: modal.shared(store).url, environment=config.get("environment") or "main", app=app)
+    return Modal(world, client, store.now, lambda: modal.untouched(store))
 
 
 def check_options(section: Mapping[str, object]) -> Sequence[Problem]:

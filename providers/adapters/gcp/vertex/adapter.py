@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from providers.adapters.gcp.standin.server import Server
     from providers.model.machine import Handle, Order
     from providers.model.offer import Candidate, Offer
+    from providers.rehearsal.clouds.gcp.server import Server
 
 REHEARSAL_PROJECT = "rehearsal"
 PROJECT_VARIABLE = "GPUS_VERTEX_PROJECT"
@@ -65,21 +65,21 @@ def connect(world: str, config: Mapping[str, str]) -> Vertex:
 def _rehearsal(project: str, endpoint: str | None) -> Vertex:
     from google.auth.credentials import AnonymousCredentials
 
-    from providers.adapters.gcp.vertex import standin
-    from providers.adapters.rehearsal import open_store
+    from providers.rehearsal.clouds import vertex
+    from providers.rehearsal.store import open_store
 
     store = open_store()
     if endpoint is None:
         with _starting:
             if store.path not in _standins:
-                _standins[store.path] = standin.start(store)
+                _standins[store.path] = vertex.start(store)
             endpoint = f"{_standins[store.path].url}/"
     elif not is_loopback(endpoint):
         raise NotConfigured(
             f"vertex: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER
         )
     client = Client(checked_project(project, PROVIDER), AnonymousCredentials(), endpoint, api=API)
-    return Vertex(REHEARSAL, client, Memory(store.path), second_look_s=0.05, untouched=lambda: standin.untouched(store))
+    return Vertex(REHEARSAL, client, Memory(store.path), second_look_s=0.05, untouched=lambda: vertex.untouched(store))
 
 
 def _live(project: str, endpoint: str | None) -> Vertex:

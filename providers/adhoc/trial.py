@@ -1,0 +1,352 @@
+"""A stack's workload on other GPUs than it declares: tried cheaply, on one machine, ad hoc, and given back. `gpus run -s STACK [CLUSTER] --on L4:1`.
+
+Owns what of the declaration stays and what does not, the start of its start-up script by login, and the following of what that writes. The engine
+buys and deletes; nothing of the stack's own machines, state or checkpoints is touched. Must not import pulumi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from providers.adapters.base import REHEARSAL
+from providers.engine.delivery import HEALTHY
+from providers.engine.handing import as_root, begun_by
+from providers.errors import GpusError, Problem, SpecError
+from providers.model import duration
+from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
+from providers.rehearsal.node import LABEL
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.base import Manifest
+    from providers.adhoc.machine import AsyncMachine
+    from providers.adhoc.sync import Machine
+    from providers.model.spec import Cluster
+    from providers.model.workload import Program, Workload
+
+DEFAULT_TTL_S = 4 * 3_600
+BEGIN_S = 120
+"""How long a script that was started by login may take to its first word."""
+LOOK_S = 1.0
+"""World seconds between two looks at what a rehearsal's machine plays."""
+DEBUG = "-debug"
+"""What a checkpoint's place ends with here: a try must not write over what the declared run has saved."""
+
+_LEFT_OUT = ("spot", "capacity", "nodes", "fallback", "rank", "ttl", "on_ttl", "idle_after", "ports", "expose", "ssh_key", "network", "run")
+_LEFT_OUT_TOO = ("reclaim", "state", "on_loss", "ready")
+"""What the declaration says of its own machines, or of how they are had; here the command line does, or nobody."""
+
+
+class Stack(Protocol):
+    """What a stack's files declare."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def world(self) -> str: ...
+
+    @property
+    def clusters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, str]]: ...
+
+
+class Overlay(NamedTuple):
+    """`spec` is what is bought, a machine with the workload in it; `kind` what the workload is run as; `lines` what the user should know of it."""
+
+    spec: Cluster
+    kind: str
+    world: str
+    settings: Mapping[str, Mapping[str, str]]
+    lines: tuple[str, ...] = ()
+
+
+def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[str, Mapping[str, str]]) -> Overlay:
+    """What the arguments of `gpus run -s` mean; `options.declared` is the stack as its files have it.
+
+    Raises SpecError with every problem, at the argument or field it is in. Pure.
+    """
+    from providers.engine import declaring
+
+    stack: Stack = options.declared
+    name = options.gpu or (next(iter(stack.clusters)) if len(stack.clusters) == 1 else "")
+    if name not in stack.clusters:
+        there = ", ".join(stack.clusters)
+        raise SpecError(
+            [Problem("CLUSTER", f"a cluster of {stack.name}", repr(name) if name else f"none of {len(stack.clusters)}", f"there are: {there}")]
+        )
+    found = _misused(options)
+    try:
+        declared = declaring.cluster(name, stack.clusters[name])
+    except SpecError as error:
+        raise SpecError([*found, *(problem._replace(path=f"{name}.{problem.path}") for problem in error.problems)]) from None
+    if declared.workload is None:
+        todo = "gpus run GPU -- COMMAND runs a command; what a stack declares without one is had by pulumi up"
+        found.append(Problem(f"{name}.workload", "a workload to run", "none", todo))
+    elif declared.kind == "job" and command:
+        found.append(Problem("--", f"nothing: {name} is a job, and its workload is what runs", shlex.join(command)[:80], "leave it out"))
+    if found:
+        raise SpecError(found)
+    world = options.world or stack.world
+    merged = {provider: {**stack.settings.get(provider, {}), **settings.get(provider, {})} for provider in {*stack.settings, *settings}}
+    return overlaid(declared, options, world, merged)
+
+
+def _misused(options: argparse.Namespace) -> list[Problem]:
+    """Arguments that mean nothing beside -s, and GPUs that nobody knows."""
+    from providers.catalog.names import canonical
+    from providers.model.ask import gpu_text
+    from providers.planner.check import unknown_gpu
+
+    found = []
+    if not options.on:
+        todo = "the declared GPUs are had by: pulumi up -s " + options.stack
+        found.append(Problem("--on", "GPUs to try it on, as in --on L4:1", "none", todo))
+    for text in options.on:
+        try:
+            asked = gpu_text(text, "--on").type
+        except SpecError as error:
+            found.extend(error.problems)
+            continue
+        if canonical(asked) is None:
+            found.append(unknown_gpu("--on", asked))
+    if options.fallback:
+        found.append(Problem("--fallback", "further choices as --on", "--fallback", "repeat --on"))
+    if options.nodes not in {None, 1}:
+        found.append(Problem("--nodes", "1: a workload is tried on one machine", str(options.nodes), "leave it out"))
+    return found
+
+
+def overlaid(declared: Cluster, options: argparse.Namespace, world: str, settings: Mapping[str, Mapping[str, str]]) -> Overlay:
+    """The declaration with other GPUs under it. Raises SpecError where that is none."""
+    from providers.adapters import registry
+    from providers.model.spec import Cluster
+
+    assert declared.workload is not None
+    lines: list[str] = []
+    dropped = {"name", "gpu", "kind", "workload", "options", *_LEFT_OUT, *_LEFT_OUT_TOO}
+    fields: dict[str, Any] = {
+        name: getattr(declared, name) for name in Cluster.model_fields if name not in dropped and name in declared.model_fields_set
+    }
+    given = {
+        "spot": options.spot,
+        "capacity": None if options.capacity is None else tuple(options.capacity),
+        "providers": tuple(options.provider) or None,
+        "regions": tuple(options.region) or None,
+        "marketplaces": options.marketplaces or None,
+        "rank": options.rank,
+        "max_price_per_hour": options.max_price,
+        "accept_suspect_prices": options.accept_suspect_prices or None,
+        "wait": options.wait,
+        "disk_gib": options.disk_gib,
+        "ttl": options.ttl or _ttl(declared),
+    }
+    fields |= {name: value for name, value in given.items() if value is not None}
+    if declared.nodes > 1:
+        lines.append(f"on one machine; {declared.name} declares {declared.nodes}")
+    work = declared.workload
+    if work.checkpoint is not None and work.checkpoint.to.startswith("volume:"):
+        work = work.model_copy(update={"checkpoint": None, "resume": ""})
+        lines.append("its checkpoints are kept nowhere: Modal's volumes are for jobs and services, and this is a machine")
+    elif work.checkpoint is not None:
+        place = _aside(work.checkpoint.to)
+        work = work.model_copy(update={"checkpoint": work.checkpoint.model_copy(update={"to": place})})
+        lines.append(f"its checkpoints are kept at {place}; those of the declared run are left alone")
+    if work.train is not None:
+        # How long the whole run would take here is not what is asked.
+        work = work.model_copy(update={"train": None})
+    sections = {name: dict(section) for name, section in declared.options.items()}
+    machines = ((name, each) for name, each in registry.manifests().items() if each.capabilities.can_be("machine", workload=True))
+    for provider, manifest in machines:
+        _fit(sections, provider, manifest, declared, work.image or _image(work.record()), lines)
+    name = options.name or _called(options.stack, declared.name)
+    gpus = tuple(options.on) if len(options.on) > 1 else options.on[0]
+    spec = Cluster(name=name, gpu=gpus, workload=work, options=sections, **fields)
+    return Overlay(spec, declared.kind, world, settings, tuple(lines))
+
+
+def _called(stack: str, cluster: str) -> str:
+    """The trial's name, which another stack's trial of a like-named cluster does not have: at most 40 characters, as a cluster's. Pure."""
+    text = re.sub(r"[^a-z0-9]+", "-", f"{stack.rpartition('/')[2]}-{cluster}".lower()).lstrip("0123456789-")
+    return f"{text[: 40 - len(DEBUG)].rstrip('-')}{DEBUG}"
+
+
+def _ttl(declared: Cluster) -> str | int | float:
+    """Four hours, or as long as the declared ones live if that is less."""
+    own = None if declared.ttl is None else duration.seconds(declared.ttl)
+    return DEFAULT_TTL_S if own is None else min(own, DEFAULT_TTL_S)
+
+
+def _aside(place: str) -> str:
+    """Another place beside a checkpoint's own. Raises SpecError for a whole bucket, which has nothing beside it."""
+    scheme, _, rest = place.partition("://")
+    if not rest.partition("/")[2].strip("/"):
+        raise SpecError(
+            [
+                Problem(
+                    "workload.checkpoint.to",
+                    "a folder of the bucket, so that a try can have another one",
+                    place,
+                    f"{scheme}://{rest.strip('/')}/NAME",
+                )
+            ]
+        )
+    return place.rstrip("/") + DEBUG
+
+
+def _image(work: Workload) -> str:
+    from providers.workloads.launch.recipes import recipe
+
+    made = recipe(work.tasks[0])
+    return made.image if made is not None else ""
+
+
+def _fit(sections: dict[str, dict[str, object]], provider: str, manifest: Manifest, declared: Cluster, image: str, lines: list[str]) -> None:
+    """A section as a machine takes it: with the workload's image where machines are containers, without what only a job or a service has."""
+    section = sections.get(provider, {})
+    if manifest.fits is not None and provider in sections and declared.kind != "machine":
+        setup = declared.setup()._replace(options=tuple(sorted(section.items())))
+        own = {problem.path for problem in manifest.fits(declared.kind, section, setup)}
+        for problem in manifest.fits("machine", section, setup):
+            if problem.path in section and problem.path not in own:
+                sections[provider] = section = {key: value for key, value in section.items() if key != problem.path}
+                lines.append(f"options.{provider}.{problem.path} is left out: {problem.todo or problem.wanted}")
+    if manifest.runs is not None and image and not {"image", "python"} & section.keys():
+        sections[provider] = {**section, "image": image}
+
+
+def program(overlay: Overlay, gpu_type: str, gpu_count: int) -> Program:
+    """What is started on so many of this GPU: the flags follow it. It listens on the machine alone, and its end ends no machine."""
+    from providers.workloads.launch.compile import program as compiled
+
+    assert overlay.spec.workload is not None
+    work = overlay.spec.workload.record()._replace(on_done=KEEP)
+    return compiled(work, overlay.kind, gpu_type, gpu_count)
+
+
+def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
+    """Starts the workload and shows what it writes; its exit code.
+
+    A job runs to its end. Anything else runs until it is interrupted or its machine ends, and says when it works; with a command it runs until
+    then, and the code is that of the command, run beside it. Raises GpusError when it cannot be started, and when the machine is taken back.
+    """
+    from providers.adhoc.sync import portal
+    from providers.workloads.launch.start_script import script
+
+    held = machine.held
+    made = program(overlay, held.gpu_type, held.gpu_count)
+    manifest = machine.inner.opened.manifests.get(held.provider)
+    inside = manifest is not None and manifest.runs is not None
+    text = script(made, inside=inside)
+    if inside and overlay.spec.secrets:
+        text = f"{inherited(sorted(overlay.spec.secrets))}{text}"
+    for process in made.processes:
+        _say(f"{machine.name}: starts: {process.line}"[:400])
+    if machine.world == REHEARSAL:
+        return portal().run(_played(machine.inner, made, text, command))
+    code, errors = portal().run(begun_by(machine.inner.line(), CONTAINER_SCRIPT if inside else BOOT_SCRIPT, text))
+    if code:
+        raise GpusError(f"{machine.name}: wanted to start the workload, found {errors.strip()[:160] or code}")
+    if made.kind == "job":
+        return machine.run(following(made.digest, (SUCCEEDED, FAILED, *NOT_SET_UP)))
+    code = machine.run(following(made.digest, (READY, *NOT_SET_UP)))
+    if code:
+        return code
+    if command:
+        _say(f"{machine.name}: it works; runs beside it: {shlex.join(command)}")
+        return machine.run(command[0] if len(command) == 1 else command)
+    with ExitStack() as tunnels:
+        where = ""
+        if made.port:
+            try:
+                where = f" at http://127.0.0.1:{tunnels.enter_context(machine.forward(made.port))}"
+            except GpusError as error:
+                _say(f"{machine.name}: its port {made.port} is not carried here: {error}")
+        _say(f"{machine.name}: it works{where}; Ctrl-C ends it and gives the machine back")
+        return machine.run(following(made.digest, NOT_SET_UP, new=True))
+
+
+def inherited(names: Sequence[str], environ: str = "/proc/1/environ") -> str:
+    """Shell lines by which a login has these variables of the container's own: ssh gives a session an environment of its own. Pure."""
+    line = "[ -n \"${{{name}:-}}\" ] || export {name}=\"$(tr '\\0' '\\n' <{environ} | sed -n 's/^{name}=//p')\"\n"
+    return "".join(line.format(name=name, environ=environ) for name in names)
+
+
+def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:
+    """A line for the shell of the machine that shows the script's log until it says one of these, and ends with the code that it says with it.
+
+    `new`: only what is written from now on. Pure.
+    """
+    ended = "|".join(f'"{digest} {state}"' for state in ends)
+    text = f"""set -f
+root="${{GPUS_ROOT:-{ROOT}}}"
+waited=0
+until [ -e "$root/log" ]; do
+  waited=$((waited + 1))
+  if [ "$waited" -gt {BEGIN_S} ]; then
+    echo "gpus: the start-up script has written nothing to $root/log in {BEGIN_S} s" >&2
+    exit 1
+  fi
+  sleep 1
+done
+tail -n {"0" if new else "+1"} -F "$root/log" 2>/dev/null &
+tail=$!
+trap 'kill "$tail" 2>/dev/null' EXIT
+trap 'exit 143' HUP INT TERM PIPE
+while kill -0 "$tail" 2>/dev/null; do
+  set -- $(cat "$root/status" 2>/dev/null)
+  case "${{2:-}} ${{3:-}}" in {ended}) break ;; esac
+  sleep 0.5
+done
+sleep 1
+code=1
+case "${{3:-}}" in {SUCCEEDED}|{READY}) code=0 ;; {"|".join((FAILED, *NOT_SET_UP))}) code=${{4:-1}} ;; esac
+exit "$code"
+"""
+    return as_root(text)
+
+
+async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequence[str]) -> int:
+    """The same of a rehearsal's machine, on which nothing runs: the course of the script is played, as for what a stack declares."""
+    from providers.engine import progress
+    from providers.rehearsal.store import open_store
+
+    node, world = machine.held.machines[0], machine.opened
+    open_store().set_work(node.handle.native_id, text)
+    adapter = await machine.adapter()
+    _say(f"{machine.name}: a {LABEL}: its course is played, nothing of it runs")
+    told = ""
+    while True:
+        seen = (await machine.call(adapter.observe, (node.handle,)))[0]
+        if seen.status not in HEALTHY:
+            raise GpusError(f"{machine.name}: {node.name} is {seen.status} while the workload ran")
+        word = await progress.word(world, adapter, seen, None)
+        if word.digest == made.digest and word.state != told:
+            told = word.state
+            print(f"{CONSOLE} {word.digest} {word.state} {word.detail}".rstrip(), flush=True)
+            if told in {SUCCEEDED, FAILED, *NOT_SET_UP}:
+                code = word.detail.partition(" ")[0]
+                return int(code) if code.isdigit() else int(told != SUCCEEDED)
+            if told == READY and command:
+                _say(f"{machine.name}: it works, as far as a rehearsal goes; runs beside it: {shlex.join(command)}")
+                ended = await machine.run(command[0] if len(command) == 1 else command)
+                if ended:
+                    _say(f"{machine.name}: it ended with {ended}; in a rehearsal nothing listens: what connects to the service works only live")
+                return ended
+            if told == READY:
+                _say(f"{machine.name}: it works, as far as a rehearsal goes; Ctrl-C ends it and gives the machine back")
+        await asyncio.sleep(0)
+        await world.clock.sleep(LOOK_S)
+
+
+def _say(text: str) -> None:
+    print(f"gpus: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The command line `gpus`: one module a verb."""

@@ -1,0 +1,84 @@
+"""What a stack file says, read without Pulumi: for the command line. Owns where the project is; what a declaration means is `engine.declaring`'s.
+
+Must not import pydantic, asyncio or a cloud's SDK.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.adapters.base import WORLDS
+from providers.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class Stack(NamedTuple):
+    """What a stack file says: `clusters` by name as declared, `settings` by provider."""
+
+    name: str
+    world: str
+    clusters: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, str]]
+
+
+def nearest_project() -> Path | None:
+    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says; None where there is none."""
+    from pathlib import Path
+
+    here = Path.cwd()
+    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    return next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
+
+
+def project_folder() -> Path:
+    """The same; raises SpecError where there is none."""
+    from pathlib import Path
+
+    project = nearest_project()
+    if project is None:
+        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {Path.cwd()}", "go to the project's folder")])
+    return project
+
+
+def read(name: str) -> Stack:
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+    from providers.engine import declaring
+    from providers.model import yaml_file
+
+    project = project_folder()
+    declared = yaml_file.mapping(project / "Pulumi.yaml")
+    folder = project / str(declared.get("stackConfigDir") or ".")
+    file = folder / f"Pulumi.{name}.yaml"
+    if not file.is_file():
+        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
+        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(known) or 'none'}")])
+    config = yaml_file.mapping(file).get("config")
+    config = config if isinstance(config, dict) else {}
+    clusters = config.get("gpus:clusters")
+    if not isinstance(clusters, dict) or not clusters:
+        raise SpecError(
+            [Problem(f"{file.name} gpus:clusters", 'a map such as {train: {gpu: "H100:8"}}', "nothing" if not clusters else type(clusters).__name__)]
+        )
+    world = config.get("gpus:world")
+    if world not in WORLDS:
+        raise SpecError([Problem(f"{file.name} gpus:world", " or ".join(WORLDS), repr(world))])
+    settings: dict[str, dict[str, str]] = {}
+    for key, value in config.items():
+        provider, _, setting = str(key).partition(":")
+        # What a secret is, only Pulumi can read: it stands as a mapping.
+        if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
+            settings.setdefault(provider, {})[setting] = yaml_file.written(value)
+    found: dict[str, Any] = {}
+    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
+    for each, raw in clusters.items():
+        try:
+            found[each] = declaring.entry(raw, project)
+        except SpecError as error:
+            problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
+    if problems:
+        raise SpecError(problems)
+    return Stack(name, world, found, settings)

@@ -1,0 +1,110 @@
+"""`gpus watch`: its arguments, the loop of rounds, the log, and an orderly end at SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from providers.cli import stackfile
+from providers.cli.arguments import Parser
+from providers.errors import Problem, SpecError
+from providers.model.duration import seconds as duration
+from providers.model.duration import text as duration_text
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from providers.watch.rounds import Round
+
+_DESCRIPTION = "Refresh-and-up of one stack, again and again: what was taken back is bought again by the plan, within a cap."
+_LEAST_S = 30
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}(/[A-Za-z0-9_.-]{1,100}){0,2}")
+"""A stack's name as Pulumi takes it, an organisation and a project before it or not."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="gpus watch", description=_DESCRIPTION)
+    parser.add_argument("-s", "--stack", required=True, help="the stack")
+    parser.add_argument("--interval", default="5m", metavar="DURATION", help="from the beginning of one round to that of the next (default 5m)")
+    parser.add_argument("--max-buys", default="3/h", metavar="N/h", help="at most so many purchases within any hour (default 3/h)")
+    parser.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
+    parser.add_argument("--log", metavar="FILE", help="append one JSON line a round")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
+    options = _parser().parse_args(list(argv))
+    if not _NAME.fullmatch(options.stack):
+        # Pulumi refuses it at each round: that would be watched for ever.
+        raise SpecError([Problem("--stack", "a stack's name of letters, digits, -, _ and .", repr(options.stack)[:80])])
+    project = stackfile.project_folder()
+    interval_s, most = _interval(options.interval), _most(options.max_buys)
+    log = _Log(options.log)
+    from providers.watch.rounds import BUSY, FAILED, Watch
+    from providers.watch.stack import Stack
+
+    end = threading.Event()
+    watch = Watch(Stack(project, options.stack), most, interval_s, time.time, lambda seconds: not end.wait(seconds))
+
+    def stop(_signal: int, _frame: object) -> None:
+        end.set()
+        watch.stop()
+
+    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    result = ""
+    try:
+        while not end.is_set():
+            began = time.monotonic()
+            found = watch.round()
+            result = found.result
+            log.write(options.stack, found)
+            if options.once or end.wait(max(1.0, interval_s - (time.monotonic() - began))):
+                break
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return 1 if result in (FAILED, BUSY) else 0
+
+
+class _Log:
+    """One line on the screen and, where a file is named, one of JSON there, for each round."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = Path(path) if path is not None else None
+        if self._path is not None:
+            self._path.open("a", encoding="utf-8").close()  # a file that cannot be written is told before anything is done
+
+    def write(self, stack: str, found: Round) -> None:
+        record: dict[str, Any] = {"stack": stack, **found.as_json()}
+        print(f"{record['at']} {stack}: {found.result}: {found.text}", flush=True)
+        for line in found.lines if found.text not in found.lines or len(found.lines) > 1 else ():
+            print(f"  {line}", flush=True)
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        sys.stdout.flush()
+
+
+def _interval(text: str) -> float:
+    try:
+        found = float(duration(text))
+    except (ValueError, OverflowError):
+        raise SpecError([Problem("--interval", 'a duration such as "5m"', repr(text))]) from None
+    if found < _LEAST_S:
+        raise SpecError([Problem("--interval", f"at least {duration_text(_LEAST_S)}", text)])
+    return found
+
+
+def _most(text: str) -> int:
+    number = text.strip().removesuffix("/h")
+    if not (number.isascii() and number.isdigit() and len(number) <= 6):
+        raise SpecError([Problem("--max-buys", 'a whole number an hour, as in "3/h"', repr(text))])
+    return int(number)

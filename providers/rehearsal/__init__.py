@@ -1,0 +1,1 @@
+"""The rehearsal clouds: servers on this machine that speak the real clouds' wire protocols."""

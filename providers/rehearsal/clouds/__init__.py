@@ -1,0 +1,1 @@
+"""One folder a cloud: its rehearsal server, with its own tables."""

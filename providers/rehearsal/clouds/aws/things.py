@@ -1,0 +1,369 @@
+"""Networks, groups, templates, reservations, images: everything beside the machines. Owns their bodies and the calls on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.rehearsal.clouds.aws import filters, places
+from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
+from providers.rehearsal.clouds.aws.wire import Json, Refusal
+
+if TYPE_CHECKING:
+    from providers.rehearsal.clouds.aws.calls import Call
+    from providers.rehearsal.clouds.aws.state import Rows
+
+
+def _tags(call: Call, kind: str) -> dict[str, str]:
+    """The tags that a creating call gives to a kind of resource."""
+    for item in call.given.get("TagSpecifications", ()):
+        if item.get("ResourceType") != kind:
+            raise Refusal(400, "InvalidParameterValue", f"'{item.get('ResourceType')}' is not a valid taggable resource type for this operation.")
+    return {str(tag["Key"]): str(tag.get("Value", "")) for item in call.given.get("TagSpecifications", ()) for tag in item.get("Tags", ())}
+
+
+def _tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+# Places
+
+
+def regions(call: Call) -> Json:
+    """Every region is enabled in the rehearsal's account."""
+    del call
+    return {
+        "Regions": [{"RegionName": name, "Endpoint": f"ec2.{name}.amazonaws.com", "OptInStatus": "opt-in-not-required"} for name in places.regions()]
+    }
+
+
+def zones(call: Call) -> Json:
+    """The region's zones, by this account's names."""
+    return {
+        "AvailabilityZones": [
+            {"ZoneName": name, "ZoneId": zone, "RegionName": call.region, "State": "available", "ZoneType": "availability-zone"}
+            for name, zone in places.names(call.region).items()
+        ]
+    }
+
+
+def vpcs(call: Call) -> Json:
+    """The default VPC."""
+    found = [{"VpcId": places.default_vpc(call.region), "IsDefault": True, "State": "available", "CidrBlock": "172.31.0.0/16"}]
+    fields = {"is-default": lambda _: ["true"], "vpc-id": lambda item: [item["VpcId"]]}
+    return {"Vpcs": filters.chosen(found, call.given, fields, ids=("VpcIds", lambda item: item["VpcId"], "InvalidVpcID.NotFound"))}
+
+
+def subnets(call: Call) -> Json:
+    """A default subnet in each zone."""
+    found = [
+        {
+            "SubnetId": places.default_subnet(zone),
+            "VpcId": places.default_vpc(call.region),
+            "AvailabilityZone": name,
+            "AvailabilityZoneId": zone,
+            "DefaultForAz": True,
+            "MapPublicIpOnLaunch": True,
+            "State": "available",
+            "AvailableIpAddressCount": 4091,
+        }
+        for name, zone in places.names(call.region).items()
+    ]
+    fields = {
+        "default-for-az": lambda _: ["true"],
+        "subnet-id": lambda item: [item["SubnetId"]],
+        "vpc-id": lambda item: [item["VpcId"]],
+        "availability-zone-id": lambda item: [item["AvailabilityZoneId"]],
+    }
+    return {"Subnets": filters.chosen(found, call.given, fields, ids=("SubnetIds", lambda item: item["SubnetId"], "InvalidSubnetID.NotFound"))}
+
+
+def images(call: Call) -> Json:
+    """The Deep Learning images."""
+    found = [
+        {
+            "ImageId": name,
+            "Architecture": image["architecture"],
+            "RootDeviceName": image["device"],
+            "RootDeviceType": "ebs",
+            "State": "available",
+            "BlockDeviceMappings": [{"DeviceName": image["device"], "Ebs": {"VolumeSize": places.IMAGE_GIB, "VolumeType": "gp3"}}],
+        }
+        for name, image in places.images(call.region).items()
+    ]
+    return {"Images": filters.chosen(found, call.given, {}, ids=("ImageIds", lambda item: item["ImageId"], "InvalidAMIID.NotFound"))}
+
+
+# Security groups
+
+
+def groups(rows: Rows, region: str) -> list[Json]:
+    """Every security group, the default one first."""
+    vpc = places.default_vpc(region)
+    default = {"GroupId": places.made_up("sg", region), "GroupName": "default", "VpcId": vpc, "tags": {}, "ingress": [], "egress": []}
+    return [default, *rows.things(region, "security-group")]
+
+
+def describe_groups(call: Call) -> Json:
+    """Security groups with their rules."""
+    found = [
+        {
+            "GroupId": item["GroupId"],
+            "GroupName": item["GroupName"],
+            "VpcId": item["VpcId"],
+            "OwnerId": ACCOUNT,
+            "Description": item.get("description", "default VPC security group"),
+            "IpPermissions": item["ingress"],
+            "IpPermissionsEgress": item["egress"],
+            "Tags": _tag_list(item["tags"]),
+        }
+        for item in groups(call.rows, call.region)
+    ]
+    fields = {"group-name": lambda item: [item["GroupName"]], "vpc-id": lambda item: [item["VpcId"]], "group-id": lambda item: [item["GroupId"]]}
+    return {"SecurityGroups": filters.chosen(found, call.given, fields, ids=("GroupIds", lambda item: item["GroupId"], "InvalidGroup.NotFound"))}
+
+
+def create_group(call: Call) -> Json:
+    """A new group: nothing comes in, everything goes out."""
+    name, vpc = call.given["GroupName"], call.given.get("VpcId") or places.default_vpc(call.region)
+    if vpc != places.default_vpc(call.region):
+        raise Refusal(400, "InvalidVpcID.NotFound", f"The vpc ID '{vpc}' does not exist")
+    if any(item["GroupName"] == name for item in groups(call.rows, call.region)):
+        raise Refusal(400, "InvalidGroup.Duplicate", f"The security group '{name}' already exists for VPC '{vpc}'")
+    group_id = places.made_up("sg", call.region, name, repr(call.rows.now))
+    body = {
+        "GroupId": group_id,
+        "GroupName": name,
+        "VpcId": vpc,
+        "description": call.given["Description"],
+        "tags": _tags(call, "security-group"),
+        "ingress": [],
+        "egress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}],
+    }
+    call.rows.add_thing(call.region, "security-group", group_id, body)
+    return {"GroupId": group_id, "Tags": _tag_list(body["tags"])}
+
+
+def _group(call: Call) -> Json:
+    name = call.given.get("GroupId", "")
+    found = call.rows.things(call.region, "security-group", name) if name else []
+    if not found:
+        raise Refusal(400, "InvalidGroup.NotFound", f"The security group '{name}' does not exist")
+    return found[0]
+
+
+def authorize(call: Call) -> Json:
+    """Adds rules to a group, inward or outward."""
+    group = _group(call)
+    side = "ingress" if call.operation.endswith("Ingress") else "egress"
+    for rule in call.given.get("IpPermissions", ()):
+        if rule in group[side]:
+            raise Refusal(400, "InvalidPermission.Duplicate", "the specified rule already exists")
+        group[side].append(rule)
+    call.rows.write_thing(group)
+    return {"Return": True}
+
+
+def delete_group(call: Call) -> Json:
+    """Ends a group that no machine uses."""
+    group = _group(call)
+    users = [
+        item for item in call.rows.instances(call.region) if item.state(call.rows.now) != "terminated" and group["GroupId"] in item.body["groups"]
+    ]
+    if users:
+        raise Refusal(400, "DependencyViolation", f"resource {group['GroupId']} has a dependent object")
+    call.rows.end_thing(group)
+    return {"Return": True, "GroupId": group["GroupId"]}
+
+
+# Placement groups
+
+
+def create_placement_group(call: Call) -> Json:
+    """A new placement group."""
+    name = call.given.get("GroupName", "")
+    if not name or call.given.get("Strategy") not in ("cluster", "spread", "partition"):
+        raise Refusal(400, "InvalidParameterValue", "A placement group has a name and a strategy")
+    if call.rows.things(call.region, "placement-group", name):
+        raise Refusal(400, "InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
+    body = {"GroupName": name, "Strategy": call.given["Strategy"], "tags": _tags(call, "placement-group")}
+    call.rows.add_thing(call.region, "placement-group", name, body)
+    return {"PlacementGroup": {"GroupName": name, "Strategy": body["Strategy"], "State": "available", "Tags": _tag_list(body["tags"])}}
+
+
+def placement_groups(call: Call) -> Json:
+    """Placement groups."""
+    found = [
+        {"GroupName": item["GroupName"], "Strategy": item["Strategy"], "State": "available", "Tags": _tag_list(item["tags"])}
+        for item in call.rows.things(call.region, "placement-group")
+    ]
+    fields = {"group-name": lambda item: [item["GroupName"]]}
+    ids = ("GroupNames", lambda item: item["GroupName"], "InvalidPlacementGroup.Unknown")
+    return {"PlacementGroups": filters.chosen(found, call.given, fields, ids=ids)}
+
+
+def delete_placement_group(call: Call) -> Json:
+    """Ends a placement group that is empty."""
+    name = call.given.get("GroupName", "")
+    found = call.rows.things(call.region, "placement-group", name) if name else []
+    if not found:
+        raise Refusal(400, "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+    users = [item for item in call.rows.instances(call.region) if item.state(call.rows.now) != "terminated" and item.body["placement_group"] == name]
+    if users:
+        raise Refusal(400, "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
+    call.rows.end_thing(found[0])
+    return {}
+
+
+# Launch templates
+
+
+def create_template(call: Call) -> Json:
+    """A new launch template, its first version."""
+    name, data = call.given["LaunchTemplateName"], call.given["LaunchTemplateData"]
+    if call.rows.things(call.region, "template", name):
+        raise Refusal(400, "InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    if not data:
+        raise Refusal(400, "MissingParameter", "The launch template has no data")
+    body = {
+        "LaunchTemplateId": places.made_up("lt", call.region, name, repr(call.rows.now)),
+        "LaunchTemplateName": name,
+        "data": data,
+        "tags": _tags(call, "launch-template"),
+    }
+    call.rows.add_thing(call.region, "template", name, body)
+    return {"LaunchTemplate": _template({**body, "_created": call.rows.now})}
+
+
+def _template(item: Json) -> Json:
+    return {
+        "LaunchTemplateId": item["LaunchTemplateId"],
+        "LaunchTemplateName": item["LaunchTemplateName"],
+        "CreateTime": item["_created"],
+        "DefaultVersionNumber": 1,
+        "LatestVersionNumber": 1,
+        "Tags": _tag_list(item["tags"]),
+    }
+
+
+def templates(call: Call) -> Json:
+    """Launch templates."""
+    found = [_template(item) for item in call.rows.things(call.region, "template")]
+    return filters.paged({"LaunchTemplates": filters.chosen(found, call.given, {})}, call.given)
+
+
+def template_named(call: Call, named: Json) -> Json:
+    """The template that a call names by id or name. Raises Refusal."""
+    for item in call.rows.things(call.region, "template"):
+        if item["LaunchTemplateId"] == named.get("LaunchTemplateId") or item["LaunchTemplateName"] == named.get("LaunchTemplateName"):
+            return item
+    if named.get("LaunchTemplateId"):
+        raise Refusal(
+            400, "InvalidLaunchTemplateId.NotFound", f"The specified launch template, with template ID {named['LaunchTemplateId']}, does not exist."
+        )
+    name = named.get("LaunchTemplateName", "")
+    raise Refusal(400, "InvalidLaunchTemplateName.NotFoundException", f"The specified launch template, with template name {name}, does not exist.")
+
+
+def delete_template(call: Call) -> Json:
+    """Ends a launch template."""
+    item = template_named(call, call.given)
+    call.rows.end_thing(item)
+    return {"LaunchTemplate": _template(item)}
+
+
+# Capacity reservations
+
+
+def create_reservation(call: Call) -> Json:
+    """A new reservation on demand, as a user makes it outside this product."""
+    given = call.given
+    zone = given.get("AvailabilityZoneId") or places.names(call.region).get(given.get("AvailabilityZone", ""), "")
+    if zone not in places.zones(call.region) or not places.has(zone, given["InstanceType"]):
+        raise Refusal(400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}")
+    return {
+        "CapacityReservation": _reservation(
+            call.rows, own_reservation(call.rows, zone, given["InstanceType"], given["InstanceCount"], _tags(call, "capacity-reservation"))
+        )
+    }
+
+
+def own_reservation(
+    rows: Rows, zone: str, machine_type: str, count: int, tags: dict[str, str], *, block: bool = False, state: str = "active"
+) -> Json:
+    """Writes a reservation, or a Capacity Block, that the account owns."""
+    region = places.region_of(zone)
+    name = places.made_up("cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation"))))
+    body = {
+        "CapacityReservationId": name,
+        "InstanceType": machine_type,
+        "AvailabilityZoneId": zone,
+        "TotalInstanceCount": count,
+        "State": state,
+        "block": block,
+        "tags": tags,
+    }
+    rows.add_thing(region, "reservation", name, body)
+    return body
+
+
+def _reservation(rows: Rows, item: Json) -> Json:
+    region = places.region_of(item["AvailabilityZoneId"])
+    name = item["CapacityReservationId"]
+    taken = sum(held.reservation == name and held.state(rows.now) in HOLDING for held in rows.instances(region))
+    return {
+        "CapacityReservationId": name,
+        "InstanceType": item["InstanceType"],
+        "AvailabilityZone": places.name_of(item["AvailabilityZoneId"]),
+        "AvailabilityZoneId": item["AvailabilityZoneId"],
+        "TotalInstanceCount": item["TotalInstanceCount"],
+        "AvailableInstanceCount": item["TotalInstanceCount"] - taken,
+        "State": item["State"],
+        "ReservationType": "capacity-block" if item["block"] else "default",
+        "OwnerId": ACCOUNT,
+        "Tags": _tag_list(item["tags"]),
+    }
+
+
+def reservations(call: Call) -> Json:
+    """Reservations, with what is free in each."""
+    found = [_reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
+    ids = ("CapacityReservationIds", lambda item: item["CapacityReservationId"], "InvalidCapacityReservationId.NotFound")
+    return filters.paged({"CapacityReservations": filters.chosen(found, call.given, {}, ids=ids)}, call.given)
+
+
+def cancel_reservation(call: Call) -> Json:
+    """Ends a reservation."""
+    found = call.rows.things(call.region, "reservation", call.given["CapacityReservationId"])
+    if not found:
+        raise Refusal(400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist")
+    call.rows.end_thing(found[0])
+    return {"Return": True}
+
+
+# Spot requests
+
+
+def spot_requests(call: Call) -> Json:
+    """Spot requests, with the machine under each."""
+    found = []
+    for item in call.rows.things(call.region, "spot-request"):
+        under = [held for held in call.rows.instances(call.region) if held.body["spot_request"] == item["id"]]
+        entry: dict[str, Any] = {"SpotInstanceRequestId": item["id"], "Type": item["type"], "State": item["state"], "Tags": _tag_list(item["tags"])}
+        if under:
+            entry["InstanceId"] = under[-1].name
+        found.append(entry)
+    fields = {"spot-instance-request-id": lambda item: [item["SpotInstanceRequestId"]], "state": lambda item: [item["State"]]}
+    ids = ("SpotInstanceRequestIds", lambda item: item["SpotInstanceRequestId"], "InvalidSpotInstanceRequestID.NotFound")
+    return filters.paged({"SpotInstanceRequests": filters.chosen(found, call.given, fields, ids=ids)}, call.given)
+
+
+def cancel_spot(call: Call) -> Json:
+    """Cancels Spot requests; the machines under them go on."""
+    out = []
+    for name in call.given["SpotInstanceRequestIds"]:
+        found = call.rows.things(call.region, "spot-request", name)
+        if not found:
+            raise Refusal(400, "InvalidSpotInstanceRequestID.NotFound", f"The spot instance request ID '{name}' does not exist")
+        call.rows.write_thing({**found[0], "state": "cancelled"})
+        out.append({"SpotInstanceRequestId": name, "State": "cancelled"})
+    return {"CancelledSpotInstanceRequests": out}

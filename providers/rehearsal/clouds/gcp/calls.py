@@ -1,0 +1,275 @@
+"""Which call does what. Owns Call and the table from method to function, and the lists: filter, order, pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.rehearsal.clouds.gcp import bulk, filters, reservations, surroundings, things, vms
+from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, invalid, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from providers.rehearsal.clouds.gcp.state import Rows
+    from providers.rehearsal.store import Fault
+
+
+class Call(NamedTuple):
+    """One request, checked and in its transaction. `fault` is the failure that the scenario planned for it."""
+
+    method: str
+    rows: Rows
+    project: str
+    path: dict[str, str]
+    query: Json
+    body: Json
+    fault: Fault | None = None
+
+    @property
+    def slower_s(self) -> float:
+        """How much longer than usual the operation takes, in world seconds."""
+        return float(str(self.fault.settings.get("seconds", 5))) if self.fault and self.fault.kind == "slow" else 0.0
+
+    def planned_errors(self) -> list[Json]:
+        """The error that the scenario planned for this operation, or nothing."""
+        if not self.fault or self.fault.kind != "op-error":
+            return []
+        given = self.fault.settings
+        error: Json = {"code": str(given.get("code", "INTERNAL_ERROR")), "message": str(given.get("message", "planned by the scenario"))}
+        if given.get("reason"):
+            info = {"reason": str(given["reason"]), "domain": "compute.googleapis.com", "metadatas": given.get("metadatas") or {}}
+            error["errorDetails"] = [{"errorInfo": info}]
+        if given.get("metric"):
+            region = str(given.get("region", ""))
+            quota = {
+                "metricName": str(given["metric"]),
+                "limitName": str(given.get("limit_name", given["metric"])),
+                "limit": float(str(given.get("limit", 0))),
+            }
+            error.setdefault("errorDetails", []).append({"quotaInfo": quota | {"dimensions": {"region": region} if region else {}}})
+        return [error]
+
+    def operation(
+        self,
+        scope: str,
+        kind: str,
+        target: str,
+        done: float | None,
+        *,
+        target_id: str = "",
+        errors: Iterable[Json] = (),
+        vm: int = 0,
+        group: str = "",
+        locations: Json | None = None,
+        own: bool = True,
+    ) -> Json:
+        """Writes an operation; `own` False for those that a bulk insert starts in its zones."""
+        return self.rows.add_operation(
+            self.project,
+            scope,
+            kind,
+            target,
+            done,
+            target_id=target_id,
+            request=str(self.query.get("requestId", "")) if own else "",
+            method=self.method if own else "",
+            errors=errors,
+            vm=vm,
+            group=group,
+            locations=locations,
+        )
+
+
+Scoped = list[tuple[str, Json]]
+"""(scope, resource): `zones/us-central1-a`, `regions/...`, `global`."""
+
+
+def _page(call: Call, items: Scoped, kind: str, scope: str) -> Json:
+    """One page of a plain list."""
+    chosen, token = _chosen(call, items)
+    out: Json = {"kind": f"compute#{kind}", "id": f"projects/{call.project}/{scope}", "selfLink": f"{ROOT}/projects/{call.project}/{scope}"}
+    if chosen:
+        out["items"] = [item for _, item in chosen]
+    if token:
+        out["nextPageToken"] = token
+    return out
+
+
+def _chosen(call: Call, items: Scoped) -> tuple[Scoped, str]:
+    test = filters.compile_filter(str(call.query.get("filter", "")))
+    kept = [(scope, item) for scope, item in items if test(item)]
+    order = call.query.get("orderBy", "name")
+    if order == "creationTimestamp desc":
+        kept.reverse()
+    elif order == "name":
+        kept.sort(key=lambda pair: (pair[0], pair[1]["name"]))
+    else:
+        raise invalid("orderBy", order, "Only 'name' and 'creationTimestamp desc' are supported.")
+    size = int(call.query.get("maxResults", 500))
+    if not 0 <= size <= 500:
+        raise invalid("maxResults", size, "Must be between 0 and 500.")
+    token = str(call.query.get("pageToken", ""))
+    if token and not (token.startswith("p") and token[1:].isdigit()):
+        raise invalid("pageToken", token, "The page token is invalid.")
+    begin = int(token[1:]) if token else 0
+    end = begin + (size or 500)
+    return kept[begin:end], f"p{end}" if end < len(kept) else ""
+
+
+def _aggregated(call: Call, items: Scoped, kind: str, key: str, scopes: Sequence[str]) -> Json:
+    """One page of an aggregated list. Scopes without a result are there too, with a warning, as at Google."""
+    chosen, token = _chosen(call, items)
+    grouped: Json = {}
+    for scope, item in chosen:
+        grouped.setdefault(scope, {key: []})[key].append(item)
+    for scope in scopes:
+        if scope not in grouped:
+            text = f"There are no results for scope '{scope}' on this page."
+            grouped[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": text, "data": [{"key": "scope", "value": scope}]}}
+    where = f"projects/{call.project}/aggregated/{key}"
+    out: Json = {"kind": f"compute#{kind}", "id": where, "items": dict(sorted(grouped.items())), "selfLink": f"{ROOT}/{where}"}
+    if token:
+        out["nextPageToken"] = token
+    return out
+
+
+# Operations
+
+
+def _scope(call: Call) -> str:
+    return f"zones/{call.path['zone']}" if "zone" in call.path else f"regions/{call.path['region']}" if "region" in call.path else "global"
+
+
+def _operation(call: Call) -> Json:
+    found = call.rows.operations(call.project, "scope = ? AND name = ?", (_scope(call), call.path["operation"]))
+    if not found:
+        raise missing(f"projects/{call.project}/{_scope(call)}/operations/{call.path['operation']}")
+    return found[0]
+
+
+def _operations(call: Call) -> Json:
+    scope = _scope(call)
+    return _page(call, [(scope, item) for item in call.rows.operations(call.project, "scope = ?", (scope,))], "operationList", f"{scope}/operations")
+
+
+def _all_operations(call: Call) -> Json:
+    items = [(item["selfLink"].split(f"/projects/{call.project}/")[1].split("/operations/")[0], item) for item in call.rows.operations(call.project)]
+    return _aggregated(call, items, "operationAggregatedList", "operations", [])
+
+
+# Machines
+
+
+def _vms(call: Call) -> Json:
+    zone = things.zone(call)
+    found = call.rows.vms("project = ? AND zone = ?", (call.project, zone))
+    return _page(call, [(f"zones/{zone}", vms.body(call.rows, vm)) for vm in found], "instanceList", f"zones/{zone}/instances")
+
+
+def _all_vms(call: Call) -> Json:
+    found = call.rows.vms("project = ?", (call.project,))
+    return _aggregated(
+        call, [(f"zones/{vm.zone}", vms.body(call.rows, vm)) for vm in found], "instanceAggregatedList", "instances", things.zone_scopes()
+    )
+
+
+def _list(kind: str, items: Callable[[Call], Scoped]) -> Callable[[Call], Json]:
+    """A list call whose scope is the path's."""
+
+    def call_it(call: Call) -> Json:
+        resource = call.method.split(".")[0]
+        return _page(call, items(call), f"{kind}List", resource if resource in {"regions", "zones"} else f"{_scope(call)}/{resource}")
+
+    return call_it
+
+
+def _gather(kind: str, items: Callable[[Call], Scoped], *, regional: bool = False) -> Callable[[Call], Json]:
+    """An aggregated list call."""
+
+    def call_it(call: Call) -> Json:
+        return _aggregated(
+            call, items(call), f"{kind}AggregatedList", call.method.split(".")[0], things.region_scopes() if regional else things.zone_scopes()
+        )
+
+    return call_it
+
+
+HANDLERS: dict[str, Callable[[Call], Json]] = {
+    "instances.insert": vms.insert,
+    "instances.bulkInsert": bulk.zonal,
+    "regionInstances.bulkInsert": bulk.regional,
+    "instances.get": lambda call: vms.body(call.rows, vms.named(call)),
+    "instances.list": _vms,
+    "instances.aggregatedList": _all_vms,
+    "instances.delete": vms.delete,
+    "instances.stop": vms.stop,
+    "instances.start": vms.start,
+    "instances.getSerialPortOutput": vms.serial_port,
+    "instances.setLabels": vms.set_labels,
+    "instances.setMetadata": vms.set_metadata,
+    "instances.setScheduling": vms.set_scheduling,
+    **{f"{scope}Operations.{verb}": _operation for scope in ("zone", "region", "global") for verb in ("get", "wait")},
+    **{f"{scope}Operations.list": _operations for scope in ("zone", "region", "global")},
+    "globalOperations.aggregatedList": _all_operations,
+    "machineTypes.get": things.machine_type,
+    "machineTypes.list": _list("machineType", things.machine_types),
+    "machineTypes.aggregatedList": _gather("machineType", things.machine_types),
+    "acceleratorTypes.get": things.accelerator_type,
+    "acceleratorTypes.list": _list("acceleratorType", things.accelerator_types),
+    "acceleratorTypes.aggregatedList": _gather("acceleratorType", things.accelerator_types),
+    "regions.get": things.region,
+    "regions.list": _list("region", things.regions),
+    "zones.get": things.one_zone,
+    "zones.list": _list("zone", things.zones),
+    "projects.get": things.project,
+    "images.get": things.image,
+    "images.getFromFamily": things.image_family,
+    "images.list": _list("image", things.images_of),
+    "disks.get": things.disk,
+    "disks.list": _list("disk", things.disks),
+    "disks.aggregatedList": _gather("disk", things.disks),
+    "disks.delete": things.delete_disk,
+    "networks.insert": surroundings.insert_network,
+    "networks.get": surroundings.get_network,
+    "networks.list": _list("network", surroundings.list_networks),
+    "networks.patch": surroundings.patch,
+    "networks.delete": surroundings.delete,
+    "subnetworks.insert": surroundings.insert_subnetwork,
+    "subnetworks.get": surroundings.get_subnetwork,
+    "subnetworks.list": _list("subnetwork", surroundings.list_subnetworks),
+    "subnetworks.aggregatedList": _gather("subnetwork", surroundings.list_subnetworks, regional=True),
+    "subnetworks.patch": surroundings.patch,
+    "subnetworks.delete": surroundings.delete,
+    "firewalls.insert": surroundings.insert_firewall,
+    "firewalls.get": surroundings.get,
+    "firewalls.list": _list("firewall", surroundings.listed),
+    "firewalls.patch": surroundings.patch,
+    "firewalls.delete": surroundings.delete,
+    "addresses.insert": surroundings.insert_address,
+    "addresses.get": surroundings.get,
+    "addresses.list": _list("address", surroundings.listed),
+    "addresses.delete": surroundings.delete,
+    "futureReservations.insert": reservations.insert_future,
+    "futureReservations.get": reservations.get_future,
+    "futureReservations.list": _list("futureReservation", reservations.listed_future),
+    "futureReservations.aggregatedList": _gather("futureReservation", reservations.listed_future),
+    "futureReservations.delete": surroundings.delete,
+    "reservations.insert": reservations.insert,
+    "reservations.get": reservations.get,
+    "reservations.list": _list("reservation", reservations.listed),
+    "reservations.aggregatedList": _gather("reservation", reservations.listed),
+    "reservations.delete": surroundings.delete,
+}
+
+
+def again(call: Call) -> Json | None:
+    """The operation of an earlier request with the same id: nothing is done twice. 409 where that was another kind of call."""
+    request = str(call.query.get("requestId", ""))
+    found = (
+        call.rows.db.execute("SELECT * FROM gcp_operation WHERE request = ? AND project = ?", (request, call.project)).fetchone() if request else None
+    )
+    if found is None:
+        return None
+    if found[8] != call.method:
+        raise Refusal(409, "conflict", f"The request id '{request}' was used for {found[8]} before.")
+    return call.rows.operation_body(found)

@@ -1,0 +1,219 @@
+"""The rehearsal's stand-in for a machine: a local shell in a folder of its own, with an `nvidia-smi` that reports what was ordered.
+
+Owns that folder and what it pretends, which it always says: there is no GPU and nobody was paid. The scenario can make it misbehave (`gpus rehearse
+fault gcp node.look wrong-gpus`). Asks the rehearsal store; runs local programs, and ends what they left when the machine is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import private, private_folder
+from providers.catalog import names
+from providers.engine.ready import CLOSED, Look
+from providers.model.workload import ROOT
+from providers.rehearsal.store import NODE_LOOK
+from providers.remote import driver
+from providers.remote.line import Launch
+from providers.remote.run import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from providers.engine.ready import Ordered
+    from providers.model.machine import Node
+    from providers.rehearsal.store import Store
+
+LABEL = "rehearsal stand-in"
+BUSY_FILE = ".gpus-busy"
+"""What a stand-in's GPUs are busy with, in percent."""
+BUSY, IDLE = 97, 0
+_NO_DRIVER = 9
+"""What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
+_PROC = Path("/proc")
+_ROUNDS = 5
+"""Looks at what still runs: what is being ended may have started another one meanwhile."""
+_WRONG = "wrong-gpus.json"
+_OTHERS = (("Tesla T4", 15_360), ("Tesla P4", 7_680))
+"""(name, MiB) as nvidia-smi lists them: another card than the one that was ordered."""
+
+
+class StandIn(NamedTuple):
+    """The line to a stand-in node: a shell here, with `folder` as its home and little else of this process's environment."""
+
+    folder: Path
+    name: str
+    cluster: str
+
+    @property
+    def shown(self) -> str:
+        return f"gpus ssh {self.cluster}  # a {LABEL}: a local shell in {self.folder}"
+
+    @property
+    def stand_in(self) -> bool:
+        return True
+
+    def path(self, path: str) -> str:
+        return f"{self.folder}{path}"
+
+    def command(self, text: str) -> Launch:
+        return Launch(("/bin/sh", "-c", text), self._environment(), str(self.folder))
+
+    def login(self) -> Launch:
+        return Launch(("/bin/sh", "-i"), {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "}, str(self.folder))
+
+    def tunnel(self, local: int, remote: int) -> Launch | None:  # noqa: ARG002 - its ports are this machine's
+        return None
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM", "TZ") if name in os.environ}
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return {
+            **kept,
+            "PATH": path,
+            "HOME": str(self.folder),
+            "USER": "gpus",
+            "GPUS_STAND_IN": self.name,
+            "GPUS_START_UP": str(self.folder / "start-up"),
+            "GPUS_ROOT": self.path(ROOT),
+            "GPUS_CONSOLE": str(self.folder / "console"),
+        }
+
+    def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True, addresses: tuple[str, ...] = ()) -> None:
+        """Writes the folder and what is in it: an nvidia-smi with `count` GPUs of that name and `mib` MiB each, a hostname that tells the addresses,
+        and a sudo that stays who it is.
+        """
+        tools = self.folder / "bin"
+        private_folder(tools)
+        script = tools / "nvidia-smi"
+        rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
+        numbered = "\n".join(f"{index}, {name}, 0, {mib}" for index in range(count))
+        if driver_answers:
+            body = f"""case "$*" in
+  *--query-gpu=name,memory.total*) cat <<'GPUS'
+{rows}
+GPUS
+  ;;
+  *--query-gpu=index,name,memory.used,memory.total*) cat <<'GPUS'
+{numbered}
+GPUS
+  ;;
+  *--query-gpu=utilization.gpu*) for _ in $(seq {count}); do cat "$HOME/{BUSY_FILE}" || exit {_NO_DRIVER}; done ;;
+  *) echo "{LABEL}: there is no GPU here; it stands for {count} x {name}" ;;
+esac"""
+        else:
+            body = f'echo "{LABEL}: the driver does not answer" >&2\nexit {_NO_DRIVER}'
+        self._tool(script, body)
+        # Nobody becomes root of this machine by a rehearsal.
+        self._tool(tools / "sudo", 'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"')
+        self._tool(tools / "hostname", f"echo {shlex.quote(' '.join((self.name, *addresses)))}")
+
+    def _tool(self, path: Path, body: str) -> None:
+        partial = path.with_name(f"{path.name}.new")
+        private(partial).write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
+        partial.chmod(0o700)
+        partial.replace(path)
+
+    def remembered(self, wrong: Mapping[str, object] | None) -> Mapping[str, object] | None:
+        """What this node shows instead of what was ordered, `wrong` from now on if there is something: a card does not change by being looked at."""
+        import json
+
+        kept = self.folder / "bin" / _WRONG
+        if wrong is not None:
+            private_folder(kept.parent)
+            private(kept).write_text(json.dumps(dict(wrong)), encoding="utf-8")
+            return wrong
+        found: Mapping[str, object] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else None
+        return found
+
+
+class StandInProbe(NamedTuple):
+    """Looks at the stand-in of a machine as a probe looks at a real one: through its line, at what its nvidia-smi says."""
+
+    folder: Path
+    store: Store
+
+    def line(self, node: Node) -> StandIn:
+        """The line to a machine's stand-in."""
+        return StandIn(self.folder / node.name, node.name, node.mark.cluster if node.mark is not None else node.name)
+
+    def play(self, node: Node) -> None:
+        """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
+        folder = self.line(node).folder
+        private_folder(folder)
+        private(folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
+
+    async def __call__(self, node: Node, placed: Ordered) -> Look:
+        fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
+        if fault is not None and fault.kind == "port-closed":
+            return Look(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
+        line = self.line(node)
+        status = line.folder / "start-up"
+        status.unlink(missing_ok=True)
+        if fault is not None and fault.kind == "start-up-failed":
+            private_folder(status.parent)
+            private(status).write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
+        wrong = line.remembered(fault.settings if fault is not None and fault.kind == "wrong-gpus" else None)
+        known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
+        line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver", addresses=known)
+        return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
+
+
+def end(folder: Path) -> None:
+    """Ends every process that was started in a stand-in below this folder, one that was left in the background too: its machine is gone.
+
+    They are known by their home, which they have from `StandIn`. Reads /proc, or asks `ps`; sends signals.
+    """
+    for _ in range(_ROUNDS):
+        found = _at_home_below(folder)
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _at_home_below(folder: Path) -> list[int]:
+    """The processes of this user whose HOME is a folder below this one, without this process."""
+    if not folder.is_dir():
+        return []
+    mark = b"HOME=" + os.fsencode(folder) + b"/"
+    found = []
+    for pid, words in _environments():
+        if pid != os.getpid() and any(word.startswith(mark) for word in words):
+            found.append(pid)
+    return found
+
+
+def _environments() -> Iterator[tuple[int, Iterable[bytes]]]:
+    """(id, its environment's words) of every process that this user may look into."""
+    if (_PROC / "self" / "environ").exists():
+        for place in _PROC.iterdir():
+            if place.name.isdigit():
+                with suppress(OSError):
+                    yield int(place.name), (place / "environ").read_bytes().split(b"\0")
+        return
+    listed = subprocess.run(["ps", "axeww", "-o", "pid=,command="], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    for line in listed.stdout.splitlines():
+        number, _, rest = line.strip().partition(b" ")
+        # Blanks in a value look like the next word: the beginning of HOME is compared, as far as it goes.
+        yield int(number), [b"HOME=" + rest.partition(b" HOME=")[2]]
+
+
+def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, int, int]:
+    """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned instead (one fewer, where nothing else is said)."""
+    name, mib, count = f"{placed.gpu_type} ({LABEL})", round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024), placed.gpu_count
+    if wrong is not None and not wrong:
+        if count > 1:
+            count -= 1
+        else:
+            # One fewer would be none, which reads as a driver that is still to come.
+            name, mib = next(card for card in _OTHERS if card[0].split()[-1] != placed.gpu_type)
+    planned = wrong or {}
+    return str(planned.get("name", name)), int(str(planned.get("mib", mib))), int(str(planned.get("count", count)))

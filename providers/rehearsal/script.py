@@ -1,0 +1,69 @@
+"""What a rehearsal's machine makes of a start-up script: nothing is run, its course is played as a function of the script and the moment.
+
+Owns how a script of `providers.workloads.launch.start_script` is recognised in what a cloud was given, and the lines
+that it would have written to the console. Shared by the stand-ins.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.model.workload import CONSOLE as WORD
+from providers.model.workload import FAILED, READY, SUCCEEDED
+
+if TYPE_CHECKING:
+    from providers.rehearsal.store import Store
+
+BOOT_S, SETUP_S, LOAD_S = 1.0, 2.0, 3.0
+"""World seconds from running to the script's first word, for its setup lines, and until a service answers."""
+
+_DIGEST = re.compile(r"^digest=([0-9a-f]{12})$", re.MULTILINE)
+_PACKED = re.compile(r"(?:printf %s|echo) ([A-Za-z0-9+/=]{64,}) \| base64 -d \| gunzip")
+
+
+class Work(NamedTuple):
+    """What a script is for. `releases`: the machine ends itself once its job is done."""
+
+    digest: str
+    job: bool
+    setup: bool
+    releases: bool
+
+
+def find(given: str) -> Work | None:
+    """The work in a start-up script, in user data or in a command that holds one packed; None where there is none."""
+    text = given
+    if (match := _PACKED.search(given)) is not None and _DIGEST.search(given) is None:
+        try:
+            text = gzip.decompress(base64.b64decode(match[1])).decode()
+        except (binascii.Error, OSError, EOFError, zlib.error, UnicodeDecodeError):
+            return None
+    found = _DIGEST.search(text)
+    if found is None:
+        return None
+    return Work(found[1], "say succeeded 0; else" in text, "setup.sh" in text, "\nsync; " in text)
+
+
+def words(work: Work, up: float, now: float, job_s: float, code: int) -> list[tuple[float, str]]:
+    """(moment, line) of all that was written until now by a machine that runs since `up`; a job takes `job_s` and ends with `code`."""
+    running = up + BOOT_S + (SETUP_S if work.setup else 0.0)
+    course = [(up + BOOT_S, "starting"), (running, "running")]
+    course.append((running + job_s, f"{FAILED} {code}" if code else f"{SUCCEEDED} 0") if work.job else (running + LOAD_S, READY))
+    return [(moment, f"{WORD} {work.digest} {state}") for moment, state in course if moment <= now]
+
+
+def told(store: Store, machine: str, given: str, up: float, until: float, job_s: float, code: int) -> list[tuple[float, str]]:
+    """The same of a machine, by its native id, that runs since `up`: of what was written there by login, else of the script that it was given."""
+    since, script = store.work(machine) or (0.0, given)
+    work = find(script)
+    return [] if work is None else words(work, max(up, since), until, job_s, code)
+
+
+def over(work: Work, up: float, job_s: float) -> float | None:
+    """When the machine ends itself; None if it does not."""
+    return up + BOOT_S + (SETUP_S if work.setup else 0.0) + job_s + 1.0 if work.job and work.releases else None

@@ -1,0 +1,61 @@
+"""The line to a machine that takes no ssh: a program of its provider's, started here, carries each command. Owns how it is started. Pure."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.errors import GpusError
+from providers.remote.line import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Own(NamedTuple):
+    """The line by `program`, whose last word is the command. `login_line` is what a person would type for a shell of their own.
+
+    `shell` gives this terminal one, `port` carries a port, whose two numbers are its last words; either is empty where that is not carried.
+    """
+
+    program: tuple[str, ...]
+    provider: str
+    login_line: str
+    shell: tuple[str, ...] = ()
+    port: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        return self.login_line
+
+    @property
+    def stand_in(self) -> bool:
+        return False
+
+    def path(self, path: str) -> str:
+        return path
+
+    def command(self, text: str) -> Launch:
+        return Launch((*self.program, text), _environment())
+
+    def login(self) -> Launch:
+        if self.shell:
+            return Launch(self.shell, _environment())
+        raise GpusError(f"wanted a shell on a machine of {self.provider}, found that only commands are carried there; use: {self.login_line}")
+
+    def tunnel(self, local: int, remote: int) -> Launch | None:
+        if self.port:
+            return Launch((*self.port, str(local), str(remote)), _environment())
+        raise GpusError(
+            f"wanted port {remote} of a machine of {self.provider} at 127.0.0.1:{local}, found that it takes no ssh; run what uses the port there, "
+            f"or log in: {self.login_line}"
+        )
+
+
+def _environment() -> Mapping[str, str]:
+    """This process's environment, in which the program finds this package wherever it was imported from."""
+    import providers
+
+    root = str(Path(providers.__path__[0]).parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), root)))}
