@@ -76,7 +76,7 @@ def plan(
                 "accept_suspect_prices": accept_suspect_prices,
             },
         )
-    from providers.engine import planning
+    from providers.engine.market import planning
 
     setup = None
     if not isinstance(wanted, (str, Ask)):
@@ -201,7 +201,7 @@ def market(
 
     Where providers tell today's prices, they are asked about the GPU alone, if one is named.
     """
-    from providers.engine import planning
+    from providers.engine.market import planning
     from providers.engine.world import open_world
 
     lines: list[str] = []

@@ -469,9 +469,9 @@ def _stand_in(project: str | None) -> pulumi.ProviderResource:
 def _check_keys() -> None:
     from pulumi.runtime.config import CONFIG, get_config_secret_keys_env
 
-    from providers.engine import declaring
+    from providers.engine import validate
 
-    if unknown := declaring.unknown_keys(CONFIG.get(), get_config_secret_keys_env()):
+    if unknown := validate.unknown_keys(CONFIG.get(), get_config_secret_keys_env()):
         raise pulumi.RunError("\n".join(map(str, unknown)))
     if "gpus:clusters" in get_config_secret_keys_env():
         raise pulumi.RunError(

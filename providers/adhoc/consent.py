@@ -24,7 +24,7 @@ def given(spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] |
     """
     if world != LIVE or yes:
         return True
-    from providers.engine import planning
+    from providers.engine.market import planning
 
     plan = planning.walked(spec.ask(), world=world, settings=settings, setup=spec.setup())
     if not plan.candidates:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from providers.adapters import registry
 from providers.adapters.base import REHEARSAL
-from providers.engine.journal import EVERY
-from providers.engine.keeping import kept
+from providers.engine.journal.database import EVERY
+from providers.engine.readiness.output import kept
 from providers.engine.world import open_world
 from providers.errors import GpusError
 from providers.remote.files import no_link

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.adapters.base import REHEARSAL
 from providers.engine.accounts import home_of
-from providers.engine.delivery import HEALTHY
-from providers.engine.settle import pause
+from providers.engine.launch.verify import HEALTHY
+from providers.engine.termination.settle import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING
 from providers.model.money import per_hour, usd
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.adhoc.access import Access
-    from providers.engine.ready import Probe
-    from providers.engine.records import Held
+    from providers.engine.readiness.wait import Probe
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.machine import Node
     from providers.remote.line import Line

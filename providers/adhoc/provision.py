@@ -12,7 +12,7 @@ from providers.adhoc import access, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
 from providers.engine.concluding import moment
-from providers.engine.patience import together
+from providers.engine.deadlines import together
 from providers.engine.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 

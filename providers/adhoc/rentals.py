@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
-from providers.engine import cluster, fitting
-from providers.engine import journal as journals
-from providers.engine.access import probe as probed
+from providers.engine import fitting, operations
 from providers.engine.accounts import account_of
-from providers.engine.patience import looking, together
-from providers.engine.records import UNSETTLED, Account, Held, Wanted
-from providers.engine.settle import bill
+from providers.engine.deadlines import looking, together
+from providers.engine.journal import database as journals
+from providers.engine.readiness.access import probe as probed
+from providers.engine.record import UNSETTLED, Account, Held, Wanted
 from providers.engine.surveying import survey
-from providers.engine.undeterred import undeterred
+from providers.engine.termination.settle import bill
+from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, Handle, Node
 
@@ -58,7 +58,7 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.key.public)
         wanted = Wanted(owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way))
-        held = await cluster.create(world, wanted, uuid.uuid4().hex[:12])
+        held = await operations.create(world, wanted, uuid.uuid4().hex[:12])
         if held.reasons:
             await _undone(world, held)
             raise GpusError(f"{spec.name}: {'; '.join(held.reasons)}; it was released")
@@ -82,7 +82,7 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
     found: list[AsyncMachine] = []
     # What is known here is asked for while everything is searched: a cloud that does not answer takes no time from the others.
     records = [Held.from_dict(launch.record) for launch in world.journal.launches(world.name, owner, name) if launch.ended_at is None]
-    clusters, *seen = await together(_parts(world, owner, name, lenient=True), *(cluster.read(world, held) for held in records))
+    clusters, *seen = await together(_parts(world, owner, name, lenient=True), *(operations.read(world, held) for held in records))
     now = {(held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)}
     for cluster_name, generations in clusters.items():
         for generation, part in generations.items():
@@ -128,7 +128,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
             known[generation] = part.handles
             held = part.record or _loose(world, owner, name, generation, part)
             handles = (*held.handles, *(handle for handle in part.handles if handle not in held.handles))
-            await cluster.delete(world, held._replace(handles=handles))
+            await operations.delete(world, held._replace(handles=handles))
     except HalfMade as error:
         raise HalfMade(f"{error}; {again}", provider=error.provider, handles=error.handles) from error
     except CloudError as error:
@@ -145,7 +145,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
 async def _undone(world: World, held: Held) -> None:
     """Gives back what was had but is not what was asked for."""
     try:
-        await cluster.delete(world, held)
+        await operations.delete(world, held)
     except HalfMade as error:
         raise HalfMade(f"{error}; {_again(world, held.cluster)}", provider=error.provider, handles=error.handles) from error
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL, WORLDS, home
 from providers.adhoc.machine import AsyncMachine
-from providers.engine import access
 from providers.engine.accounts import home_of
 from providers.engine.concluding import LIMIT, why_ended
-from providers.engine.delivery import HEALTHY
-from providers.engine.holding import runs_on, seen, works
-from providers.engine.journal import EVERY
-from providers.engine.progress import ITSELF
-from providers.engine.records import DEGRADED, Held
-from providers.engine.running import JOURNAL_FILE
-from providers.engine.settle import repeated
+from providers.engine.journal.database import EVERY
+from providers.engine.journal.running import JOURNAL_FILE
+from providers.engine.launch.verify import HEALTHY
+from providers.engine.readiness import access
+from providers.engine.readiness.workload import ITSELF
+from providers.engine.reconcile.condition import runs_on, seen, works
+from providers.engine.record import DEGRADED, Held
+from providers.engine.termination.settle import repeated
 from providers.engine.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import ENDED, FAILED
@@ -32,7 +32,7 @@ from providers.remote.run import finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from providers.engine.journal import Journal, Launch
+    from providers.engine.journal.database import Journal, Launch
     from providers.engine.world import World
 
 LOOK_EVERY_S = 10.0
@@ -208,7 +208,7 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
 
     The code is 0 for one that ended well, its own where it is known, else 1. Raises GpusError for what is no job, is gone, or takes longer.
     """
-    from providers.engine import progress
+    from providers.engine.readiness import workload
 
     one = over(name, world, stack) or _only(known(world, stack, name), name, world, stack)
     if one.held.kind != "job":
@@ -220,7 +220,7 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
         adapter = await home_of(there, one.held)
         began = there.clock.now()
         while True:
-            held = seen(one.held, await progress.observed(there, adapter, one.held), there.clock.now())
+            held = seen(one.held, await workload.observed(there, adapter, one.held), there.clock.now())
             if held is None:
                 raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
             if held.status in {ENDED, FAILED}:

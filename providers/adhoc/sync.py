@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.adhoc.machine import AsyncMachine
-    from providers.engine.records import Held
+    from providers.engine.record import Held
 
 T = TypeVar("T")
 

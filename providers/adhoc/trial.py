@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from providers.adapters.base import REHEARSAL
-from providers.engine.delivery import HEALTHY
-from providers.engine.handing import as_root, begun_by
+from providers.engine.launch.verify import HEALTHY
+from providers.engine.readiness.handover import as_root, begun_by
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import duration
 from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
@@ -75,7 +75,7 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
 
     Raises SpecError with every problem, at the argument or field it is in. Pure.
     """
-    from providers.engine import declaring
+    from providers.engine import validate
 
     stack: Stack = options.declared
     name = options.gpu or (next(iter(stack.clusters)) if len(stack.clusters) == 1 else "")
@@ -86,7 +86,7 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
         )
     found = _misused(options)
     try:
-        declared = declaring.cluster(name, stack.clusters[name])
+        declared = validate.cluster(name, stack.clusters[name])
     except SpecError as error:
         raise SpecError([*found, *(problem._replace(path=f"{name}.{problem.path}") for problem in error.problems)]) from None
     if declared.workload is None:
@@ -317,7 +317,7 @@ exit "$code"
 
 async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequence[str]) -> int:
     """The same of a rehearsal's machine, on which nothing runs: the course of the script is played, as for what a stack declares."""
-    from providers.engine import progress
+    from providers.engine.readiness import workload
     from providers.rehearsal.store import open_store
 
     node, world = machine.held.machines[0], machine.opened
@@ -329,7 +329,7 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
         seen = (await machine.call(adapter.observe, (node.handle,)))[0]
         if seen.status not in HEALTHY:
             raise GpusError(f"{machine.name}: {node.name} is {seen.status} while the workload ran")
-        word = await progress.word(world, adapter, seen, None)
+        word = await workload.word(world, adapter, seen, None)
         if word.digest == made.digest and word.state != told:
             told = word.state
             print(f"{CONSOLE} {word.digest} {word.state} {word.detail}".rstrip(), flush=True)

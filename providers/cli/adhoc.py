@@ -18,7 +18,7 @@ from providers.adapters.base import REHEARSAL
 from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
 from providers.engine.concluding import moment
-from providers.engine.holding import ON_DONE
+from providers.engine.reconcile.condition import ON_DONE
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.money import per_hour
@@ -298,7 +298,7 @@ def release(options: argparse.Namespace) -> int:
 
 def _not_declared(name: str, options: argparse.Namespace) -> None:
     """Raises GpusError for what only a stack has: Pulumi would buy it anew. A journal that cannot be read stands in no release's way."""
-    from providers.engine.journal import JournalBroken
+    from providers.engine.journal.database import JournalBroken
 
     try:
         stacks = stack_clusters.known(cluster=name) if options.world is None and not provision.bought(name) else ()

@@ -482,7 +482,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     given = [name for name in words if getattr(options, name)]
     if given:
         raise SpecError([Problem(name, "the stack's file to say it", "an argument too", "leave it out, or leave out -s") for name in given])
-    from providers.engine import declaring
+    from providers.engine import validate
 
     stack = stackfile.read(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
@@ -492,7 +492,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, Ask | Cluster, str, M
     for name, raw in stack.clusters.items():
         if options.cluster in (None, name):
             try:
-                asks.append((name, declaring.cluster(name, raw), options.world or stack.world, stack.settings))
+                asks.append((name, validate.cluster(name, raw), options.world or stack.world, stack.settings))
             except SpecError as error:
                 problems.extend(problem._replace(path=f"{name}.{problem.path}" if problem.path else name) for problem in error.problems)
     if problems:
@@ -583,11 +583,11 @@ def _wrapped(head: str, text: str, further: str | None = None) -> list[str]:
 def _usable(world: World, provider: str) -> list[CheckLine]:
     """Which places that begin closed the account can use now; what was remembered against it is forgotten, since it may have been changed."""
     from providers.catalog.offers import load
-    from providers.engine import closures
+    from providers.engine.market import closed_places
     from providers.model.machine import CheckLine
 
     try:
-        places = closures.look_again(world, provider, world.offers or load())
+        places = closed_places.look_again(world, provider, world.offers or load())
     except GpusError as error:
         return [CheckLine(provider, "places", "unknown", str(error))]
     return [CheckLine(provider, "places", "ok", f"enabled: {', '.join(zone or region for region, zone in places)}")] if places else []

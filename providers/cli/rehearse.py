@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import REHEARSAL, home, remedy
 from providers.cli.arguments import Parser
-from providers.engine.journal import FILE, Journal
+from providers.engine.journal.database import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import CAPACITIES
 from providers.model.duration import TooLongError

@@ -46,7 +46,7 @@ def project_folder() -> Path:
 
 def read(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
-    from providers.engine import declaring
+    from providers.engine import validate
     from providers.model import yaml_file
 
     project = project_folder()
@@ -73,10 +73,10 @@ def read(name: str) -> Stack:
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = yaml_file.written(value)
     found: dict[str, Any] = {}
-    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in declaring.keys(config)]
+    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in validate.keys(config)]
     for each, raw in clusters.items():
         try:
-            found[each] = declaring.entry(raw, project)
+            found[each] = validate.entry(raw, project)
         except SpecError as error:
             problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
     if problems:

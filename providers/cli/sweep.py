@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
-from providers.engine import backend, sweeping
+from providers.engine.journal import backend
+from providers.engine.termination import garbage
 from providers.errors import GpusError
 from providers.model import duration
 from providers.model.money import per_hour, usd
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from providers.engine.sweeping import Claims, Found, Survey, Swept
+    from providers.engine.termination.garbage import Claims, Found, Survey, Swept
     from providers.engine.world import World
     from providers.model.machine import Handle
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace, world_name: str, settings: Mapping[str, Map
 
 
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
-    survey = await sweeping.survey(world, claims, _adhoc_owner())
+    survey = await garbage.survey(world, claims, _adhoc_owner())
     now = world.clock.now()
     trouble = [*(f"{name}: its state could not be read" for name in claims.unread), *survey.trouble, *_blind(world, survey)]
     if not wants_json:
@@ -57,10 +58,10 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
             print(line)
     for line in trouble:
         _aside(line)
-    unclaimed = [found for found in survey.found if found.verdict == sweeping.UNCLAIMED]
+    unclaimed = [found for found in survey.found if found.verdict == garbage.UNCLAIMED]
     swept: Sequence[Swept] = ()
     if unclaimed and (yes or (not wants_json and _asked(unclaimed))):
-        swept = await sweeping.sweep(world, unclaimed, claims)
+        swept = await garbage.sweep(world, unclaimed, claims)
         _forget(world, swept)
     done = {each.found.handle for each in swept if not each.why}
     left = [found for found in unclaimed if found.handle not in done]
@@ -113,7 +114,7 @@ def _forget(world: World, swept: Sequence[Swept]) -> None:
 
 
 def _lines(world: World, survey: Survey, now: float) -> list[str]:
-    shown = [found for found in survey.found if found.verdict != sweeping.CLAIMED]
+    shown = [found for found in survey.found if found.verdict != garbage.CLAIMED]
     claimed = len(survey.found) - len(shown)
     lines = []
     for found in shown:
@@ -122,7 +123,7 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
         what = ", ".join(filter(None, (found.gpu, found.where, found.status, _age(found, now), price)))
         whose = f"owner {found.mark.owner or 'not told'}, cluster {found.mark.cluster or 'not told'}"
         lines += [f"{found.verdict:<10} {found.handle.provider} {found.handle.native_id}", f"           {what}", f"           {whose}: {found.why}"]
-    unclaimed = [found for found in shown if found.verdict == sweeping.UNCLAIMED]
+    unclaimed = [found for found in shown if found.verdict == garbage.UNCLAIMED]
     if survey.asked or survey.found:
         asked = ", ".join(survey.asked) or "no cloud"
         lines.append(f"{world.name}: {len(unclaimed)} unclaimed{_cost(unclaimed)}; {claimed} claimed by stacks; asked: {asked}")
@@ -194,7 +195,7 @@ def read_claims(world_name: str) -> Claims:
         names = [str(each["name"]) for each in listed if each.get("resourceCount") != 0]
     except (GpusError, ValueError, KeyError, TypeError, AttributeError) as error:
         _aside(f"the stacks of the backend could not be listed: {error}")
-        return sweeping.Claims(backend.current(), unread=("the list of stacks",))
+        return garbage.Claims(backend.current(), unread=("the list of stacks",))
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="gpus-states") as pool:
         read = dict(zip(names, pool.map(lambda name: _state(place, name), names), strict=True))
     return claims_of({name: state for name, state in read.items() if isinstance(state, dict)}, world_name)._replace(
@@ -240,7 +241,7 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
             inputs = resource.get("inputs") or {}
             if resource.get("type") == _CLUSTER and operation.get("type") == "creating" and inputs.get("world") == world_name:
                 pending[str(inputs.get("owner")), str(inputs.get("cluster"))] = name
-    return sweeping.Claims("", owners, generations, handles, pending, tuple(settings))
+    return garbage.Claims("", owners, generations, handles, pending, tuple(settings))
 
 
 def _is_settings(value: object) -> bool:

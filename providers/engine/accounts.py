@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine import journal as journals
-from providers.engine.records import account_in
+from providers.engine.journal import database as journals
+from providers.engine.record import account_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from providers.adapters.base import Adapter
-    from providers.engine.records import Account, Held
+    from providers.engine.record import Account, Held
     from providers.engine.world import World
     from providers.model.machine import Handle
 

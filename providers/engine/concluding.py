@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.holding import ENDS_SLACK_S
+from providers.engine.reconcile.condition import ENDS_SLACK_S
 
 if TYPE_CHECKING:
-    from providers.engine.records import Held
+    from providers.engine.record import Held
 
 LIMIT = "its machines were ended by their own limit before it said how it ended"
 """Of a job, in place of an exit code."""

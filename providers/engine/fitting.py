@@ -117,7 +117,7 @@ def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Proble
 
 def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
-    from providers.engine.starting import nominal
+    from providers.engine.setup import nominal
 
     out: list[Problem] = []
     for provider, manifest in _allowed(spec, manifests).items():

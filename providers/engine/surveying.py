@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, said
-from providers.engine.lines import bare, trimmed
-from providers.engine.patience import looking
-from providers.engine.settle import repeated
+from providers.engine.deadlines import looking
+from providers.engine.messages import bare, trimmed
+from providers.engine.termination.settle import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
 from providers.model.machine import GONE
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.accounts import Accounts
-    from providers.engine.records import Account
+    from providers.engine.record import Account
     from providers.engine.world import World
     from providers.model.machine import Node
 

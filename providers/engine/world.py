@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.adapters.base import LIVE, REHEARSAL, WORLDS
-from providers.engine import patience
+from providers.engine import deadlines
 from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter, Manifest
     from providers.catalog.table import OfferTable
     from providers.engine.clock import Clock
-    from providers.engine.journal import Journal
-    from providers.engine.records import Account
-    from providers.engine.shared_lease import SharedLeases
+    from providers.engine.journal.database import Journal
+    from providers.engine.journal.shared_lease import SharedLeases
+    from providers.engine.record import Account
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class World:
         with self._lock:
             if self._journal is None:
                 from providers.adapters.base import home
-                from providers.engine.journal import FILE, Journal
+                from providers.engine.journal.database import FILE, Journal
 
                 self._journal = Journal(home() / FILE)
             return self._journal
@@ -182,7 +182,7 @@ class World:
     def has_journal(self) -> bool:
         """False where nothing was ever bought by this user: then reading the journal would only make an empty one."""
         from providers.adapters.base import home
-        from providers.engine.running import JOURNAL_FILE
+        from providers.engine.journal.running import JOURNAL_FILE
 
         if self._drafted:
             return True
@@ -266,7 +266,7 @@ class World:
 
     def begin(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Starts a blocking call in the world's own threads; one of a bounded look in a thread that holds up nobody's end."""
-        if patience.bounded():
+        if deadlines.bounded():
             return _aside(function, *arguments)
         with self._lock:
             if self._pool is None:
@@ -286,7 +286,7 @@ class World:
         """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown; it is left to end by itself."""
         import asyncio
 
-        limit_s, named_s = patience.limit_s(self.call_limit_s)
+        limit_s, named_s = deadlines.limit_s(self.call_limit_s)
         waiting = asyncio.wrap_future(future)
         # A call that was given up may still fail later; that is nobody's surprise.
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -17,7 +17,7 @@ from providers.plugin import outputs, properties
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.model.machine import Setup
 
 
@@ -48,7 +48,7 @@ def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: 
 
 async def or_emptied(work: Awaitable[Held]) -> Held:
     """The work's result; of a replacement that lost both machines the record of that, which a state keeps."""
-    from providers.engine.emptied import Emptied
+    from providers.engine.reconcile.lost_both import Emptied
 
     try:
         return await work
@@ -73,13 +73,14 @@ def init_failed(resource: str, struct: Any, reasons: Sequence[str], values: Mapp
 
 def _token(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
-    from providers.engine import handing, holding
+    from providers.engine.readiness import handover
+    from providers.engine.reconcile import condition
 
-    if values.get("expose") != "token" or not holding.works(held):
+    if values.get("expose") != "token" or not condition.works(held):
         return ""
     if before.get("generation") == held.generation and before.get("token"):
         return str(before["token"])
     try:
-        return handing.token(held.world, held.owner, held.cluster)
+        return handover.token(held.world, held.owner, held.cluster)
     except GpusError:
         return ""

@@ -1,6 +1,6 @@
 """A stack's budget in the plugin: made of what the Ownership's state and this machine's journal know, asked when a preview or an update would buy.
 
-Owns what of a ledger is written when, and the lines about it. The counting itself is `providers.engine.spending`. Must not import grpc.
+Owns what of a ledger is written when, and the lines about it. The counting itself is `providers.engine.budget`. Must not import grpc.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from providers.model.money import micro_usd
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.records import Held
-    from providers.engine.spending import Budget, Ledger
+    from providers.engine.budget import Budget, Ledger
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -49,7 +49,7 @@ class Budgets:
 
         The budget is from then on the process's own. A journal that can't be read adds nothing: what buys will say what is wrong with it.
         """
-        from providers.engine import spending
+        from providers.engine import budget as spending
 
         most = limit(values)
         if most is None:
@@ -74,9 +74,9 @@ class Budgets:
 
     async def previewed(self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan) -> str:
         """The arithmetic of what a preview would buy, which is set aside; empty without a limit. Raises GpusError where nothing fits."""
-        from providers.engine import spending
-        from providers.engine.buying import affordable
-        from providers.engine.records import Wanted
+        from providers.engine import budget as spending
+        from providers.engine.launch.buy import affordable
+        from providers.engine.record import Wanted
 
         budget = await self.of(world, values)
         if budget is None or not plan.candidates:
@@ -98,7 +98,7 @@ class Budgets:
 
 async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
-    from providers.engine import spending
+    from providers.engine import budget as spending
     from providers.engine.accounts import of_settings
 
     try:

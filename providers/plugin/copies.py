@@ -25,7 +25,7 @@ def refuse(world: World, owner: str, urn: str) -> None:
     """Raises GpusError where this run works on a copy, unless the user said that it takes over."""
     whose = original(world, owner, urn)
     if whose and os.environ.get(TAKE_OVER) != whose:
-        from providers.engine import backend
+        from providers.engine.journal import backend
 
         stack = whose.rpartition("/")[2]
         raise GpusError(
@@ -88,7 +88,7 @@ def _locked_by(process: int) -> str:
 
 
 def _folder(kind: str) -> Path | None:
-    from providers.engine import backend
+    from providers.engine.journal import backend
 
     url = backend.current()
     return Path(url.removeprefix("file://")) / ".pulumi" / kind if url.startswith("file://") else None

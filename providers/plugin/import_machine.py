@@ -13,7 +13,7 @@ from providers.errors import GpusError
 from providers.plugin.diff import STRAY
 
 if TYPE_CHECKING:
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.engine.world import World
 
 
@@ -31,7 +31,7 @@ def native_id(text: str) -> str:
 
 async def find(world: World, text: str) -> Held:
     """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it, or when a stack holds it already."""
-    from providers.engine import cluster, lines
+    from providers.engine import messages, operations
 
     if text.count("/") == 2:
         held = from_journal(world, *text.split("/"))
@@ -42,9 +42,9 @@ async def find(world: World, text: str) -> Held:
     refusals: list[str] = []
     for provider in (head,) if named else tuple(world.manifests):
         try:
-            found = await cluster.adopt_stray(world, provider, tail if named else text)
+            found = await operations.adopt_stray(world, provider, tail if named else text)
         except GpusError as error:
-            refusals.append(lines.named(provider, error))
+            refusals.append(messages.named(provider, error))
             continue
         if found is not None:
             return _free(world, found if found.owner else found._replace(owner=STRAY))
@@ -74,7 +74,7 @@ def from_journal(world: World, owner: str, name: str, generation: str) -> Held |
     """A cluster by its own id, as the journal of this machine has it."""
     for launch in world.journal.launches(world.name, owner, name):
         if launch.generation == generation and launch.ended_at is None:
-            from providers.engine.records import Held
+            from providers.engine.record import Held
 
             return Held.from_dict(launch.record)
     return None

@@ -17,7 +17,7 @@ from providers.plugin.properties import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.records import Wanted
+    from providers.engine.record import Wanted
     from providers.model.machine import Setup
     from providers.model.spec import Cluster
     from providers.plugin.properties import Properties
@@ -38,7 +38,7 @@ class Checked(NamedTuple):
 def check(properties: Properties) -> Checked:
     """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
     from providers.adapters import registry
-    from providers.engine import declaring, fitting
+    from providers.engine import fitting, validate
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
@@ -68,7 +68,7 @@ def check(properties: Properties) -> Checked:
         except SpecError as error:
             problems.extend(error.problems)
         if gpu_known:
-            problems.extend(problem for problem in declaring.refused(spec) if problem not in problems)
+            problems.extend(problem for problem in validate.refused(spec) if problem not in problems)
         else:
             problems.extend(fitting.problems(spec, registry.manifests()))
             values.pop("gpu", None)
@@ -153,7 +153,7 @@ def spec_of(values: Mapping[str, Any]) -> Cluster:
 
 def wanted(values: Mapping[str, Any]) -> Wanted:
     """What the engine is to get, of canonical inputs that are all known."""
-    from providers.engine.records import Wanted
+    from providers.engine.record import Wanted
 
     spec = spec_of(values)
     ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""
@@ -248,7 +248,7 @@ def warm_up() -> None:
         from providers.catalog.offers import load
 
         load()
-        import providers.engine.planning
+        import providers.engine.market.planning
         import providers.planner.check
         import providers.planner.render
         import providers.plugin.preview  # noqa: F401

@@ -26,7 +26,7 @@ def refuse(old: str, world: str, settings: Mapping[str, Mapping[str, str]], clus
 
 
 def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[str, Mapping[str, str]]) -> str:
-    from providers.engine import planning
+    from providers.engine.market import planning
     from providers.plugin import inputs, preview
 
     try:
@@ -38,8 +38,8 @@ def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[s
 
 
 def _nobody(world: str, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
-    from providers.engine.lines import named
-    from providers.engine.planning import market
+    from providers.engine.market.planning import market
+    from providers.engine.messages import named
     from providers.engine.world import open_world
 
     opened = open_world(world, settings)

@@ -18,7 +18,7 @@ from providers.model.money import usd
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.model.machine import Setup
 
 SCHEMA = 1
@@ -101,7 +101,7 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False, token
 
 def read(resource: str, outputs: Mapping[str, Any]) -> Held:
     """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
-    from providers.engine.records import Held, account_in, bought_in
+    from providers.engine.record import Held, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
     record = outputs.get("record") or {}

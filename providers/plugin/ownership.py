@@ -14,8 +14,8 @@ from providers.plugin import copies
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from providers.engine.journal import Claim, Launch
-    from providers.engine.spending import Ledger
+    from providers.engine.budget import Ledger
+    from providers.engine.journal.database import Claim, Launch
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
 
@@ -52,9 +52,9 @@ async def strays(
     if claims is None:
         return (), ()
     known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())
-    from providers.engine import cluster
+    from providers.engine import operations
 
-    return await cluster.strays(world, owner, known, had), tuple(claims)
+    return await operations.strays(world, owner, known, had), tuple(claims)
 
 
 def is_orphan(node: Node, claims: Collection[Claim], declared: Collection[str], ours: Collection[str]) -> bool:
@@ -85,11 +85,11 @@ async def orphans_released(
     claims = await asyncio.to_thread(world.journal.claims, world.name, owner) if world.has_journal and declared else None
     if claims is None:
         return
-    from providers.engine import cluster
+    from providers.engine import operations
 
     known = {handle for claim in claims for handle in claim.handles}.union(*claimed.values())
     made = await ours(world, owner)
-    await cluster.release_orphans(world, owner, known, lambda node: is_orphan(node, claims, declared, made), had)
+    await operations.release_orphans(world, owner, known, lambda node: is_orphan(node, claims, declared, made), had)
 
 
 async def minted(world: World, owner: str, urn: str) -> tuple[Launch, ...]:
@@ -124,14 +124,14 @@ async def former_owners(world: World, urn: str) -> tuple[str, ...]:
 
 def spending(ledger: Ledger | None) -> dict[str, Any]:
     """The output `spending`; none where nothing is counted."""
-    from providers.engine import spending as engine
+    from providers.engine import budget as engine
 
     return {} if ledger is None else {"spending": engine.write(ledger)}
 
 
 def is_counted(ledger: Ledger | None, state: Mapping[str, Any]) -> bool:
     """Whether the state's ledger has everything that is known."""
-    from providers.engine import spending as engine
+    from providers.engine import budget as engine
 
     return ledger is None or engine.same(engine.read(state.get("spending")), ledger)
 

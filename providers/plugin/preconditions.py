@@ -9,7 +9,7 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.model.machine import Setup
     from providers.plugin.diff import Verdict
 

@@ -14,8 +14,8 @@ from providers.model.money import per_hour, usd
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from providers.engine.records import Held
-    from providers.engine.running import Running
+    from providers.engine.journal.running import Running
+    from providers.engine.record import Held
     from providers.errors import GpusError
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -62,7 +62,7 @@ def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection
         fields = {key: value for key, value in arguments.items() if key not in ("urn", "running_usd_per_hour")}
         spec = inputs.spec_of({"cluster": name, **fields})
         ask, setup = spec.ask(), spec.setup()
-    from providers.engine import planning
+    from providers.engine.market import planning
 
     known = seen.plan if seen is not None else None
     plan = known if known is not None else planning.walked(ask, setup=setup, world=world, settings=settings)
@@ -197,7 +197,7 @@ def kept_line(held: Held, setup: Setup | None) -> str:
     if held.reasons:
         return f"none: {what(held)} is {held.status}: {held.reasons[0]}"
     if held.bought:
-        from providers.engine import drift
+        from providers.engine.reconcile import drift
 
         return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} now: {drift.text(held)}"
     if held.status == "degraded":
@@ -292,7 +292,7 @@ def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, 
     """What the owner's cluster of that name runs by this machine's journal, and what a creation then is: REPLACE if a state claims it (the engine
     replaces without asking what differs under --replace, and what is tainted), else ADOPT. None where nothing runs.
     """
-    from providers.engine.records import Held
+    from providers.engine.record import Held
 
     for run, claimed in reversed(_running(world, settings, owner)):
         if run.cluster == name:
@@ -312,7 +312,7 @@ def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, 
 
 def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> list[tuple[Running, bool]]:
     """The owner's open placements, and whether a state claims each; none where the journal cannot be read, which the engine says when it matters."""
-    from providers.engine.running import running_of
+    from providers.engine.journal.running import running_of
     from providers.engine.world import open_world
     from providers.errors import GpusError
 

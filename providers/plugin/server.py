@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from providers.engine.shared_lease import SharedLeases
+    from providers.engine.journal.shared_lease import SharedLeases
 
 MAX_MESSAGE_BYTES = 400 * 1024 * 1024
 """As the engine's own limit (Pulumi SDK 3.272)."""
@@ -40,7 +40,7 @@ def main() -> int:
 
 def of_backend() -> SharedLeases | None:
     """Who has a cluster, as the CLI's backend can tell."""
-    from providers.engine import shared_lease
+    from providers.engine.journal import shared_lease
 
     return shared_lease.of_backend()
 

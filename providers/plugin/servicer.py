@@ -25,10 +25,10 @@ from providers.plugin.preview import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, See
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from providers.engine.journal import Claim, Launch
-    from providers.engine.records import Held
-    from providers.engine.shared_lease import SharedLeases
-    from providers.engine.spending import Ledger
+    from providers.engine.budget import Ledger
+    from providers.engine.journal.database import Claim, Launch
+    from providers.engine.journal.shared_lease import SharedLeases
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Handle, Node, Setup
@@ -214,12 +214,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         def outgrown() -> str:
             from providers.adapters import registry
-            from providers.engine import hosting
+            from providers.engine.market import host_fit
             from providers.planner.check import satisfied as still
 
             wanted = ask()
             index = still(wanted, held)
-            return "" if index is None else hosting.outgrown(wanted, wanted.entries[index], held, registry.manifests())
+            return "" if index is None else host_fit.outgrown(wanted, wanted.entries[index], held, registry.manifests())
 
         in_place: frozenset[str] = frozenset()
         if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
@@ -267,7 +267,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
         """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
-        from providers.engine import planning
+        from providers.engine.market import planning
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
@@ -322,11 +322,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         generation = _token()
 
         async def work(world: World) -> Held:
-            from providers.engine import cluster
-            from providers.engine.emptied import emptied
+            from providers.engine import operations
+            from providers.engine.reconcile.lost_both import emptied
 
             try:
-                return await cluster.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
+                return await operations.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
             except TakenOver:
                 raise
             except GpusError as error:
@@ -691,9 +691,9 @@ async def _in_time(look: Awaitable[T]) -> T:
 
 
 def _engine() -> Any:
-    from providers.engine import cluster
+    from providers.engine import operations
 
-    return cluster
+    return operations
 
 
 def _type(urn: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import private, private_folder
 from providers.catalog import names
-from providers.engine.ready import CLOSED, Look
+from providers.engine.readiness.wait import CLOSED, Look
 from providers.model.workload import ROOT
 from providers.rehearsal.store import NODE_LOOK
 from providers.remote import driver
@@ -26,7 +26,7 @@ from providers.remote.run import finished
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from providers.engine.ready import Ordered
+    from providers.engine.readiness.wait import Ordered
     from providers.model.machine import Node
     from providers.rehearsal.store import Store
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
-from providers.engine.ready import NO_DRIVER, WRONG_GPUS, Look
+from providers.engine.readiness.wait import NO_DRIVER, WRONG_GPUS, Look
 
 if TYPE_CHECKING:
-    from providers.engine.ready import Ordered
+    from providers.engine.readiness.wait import Ordered
 
 NAMES = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
 _STATUS = "gpus-start-up "

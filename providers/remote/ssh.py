@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.ready import CLOSED, NO_ADDRESS, NO_LOGIN, Look
+from providers.engine.readiness.wait import CLOSED, NO_ADDRESS, NO_LOGIN, Look
 from providers.errors import GpusError
 from providers.model import regular
 from providers.remote import driver
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.adapters.base import Manifest
-    from providers.engine.ready import Ordered
+    from providers.engine.readiness.wait import Ordered
     from providers.model.machine import Node
     from providers.remote.line import Endpoint
 

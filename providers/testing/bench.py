@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.adapters.base import REHEARSAL
 from providers.catalog.table import table
-from providers.engine.planning import market
-from providers.engine.records import Wanted
+from providers.engine.market.planning import market
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import QuotaExceeded
 from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Entry, PriceOverride, gpu_text

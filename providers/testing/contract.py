@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     def run(self, harness: Harness, folder: Path) -> None:
         """Runs the case with all state in `folder` (which cases may share: each begins anew there). Raises AssertionError, worth reading."""
-        from providers.engine.journal import FILE
+        from providers.engine.journal.database import FILE
         from providers.rehearsal.store import open_store
 
         with environment({"GPUS_HOME": str(folder)}):

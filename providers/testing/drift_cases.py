@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.engine import cluster
-from providers.engine.drift import PRICE, SHAPE
-from providers.engine.holding import REPORT
+from providers.engine import operations
+from providers.engine.reconcile.condition import REPORT
+from providers.engine.reconcile.drift import PRICE, SHAPE
 from providers.model.machine import RUNNING
 from providers.testing.bench import GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.model.machine import Handle, Node
     from providers.testing.bench import Bench, Harness
 
@@ -40,12 +40,12 @@ def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
             return [node._replace(**nothing) for node in plain(handles)]
 
         adapter.observe = observe  # type: ignore[method-assign]
-        seen = bench.run(cluster.read(world, held))
+        seen = bench.run(operations.read(world, held))
         assert seen is not None, f"without {name}: wanted it seen, found it gone"
         assert (seen.bought, seen.status, seen.reasons) == ((), RUNNING, ()), f"without {name}: wanted no drift, found {seen.bought} {seen.reasons}"
         assert [getattr(seen, each) for each in SHAPE] == [getattr(held, each) for each in SHAPE]
     adapter.observe = plain  # type: ignore[method-assign]
-    bench.run(cluster.delete(world, held))
+    bench.run(operations.delete(world, held))
 
 
 def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
@@ -56,10 +56,10 @@ def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
     for name, value in bench.harness.edited.items():
         assert f"{name}: {getattr(held, name)} -> {value}" in seen.detail, seen.detail
         assert f"{name}: {getattr(held, name)} -> {value}" in bench.said[-1], bench.said[-1]
-    again = bench.run(cluster.read(bench.another_world(), seen))
+    again = bench.run(operations.read(bench.another_world(), seen))
     assert again is not None, "wanted it seen again, found it gone"
     assert (again.bought, again.micro_usd) == (seen.bought, seen.micro_usd), "wanted the second look like the first"
-    bench.run(cluster.delete(bench.world, seen))
+    bench.run(operations.delete(bench.world, seen))
     bench.exist(0, "deleted")
 
 
@@ -67,13 +67,13 @@ def an_edited_machine_is_replaced(bench: Bench) -> None:
     """What no longer is what was declared is released, confirmed, and placed anew: one machine, as declared."""
     held = _created(bench)
     seen = _edited(bench, held)
-    after = bench.run(cluster.update(bench.world, seen, bench.wanted()))
+    after = bench.run(operations.update(bench.world, seen, bench.wanted()))
     bench.exist(1, "replaced")
     assert (after.status, after.reasons, after.bought) == (RUNNING, (), ()), f"wanted it whole, found {after.status} {after.reasons}"
     assert after.handles != held.handles, "wanted another machine"
     assert (after.gpu_type, after.gpu_count) == (held.gpu_type, held.gpu_count)
     assert after.micro_usd, "wanted its price"
-    bench.run(cluster.delete(bench.world, after))
+    bench.run(operations.delete(bench.world, after))
 
 
 def an_edited_machine_is_only_reported(bench: Bench) -> None:
@@ -82,14 +82,14 @@ def an_edited_machine_is_only_reported(bench: Bench) -> None:
     seen = _edited(bench, held, REPORT)
     wanted = bench.wanted()
     before = len(bench.store.mutations())
-    after = bench.run(cluster.update(bench.world, seen, wanted._replace(setup=wanted.setup._replace(on_loss=REPORT))))
+    after = bench.run(operations.update(bench.world, seen, wanted._replace(setup=wanted.setup._replace(on_loss=REPORT))))
     assert before == len(bench.store.mutations()), "wanted nothing changed"
     assert (after.handles, after.bought, after.reasons) == (held.handles, seen.bought, ())
-    bench.run(cluster.delete(bench.world, after))
+    bench.run(operations.delete(bench.world, after))
 
 
 def _created(bench: Bench) -> Held:
-    held = bench.run(cluster.create(bench.world, bench.wanted(), GENERATION))
+    held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
     assert (held.status, held.reasons, held.bought) == (RUNNING, (), ()), f"wanted a cluster that is whole, found {held.status} {held.reasons}"
     return held
 
@@ -100,7 +100,7 @@ def _edited(bench: Bench, held: Held, on_loss: str = "replace-all") -> Held:
     edited = bench.harness.edited
     assert bench.knobs.edit(machine.name, str(edited.get("machine_type", "")), str(edited.get("gpu_type", held.gpu_type)), _count(held, edited))
     before = len(bench.store.mutations())
-    seen = bench.run(cluster.read(bench.another_world(), held, on_loss))
+    seen = bench.run(operations.read(bench.another_world(), held, on_loss))
     assert before == len(bench.store.mutations()), "wanted a look that changes nothing"
     bench.exist(1, "looked at")
     assert seen is not None, "wanted it seen, found it gone"

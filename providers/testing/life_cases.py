@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import LIVE, WORLDS
-from providers.engine import cluster
-from providers.engine.delivery import delivered
+from providers.engine import operations
+from providers.engine.launch.verify import delivered
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsupported
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import GONE, RUNNING, STOPPED
@@ -354,7 +354,7 @@ def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
     """The engine tells what only a replacement applies, and sends nothing for it."""
     undeclared = EDITS - bench.harness.manifest.capabilities.in_place
     world, wanted = bench.world, bench.wanted()
-    held = bench.run(cluster.create(world, wanted, GENERATION))
+    held = bench.run(operations.create(world, wanted, GENERATION))
     assert not held.reasons, held.reasons
     edited = {
         "labels": wanted.setup._replace(labels=(("team", "blue"),)),
@@ -363,10 +363,10 @@ def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
     }
     for edit in sorted(undeclared):
         before = len(bench.store.mutations())
-        bench.run(cluster.update(world, held, wanted._replace(setup=edited[edit])))
+        bench.run(operations.update(world, held, wanted._replace(setup=edited[edit])))
         assert before == len(bench.store.mutations()), f"{edit} is not declared, and was sent"
         assert any(f"cannot edit {edit}" in line for line in bench.said), f"wanted a warning about {edit}, found {bench.said}"
-    bench.run(cluster.delete(world, held))
+    bench.run(operations.delete(world, held))
 
 
 # Capacity kinds

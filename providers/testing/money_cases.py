@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine import cluster
-from providers.engine.ready import CLOSED, Look
+from providers.engine import operations
+from providers.engine.readiness.wait import CLOSED, Look
 from providers.errors import AllFailed, CloudError, GpusError
 from providers.model.machine import PREEMPTED, QUEUED, RUNNING
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
@@ -13,8 +13,8 @@ from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from providers.engine.ready import Ordered
-    from providers.engine.records import Held
+    from providers.engine.readiness.wait import Ordered
+    from providers.engine.record import Held
     from providers.model.machine import Handle, Node
     from providers.testing.bench import Bench, Harness
 
@@ -43,7 +43,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
 
 
 def _created(bench: Bench, generation: str = GENERATION) -> Held:
-    held = bench.run(cluster.create(bench.world, bench.wanted(), generation))
+    held = bench.run(operations.create(bench.world, bench.wanted(), generation))
     assert not held.reasons, f"wanted a cluster that is whole, found {held.reasons}"
     assert held.status == RUNNING, f"wanted it running, found {held.status}"
     assert len(held.handles) == 1
@@ -51,7 +51,7 @@ def _created(bench: Bench, generation: str = GENERATION) -> Held:
 
 
 def _deleted(bench: Bench, held: Held) -> None:
-    bench.run(cluster.delete(bench.world, held))
+    bench.run(operations.delete(bench.world, held))
     bench.exist(0, "deleted by the engine")
 
 
@@ -61,7 +61,7 @@ def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
     assert bench.knobs.creates() == 1
     bench.exist(1, "created")
     assert held.micro_usd, "wanted the price"
-    seen = bench.run(cluster.read(bench.another_world(), held))
+    seen = bench.run(operations.read(bench.another_world(), held))
     assert seen is not None, "wanted it seen, found it gone"
     assert (seen.status, seen.handles, seen.reasons) == (RUNNING, held.handles, ())
     _deleted(bench, held)
@@ -90,13 +90,13 @@ def nothing_is_left_when_nothing_can_be_had(bench: Bench) -> None:
 
 def _nothing(bench: Bench) -> None:
     try:
-        held = bench.run(cluster.create(bench.world, bench.wanted(), GENERATION))
+        held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
     except AllFailed as failed:
         assert all(attempt.outcome in {"NoCapacity", "OfferGone"} for attempt in failed.attempts), [str(attempt) for attempt in failed.attempts]
         assert "<html" not in str(failed).lower()
     else:
         if held.status == QUEUED:
-            bench.run(cluster.delete(bench.world, held))
+            bench.run(operations.delete(bench.world, held))
         else:
             raise AssertionError(f"wanted AllFailed, found {held.status} {held.handles}")
     bench.exist(0, "nothing could be had")
@@ -140,7 +140,7 @@ def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
     bench.knobs.refuse("slow", times=None, seconds=3_000)
     try:
         held = bench.run(
-            cluster.create(bench.world, bench.wanted(bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))), GENERATION)
+            operations.create(bench.world, bench.wanted(bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))), GENERATION)
         )
     except GpusError as error:
         assert isinstance(error, AllFailed), f"wanted AllFailed, found {error!r}"
@@ -177,10 +177,10 @@ def a_killed_runs_machine_is_adopted(bench: Bench) -> None:
 def a_killed_runs_machine_is_released_with_its_owner(bench: Bench) -> None:
     """Releasing the owner finds and deletes what a killed run left, even where no cluster knows of it."""
     _killed(bench)
-    found = bench.run(cluster.settle(bench.world, OWNER))
+    found = bench.run(operations.settle(bench.world, OWNER))
     del found
     bench.exist(0, "released with its owner")
-    assert not bench.run(cluster.settle(bench.world, OWNER))
+    assert not bench.run(operations.settle(bench.world, OWNER))
 
 
 def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
@@ -189,13 +189,13 @@ def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
     if not kind:
         return
     wanted = bench.wanted(bench.ask(kind))
-    held = bench.run(cluster.create(bench.world, wanted, GENERATION))
+    held = bench.run(operations.create(bench.world, wanted, GENERATION))
     assert bench.knobs.preempt(held.machines[0]) == 1
     bench.wait(30.0)
-    seen = bench.run(cluster.read(bench.world, held))
+    seen = bench.run(operations.read(bench.world, held))
     assert seen is None or seen.status == PREEMPTED, f"wanted it noticed, found {seen.status}"
     bench.wait(1_200.0)
-    again = bench.run(cluster.update(bench.another_world(), seen or held, wanted))
+    again = bench.run(operations.update(bench.another_world(), seen or held, wanted))
     assert (again.status, again.reasons) == (RUNNING, ()), f"wanted another one, found {again.status} {again.reasons}"
     up = [machine for machine in bench.knobs.running() if machine.status == "RUNNING"]
     assert len(up) == 1, f"wanted one that runs, found {up}"
@@ -219,7 +219,7 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
     began = bench.store.now()
     wanted = bench.wanted(bench.ask(kind, wait_s=3_600))._replace(probe=probe)
     try:
-        held = bench.run(cluster.create(bench.world, wanted, GENERATION))
+        held = bench.run(operations.create(bench.world, wanted, GENERATION))
     except AllFailed as failed:
         attempts = failed.attempts
     else:
@@ -230,14 +230,14 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
     assert bench.store.now() - began < 1_800, f"wanted an end soon, found one after {bench.store.now() - began:.0f}s"
     up = [machine for machine in bench.knobs.running() if machine.status == "RUNNING"]
     assert len(up) == (attempts[-1].outcome == "acquired"), f"wanted nothing of the first one, found {up}"
-    bench.run(cluster.settle(bench.world, OWNER))
+    bench.run(operations.settle(bench.world, OWNER))
 
 
 def a_vanished_machine_is_noticed(bench: Bench) -> None:
     """The engine's read of a machine that somebody else deleted answers that there is none."""
     held = _created(bench)
     bench.vanish(held.handles)
-    seen = bench.run(cluster.read(bench.world, held))
+    seen = bench.run(operations.read(bench.world, held))
     assert seen is None, f"wanted none, found {seen.status}"
     _deleted(bench, held)
 
@@ -247,13 +247,13 @@ def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
     held = _created(bench)
     world = bench.world
     bench.store.add_fault(bench.name, "*", "unauthorized", None)
-    seen = bench.run(cluster.read(world, held))
+    seen = bench.run(operations.read(world, held))
     assert seen is not None, "wanted it kept, found it dropped"
     assert seen.detail.startswith("unreachable: "), f"wanted it told as unreachable, found {seen}"
     assert seen._replace(detail=held.detail) == held
     assert any(line.startswith("warning: ") for line in bench.said), f"wanted a warning, found {bench.said}"
     try:
-        bench.run(cluster.delete(world, held))
+        bench.run(operations.delete(world, held))
     except CloudError as error:
         assert held.handles[0].native_id in str(error), f"wanted the machine named, found {error}"
     else:
@@ -275,8 +275,8 @@ def the_engine_waits_for_a_deletion_that_lags(bench: Bench) -> None:
 def an_owners_release_leaves_others_alone(bench: Bench) -> None:
     """Releasing one owner deletes all of its machines and none of another's."""
     mine = _created(bench)
-    theirs = bench.run(cluster.create(bench.world, bench.wanted(owner=OTHER), GENERATION))
+    theirs = bench.run(operations.create(bench.world, bench.wanted(owner=OTHER), GENERATION))
     bench.exist(2, "two owners")
-    assert {node.handle for node in bench.run(cluster.settle(bench.world, OWNER))} == set(mine.handles)
+    assert {node.handle for node in bench.run(operations.settle(bench.world, OWNER))} == set(mine.handles)
     bench.exist(1, "another owner's")
     _deleted(bench, theirs)

@@ -11,13 +11,13 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import home, private
-from providers.engine import idleness
+from providers.engine.termination import idle
 from providers.engine.world import open_world
 from providers.errors import GpusError
 from providers.model import duration
 
 if TYPE_CHECKING:
-    from providers.engine.records import Held
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.watch.stack import Seen, State
 
@@ -60,9 +60,9 @@ def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, li
     held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
     if held is None:
         return "idle_after: it was not placed from this machine, so nobody can look at its GPUs from here"
-    if idleness.timed(world, held):
+    if idle.timed(world, held):
         return ""
-    found = asyncio.run(idleness.measured(world, held))
+    found = asyncio.run(idle.measured(world, held))
     now = world.clock.now()
     if found.percent is None:
         return f"idle_after: not measured: {found.why}"
@@ -76,7 +76,7 @@ def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, li
     if cluster.inputs.get("on_ttl") == "keep":
         return f"idle for {duration.text(int(now - since))}; `on_ttl: keep`: a watch stops nothing, so it runs on"
     why = f"idle for {duration.text(int(now - since))}, as idle_after says"
-    asyncio.run(idleness.end(world, held, why))
+    asyncio.run(idle.end(world, held, why))
     del kept[cluster.id]
     gone.append(cluster.name)
     return f"released: {why}"
@@ -84,7 +84,7 @@ def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, li
 
 def _held(world: World, cluster: Seen) -> Held | None:
     """The placement as this machine's journal has it; None where it was placed from another one."""
-    from providers.engine.records import Held
+    from providers.engine.record import Held
 
     if not world.has_journal:
         return None

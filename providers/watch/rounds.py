@@ -132,7 +132,7 @@ def money(state: State) -> dict[str, Any] | None:
     """What the stack has spent this month and what is to come, in US dollars, as its state and this machine's journal know; None without a limit."""
     if state.max_spend is None or not state.owner:
         return None
-    from providers.engine import spending
+    from providers.engine import budget as spending
     from providers.engine.world import open_world
 
     world = open_world(state.world, {})

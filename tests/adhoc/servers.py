@@ -17,7 +17,7 @@ import pytest
 from providers.adhoc import rentals
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import FakeCloud
@@ -229,8 +229,8 @@ class Bench:
     def declare(self, name="train", *, ready="checked", world=None, do=None, **fields):
         """What the plugin has the engine do for a declared cluster; what is held then."""
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
-        wanted = cluster.Wanted("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
-        return asyncio.run((do or (lambda w, want: cluster.create(w, want, "g1")))(world or self.world(), wanted))
+        wanted = operations.Wanted("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
+        return asyncio.run((do or (lambda w, want: operations.create(w, want, "g1")))(world or self.world(), wanted))
 
     def rent(self, name="bench", ssh_key=None, **fields):
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})

@@ -4,7 +4,7 @@ import pytest
 
 from providers.cli import main
 from providers.adhoc import consent, provision
-from providers.engine import planning
+from providers.engine.market import planning
 from providers.errors import GpusError
 
 

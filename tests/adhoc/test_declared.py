@@ -10,7 +10,8 @@ import pytest
 from providers import errors
 from providers.adhoc import stack_clusters
 from providers.adhoc.sync import Machine, portal
-from providers.engine import access, cluster
+from providers.engine.readiness import access
+from providers.engine import operations
 
 
 def key_folder():
@@ -18,7 +19,7 @@ def key_folder():
 
 
 def deleted(bench, held):
-    asyncio.run(cluster.delete(bench.world(), held))
+    asyncio.run(operations.delete(bench.world(), held))
 
 
 def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, tmp_path):
@@ -83,11 +84,11 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_lo
     world = bench.world()
     held = bench.declare(world=world)
     assert (key_folder() / "known_hosts").read_text().count("gpus-") == 1
-    same = bench.declare(world=world, do=lambda w, want: cluster.create(w, want, "g2"))
+    same = bench.declare(world=world, do=lambda w, want: operations.create(w, want, "g2"))
     assert same.handles == held.handles and same.generation == "g2"
     bench.server.stop()
     bench.server.start()
-    other = bench.declare(world=world, do=lambda w, want: cluster.create(w, want, "g3"), wait="2m")
+    other = bench.declare(world=world, do=lambda w, want: operations.create(w, want, "g3"), wait="2m")
     assert other.handles != held.handles and len(bench.cloud.alive) == 1
     assert any("login refused" in line and "deleting it" in line for line in bench.lines)
     deleted(bench, other)
@@ -97,7 +98,7 @@ def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, m
     """A clone that has neither key nor journal takes the machine over by its marks, ready as the cloud says, and says that."""
     held = bench.declare()
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
-    taken = bench.declare(do=lambda w, want: cluster.create(w, want, "g2"))
+    taken = bench.declare(do=lambda w, want: operations.create(w, want, "g2"))
     assert taken.handles == held.handles
     assert any("ready as alpha reports it" in line and "the key to it is not here" in line for line in bench.lines)
     deleted(bench, taken)
@@ -126,10 +127,10 @@ def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monke
 def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench):
     """An older generation's delete, which touches nothing any more, leaves the key of the machine that a newer one has taken over."""
     first = bench.declare()
-    second = bench.declare(do=lambda w, want: cluster.create(w, want, "g2"))
+    second = bench.declare(do=lambda w, want: operations.create(w, want, "g2"))
     deleted(bench, first)
     assert second.handles == first.handles and (key_folder() / "id_ed25519").exists() and len(bench.cloud.alive) == 1
-    asyncio.run(cluster.settle(bench.world(), "own"))
+    asyncio.run(operations.settle(bench.world(), "own"))
     assert bench.cloud.alive == [] and not key_folder().parent.exists()
 
 

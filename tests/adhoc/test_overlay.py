@@ -206,7 +206,7 @@ def there(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(type(bench.host), "environment", property(lambda host: {**plain.fget(host), "GPUS_ROOT": str(tmp_path / "root")}))
     monkeypatch.setattr(overlay, "BOOT_SCRIPT", str(tmp_path / "boot" / "start.sh"))
     monkeypatch.setattr(overlay, "as_root", lambda text: text)
-    monkeypatch.setattr("providers.engine.handing.as_root", lambda text: text)
+    monkeypatch.setattr("providers.engine.readiness.handover.as_root", lambda text: text)
     if hasattr(bench.server, "process"):
         bench.server.stop()
         bench.server.start()

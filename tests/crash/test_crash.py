@@ -56,8 +56,8 @@ from pathlib import Path
 from providers.adapters import gcp
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.engine import acquire, cluster, ending
-from providers.engine.leasing import shielded
-from providers.engine.settle import Brake, Left
+from providers.engine.leases import shielded
+from providers.engine.termination.settle import Brake, Left
 from tests.crash import replies
 from tests.crash.point import Point
 {BROKEN[cloud, name]}

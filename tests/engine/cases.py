@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from providers.catalog.table import table
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.world import open_world
 from providers.model.ask import Ask, Capacity, Entry
 from providers.model.machine import Setup
@@ -40,7 +40,7 @@ def ask(*gpus, spot=("spot",), nodes=1, wait_s=900, ttl_s=None, **more):
 
 
 def wanted(an_ask=None, *, fingerprint="f1", owner="own", name="train", setup=Setup()):
-    return cluster.Wanted(owner, name, an_ask or ask(), setup, fingerprint)
+    return operations.Wanted(owner, name, an_ask or ask(), setup, fingerprint)
 
 
 class Lab:

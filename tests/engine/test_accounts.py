@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.world import open_world
 from providers.errors import BadCredentials, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.testing.fake_adapter import FakeCloud
@@ -53,14 +53,14 @@ def killed_while_ordering(two):
     """A run that ended between the creating call and its answer."""
     two.projects["old"].fail("submit", Killed(), after=True)
     with pytest.raises(Killed):
-        run(cluster.create(two.at("old"), wanted(), "g1"))
+        run(operations.create(two.at("old"), wanted(), "g1"))
     assert two.running("old") == 1
 
 
 def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
     """After a crash and a change of project, the machine in the old project is found and deleted before one is bought in the new."""
     killed_while_ordering(two)
-    held = run(cluster.create(two.at("new"), wanted(), "g2"))
+    held = run(operations.create(two.at("new"), wanted(), "g2"))
     assert (two.running("old"), two.running("new")) == (0, 1)
     assert dict(held.account) == {"project": "new"}
 
@@ -68,26 +68,26 @@ def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
 def test_b26_destroy_covers_every_account_that_was_used(two):
     """Settling the owner under other settings deletes what an order made in the old account, and what only the state knows of."""
     killed_while_ordering(two)
-    run(cluster.settle(two.at("new"), "own"))
+    run(operations.settle(two.at("new"), "own"))
     assert two.running("old") == 0
-    run(cluster.create(two.at("old"), wanted(owner="lost"), "g1"))
+    run(operations.create(two.at("old"), wanted(owner="lost"), "g1"))
     (two.worlds[-1].journal.path).unlink()
     fresh = two.at("new")
-    run(cluster.settle(fresh, "lost"))
+    run(operations.settle(fresh, "lost"))
     assert two.running("old") == 1
-    run(cluster.settle(fresh, "lost", [{"alpha": {"project": "old"}}]))
+    run(operations.settle(fresh, "lost", [{"alpha": {"project": "old"}}]))
     assert two.running("old") == 0
 
 
 def test_what_is_held_is_read_and_deleted_where_it_is(two):
     """A cluster that runs stays where it is when the project changes: looked at, edited and deleted in its own account."""
-    held = run(cluster.create(two.at("old"), wanted(), "g1"))
+    held = run(operations.create(two.at("old"), wanted(), "g1"))
     moved_on = two.at("new")
     bare = held._replace(account=None)
-    assert run(cluster.read(moved_on, bare)).status == "running"
-    assert run(cluster.update(moved_on, bare, wanted())).handles == held.handles
+    assert run(operations.read(moved_on, bare)).status == "running"
+    assert run(operations.update(moved_on, bare, wanted())).handles == held.handles
     assert two.running("new") == 0
-    run(cluster.delete(moved_on, bare))
+    run(operations.delete(moved_on, bare))
     assert two.running("old") == 0
 
 
@@ -96,35 +96,35 @@ def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two):
     killed_while_ordering(two)
     two.closed["old"] = BadCredentials("no rights any more", provider="alpha")
     with pytest.raises((BadCredentials, OutcomeUnknown)):
-        run(cluster.create(two.at("new"), wanted(), "g2"))
+        run(operations.create(two.at("new"), wanted(), "g2"))
     with pytest.raises(HalfMade, match="old"):
-        run(cluster.settle(two.at("new"), "own"))
+        run(operations.settle(two.at("new"), "own"))
     with pytest.raises(GpusError, match="project old.*not settled"):
-        run(cluster.leave(two.at("new"), "own"))
+        run(operations.leave(two.at("new"), "own"))
     assert two.running("new") == 0
 
 
 def test_a_change_of_account_settles_what_was_cut_short(two):
     """When settings move on, an order of a killed run in the old account is ended there, and what it made is deleted."""
     killed_while_ordering(two)
-    run(cluster.leave(two.at("old"), "own"))
+    run(operations.leave(two.at("old"), "own"))
     assert two.running("old") == 1
-    run(cluster.leave(two.at("new"), "own"))
+    run(operations.leave(two.at("new"), "own"))
     assert two.running("old") == 0
 
 
 def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two):
     """An old account that can't be asked any more, with nothing open in it, is a warning at destroy."""
     world = two.at("old")
-    run(cluster.delete(world, run(cluster.create(world, wanted(), "g1"))))
+    run(operations.delete(world, run(operations.create(world, wanted(), "g1"))))
     two.closed["old"] = BadCredentials("no rights any more", provider="alpha")
-    assert run(cluster.settle(two.at("new"), "own")) == ()
+    assert run(operations.settle(two.at("new"), "own")) == ()
     assert two.said("could not be searched")
 
 
 def test_strays_are_looked_for_in_every_account(two):
     """A machine in an account that the settings no longer name is still told."""
-    held = run(cluster.create(two.at("old"), wanted(), "g1"))
-    assert [node.handle for node in run(cluster.strays(two.at("new"), "own", ()))] == list(held.handles)
+    held = run(operations.create(two.at("old"), wanted(), "g1"))
+    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(held.handles)
     two.closed["new"] = NotConfigured("no keys", provider="alpha")
-    assert [node.handle for node in run(cluster.strays(two.at("new"), "own", ()))] == list(held.handles)
+    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(held.handles)

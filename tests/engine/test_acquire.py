@@ -6,7 +6,7 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine import cluster
+from providers.engine import operations
 from providers.model.ask import Capacity
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
@@ -19,7 +19,7 @@ def no_capacity(zone, provider="alpha", **more):
 
 def create(lab, want=None, generation="g1", **more):
     world = lab.world(**more)
-    return run(cluster.create(world, want or wanted(), generation))
+    return run(operations.create(world, want or wanted(), generation))
 
 
 def test_first_candidate_is_had_and_recorded(lab):
@@ -28,7 +28,7 @@ def test_first_candidate_is_had_and_recorded(lab):
     assert (held.status, held.provider, held.zone, held.micro_usd) == ("running", "alpha", "north-a", 10_000_000)
     assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
     assert lab.creates == len(lab.alive) == 1
-    assert cluster.Held.from_dict(held.to_dict()) == held
+    assert operations.Held.from_dict(held.to_dict()) == held
 
 
 def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):
@@ -97,7 +97,7 @@ def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
     world = lab.world()
     lab.alpha.fail("submit", no_capacity("south-a"), times=1)
     lab.alpha.refuse_late = no_capacity("north-a", hints=["north-d"])
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert [attempt.zones for attempt in held.attempts] == [("south-a",), ("north-a",), ("north-d",)]
     assert len(lab.alive) == 1
     assert world.journal.orders("rehearsal", "own", states=("failed",))[1].handles == ()
@@ -110,7 +110,7 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab):
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 600
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 1200
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 2400
-    assert run(cluster.create(world, wanted(), "g1")).zone == "north-b"
+    assert run(operations.create(world, wanted(), "g1")).zone == "north-b"
     world.journal.clear("rehearsal", lab.offers.offer(0))
     assert world.journal.blocks("rehearsal") == ()
 
@@ -120,7 +120,7 @@ def test_everything_blocked_is_asked_again(lab):
     world = lab.world()
     for provider in ("alpha", "beta"):
         world.journal.block("rehearsal", Scope(provider), 600, "sold out", lab.clock.now())
-    assert run(cluster.create(world, wanted(), "g1")).status == "running"
+    assert run(operations.create(world, wanted(), "g1")).status == "running"
 
 
 @pytest.mark.parametrize("kind", [errors.BadCredentials, errors.InsufficientFunds])
@@ -208,13 +208,13 @@ def test_unknown_outcome_stops_everything(lab):
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=99)
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert held.status == "unsettled"
     assert "nothing else is bought" in held.reasons[0]
     assert lab.creates == 1
     assert [entry.state for entry in world.journal.orders("rehearsal", "own")] == ["unsettled"]
     lab.alpha._faults.clear()
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
     assert world.journal.orders("rehearsal", "own") == ()
 
@@ -258,15 +258,15 @@ def test_b23_failed_clean_up_stops_the_walk(lab):
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=99)
     world = lab.world()
-    held = run(cluster.create(world, wanted(ask(nodes=2)), "g1"))
+    held = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
     assert held.status == "unsettled"
     assert lab.creates == 1
     assert held.leftovers == tuple(node.handle for node in lab.alive)
     assert held.leftovers[0].native_id in held.reasons[0] and "$20.00/h" in held.reasons[0]
     with pytest.raises(errors.HalfMade, match="may still cost"):
-        run(cluster.delete(world, held))
+        run(operations.delete(world, held))
     lab.alpha._faults.clear()
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
 
 
@@ -302,10 +302,10 @@ def test_last_hope_in_a_queue_is_kept_and_waited_on(lab):
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 1_000
     world, want = lab.world(), wanted(ask(spot=("flex-start",), wait_s=600))
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     assert held.status == "queued" and held.reasons[0].startswith("queued")
-    assert run(cluster.read(world, held)).status == "queued"
-    after = run(cluster.update(world, held, want))
+    assert run(operations.read(world, held)).status == "queued"
+    after = run(operations.update(world, held, want))
     assert after.status == "running" and after.reasons == () and after.generation == "g1"
     assert lab.creates == len(lab.alive) == 1
 
@@ -322,7 +322,7 @@ def test_price_rose_refreshes_once_and_checks_the_cap(lab):
         raise errors.PriceRose("dearer now", provider="alpha", code="PRICE")
 
     lab.alpha.submit = rise
-    held = run(cluster.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
+    held = run(operations.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
     assert (held.region, held.micro_usd) == ("south", 11_000_000)
     assert lab.alpha.calls["offers"] == 2
 
@@ -339,7 +339,7 @@ def test_stop_ends_before_the_next_attempt(lab):
 
     lab.alpha.poll = poll
     with pytest.raises(errors.GpusError, match="stopped by the user; nothing is left running"):
-        run(cluster.create(world, wanted(), "g1"))
+        run(operations.create(world, wanted(), "g1"))
     assert lab.creates == 1
     assert lab.alive == []
 
@@ -349,7 +349,7 @@ def test_cancelled_caller_releases_what_was_made(lab):
     world = lab.world()
 
     async def work():
-        task = asyncio.ensure_future(cluster.create(world, wanted(), "g1"))
+        task = asyncio.ensure_future(operations.create(world, wanted(), "g1"))
         while not lab.alpha.calls["submit"]:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -371,7 +371,7 @@ def test_no_intent_no_purchase(lab, monkeypatch):
 
     monkeypatch.setattr(world.journal, "intend", broken)
     with pytest.raises(errors.GpusError, match="disk full"):
-        run(cluster.create(world, wanted(), "g1"))
+        run(operations.create(world, wanted(), "g1"))
     assert lab.creates == 0
 
 
@@ -386,7 +386,7 @@ def test_intent_is_written_before_the_call(lab):
         return real(order)
 
     lab.alpha.submit = submit
-    run(cluster.create(world, wanted(), "g1"))
+    run(operations.create(world, wanted(), "g1"))
     assert seen[0].order == lab.alpha.orders[0]
 
 
@@ -403,7 +403,7 @@ def test_call_that_never_ends_is_unknown_not_absent(lab):
 
     lab.alpha.submit = slow
     world = lab.world(call_limit_s=0.05)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     gate.set()
     assert held.status == "unsettled"
     assert lab.beta.calls["submit"] == 0
@@ -421,12 +421,12 @@ def test_reservations_at_one_place_are_separate_pools(lab):
 def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab):
     """An answer lost at the last place, with nothing made for certain, does not end the walk: one more order with its own token does."""
     lab.alpha.fail("submit", lost("alpha"))
-    held = run(cluster.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
+    held = run(operations.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
     assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
     assert len({order.token for order in lab.alpha.orders}) == len(lab.alive) == 1
     lab.alpha.fail("submit", lost("alpha"), times=9)
     with pytest.raises(errors.AllFailed) as failed:
-        run(cluster.create(lab.world(), wanted(ask(regions=("south",)), name="other"), "g1"))
+        run(operations.create(lab.world(), wanted(ask(regions=("south",)), name="other"), "g1"))
     assert [attempt.outcome for attempt in failed.value.attempts] == ["OutcomeUnknown"] * 2
 
 
@@ -434,7 +434,7 @@ def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answe
     """Where every candidate is one provider's, its configuration error ends the walk at once and is what the user reads."""
     lab.alpha.fail("submit", errors.NotConfigured("options.alpha.image: wanted x, found none", provider="alpha", scopes=[Scope("alpha")]))
     with pytest.raises(errors.NotConfigured, match=r"options\.alpha\.image"):
-        run(cluster.create(lab.world(), wanted(ask(regions=("north", "south"))), "g1"))
+        run(operations.create(lab.world(), wanted(ask(regions=("north", "south"))), "g1"))
     assert lab.creates == 1
 
 
@@ -446,7 +446,7 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
     )
     lab.offers = table([*MARKET, *(row._replace(capacity="reservation") for row in MARKET)])
     lab.alpha.fail("submit", error, times=2)
-    held = run(cluster.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
+    held = run(operations.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
     assert [(attempt.capacity, attempt.outcome) for attempt in held.attempts] == [
         ("reservation", "Unsupported"),
         ("reservation", "Unsupported"),
@@ -462,7 +462,7 @@ def test_attempt_lines_have_their_own_words_and_fit(lab):
     lab.beta.fail("submit", errors.QuotaExceeded("a long story " * 12, provider="beta", metric="M" * 60, limit="0", scopes=[Scope("beta")]))
     lab.alpha.stock = {("south-a", "spot"): 0}
     with pytest.raises(errors.AllFailed) as failed:
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert any("made, and gone again" in line for line in lab.lines) and not lab.said("sold out (GONE_AFTER_CREATE)")
     shown = [line for text in (*lab.lines, str(failed.value)) for line in text.removeprefix("info: ").split("\n")]
     assert max(map(len, (line for line in shown if not line.startswith("progress")))) <= 96

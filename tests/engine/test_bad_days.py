@@ -9,8 +9,8 @@ import pytest
 
 from providers import errors
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
-from providers.engine.records import Wanted
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
@@ -55,7 +55,7 @@ class Days:
         )
         spec = read_cluster("train", fields)
         wanted = Wanted("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
-        return asyncio.run(cluster.create(self.world, wanted, "gen1"))
+        return asyncio.run(operations.create(self.world, wanted, "gen1"))
 
 
 def machines():
@@ -113,7 +113,7 @@ def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
     method, kinds = LOOKS[provider]
     kind, settings = [*kinds, ("html", {}), ("unavailable", {})][which]
     days.fault(provider, method, kind, **settings)
-    seen = asyncio.run(cluster.read(days.world, held))
+    seen = asyncio.run(operations.read(days.world, held))
     assert seen is not None and (seen.handles, seen.status) == (held.handles, "running")
     said = [text for severity, text in days.lines if severity == "warning"]
     assert said and all(is_a_line(text) for text in said) and 1 == len(machines())
@@ -145,7 +145,7 @@ def test_all_providers_down_is_one_line_each(days):
 @pytest.mark.parametrize("kind", ["html", "unavailable", "malformed", "rate-limit"])
 def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind):
     """Clore's listing failed: the plan of the others stands, with one line that says so."""
-    from providers.engine.planning import market
+    from providers.engine.market.planning import market
 
     days.store.set_stock("clore", "", "", "", None)  # touched, so that the stand-in is asked for its listing
     days.fault("clore", "marketplace", kind)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine import cluster
+from providers.engine import operations
 from providers.errors import Transient
 from tests.engine.cases import Killed, ask, run, wanted
 
@@ -13,7 +13,7 @@ def reclaimable(lab):
     lab.alpha.stock = {("north-a", "spot"): 1, ("north-b", "spot"): 0, ("south-a", "spot"): 0}
     lab.beta.stock = {("east-a", "spot"): 0}
     declared = wanted(ask("A100-80GB", ttl_s=7200))
-    held = run(cluster.create(lab.world(), declared, "g1"))
+    held = run(operations.create(lab.world(), declared, "g1"))
     lab.alpha.stock, lab.beta.stock = {}, {}
     return wanted(ask("H100", "A100-80GB", ttl_s=3600)), held._replace(entry=1)
 
@@ -23,18 +23,18 @@ def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable):
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed())
     with pytest.raises(Killed):
-        run(cluster.reclaim(lab.world(), held, declared))
+        run(operations.reclaim(lab.world(), held, declared))
     assert len(lab.alive) == 2
-    seen = run(cluster.read(lab.world(), held))
+    seen = run(operations.read(lab.world(), held))
     assert seen.handles == held.handles and len(seen.leftovers) == 1
     assert "half-made" in seen.reasons[0] and "may still cost" in seen.reasons[0]
     creates = lab.creates
-    after = run(cluster.reclaim(lab.world(), seen, declared))
+    after = run(operations.reclaim(lab.world(), seen, declared))
     assert lab.creates == creates
     assert (after.gpu_type, after.entry, after.micro_usd, after.reasons) == ("H100", 0, 10_000_000, ())
     assert after.ends_at == after.launched_at + 3600
     assert [node.handle for node in lab.alive] == list(after.handles)
-    assert run(cluster.read(lab.world(), after)).reasons == ()
+    assert run(operations.read(lab.world(), after)).reasons == ()
 
 
 def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable):
@@ -42,9 +42,9 @@ def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable):
     declared, held = reclaimable
     lab.alpha.fail("submit", Killed(), after=True)
     with pytest.raises(Killed):
-        run(cluster.reclaim(lab.world(), held, declared))
+        run(operations.reclaim(lab.world(), held, declared))
     creates = lab.creates
-    after = run(cluster.reclaim(lab.world(), run(cluster.read(lab.world(), held)), declared))
+    after = run(operations.reclaim(lab.world(), run(operations.read(lab.world(), held)), declared))
     assert (after.gpu_type, after.entry, lab.creates) == ("H100", 0, creates)
     assert [node.handle for node in lab.alive] == list(after.handles)
 
@@ -54,8 +54,8 @@ def test_b33_an_update_that_does_not_reclaim_releases_the_extra(lab, reclaimable
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed())
     with pytest.raises(Killed):
-        run(cluster.reclaim(lab.world(), held, declared))
-    after = run(cluster.update(lab.world(), run(cluster.read(lab.world(), held)), declared))
+        run(operations.reclaim(lab.world(), held, declared))
+    after = run(operations.update(lab.world(), run(operations.read(lab.world(), held)), declared))
     assert (after.handles, after.leftovers, after.reasons) == (held.handles, (), ())
     assert [node.handle for node in lab.alive] == list(held.handles)
     assert [launch.native_ids for launch in lab.world().journal.launches("rehearsal", "own") if launch.ended_at is None] == [
@@ -69,10 +69,10 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed(), after=True)
     with pytest.raises(Killed):
-        run(cluster.reclaim(lab.world(), held, declared))
+        run(operations.reclaim(lab.world(), held, declared))
     if gone:
         lab.clock.advance(60)
-    seen = run(cluster.read(lab.world(), held))
+    seen = run(operations.read(lab.world(), held))
     assert (seen.gpu_type, seen.micro_usd, seen.price_as_of, seen.price_source, seen.entry, seen.nodes) == (
         "H100",
         10_000_000,
@@ -84,22 +84,22 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
     assert seen.ends_at == seen.launched_at + 3600
     assert seen.leftovers == (() if gone else held.handles)
     creates = lab.creates
-    after = run(cluster.update(lab.world(), seen, declared))
+    after = run(operations.update(lab.world(), seen, declared))
     assert (after.handles, after.reasons, lab.creates) == (seen.handles, (), creates)
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
 def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path):
     """The mark alone is enough: an unknown machine of the generation is told and then released."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     (twin,) = lab.alive
     extra = twin._replace(handle=twin.handle._replace(native_id="north-a/other"), name="other")
     lab.alpha.machines[extra.handle] = extra
     for file in tmp_path.glob("journal.db*"):
         file.unlink()
-    seen = run(cluster.read(lab.world(), held))
+    seen = run(operations.read(lab.world(), held))
     assert seen.leftovers == (extra.handle,) and "other" in seen.reasons[0]
-    after = run(cluster.update(lab.world(), seen, wanted()))
+    after = run(operations.update(lab.world(), seen, wanted()))
     assert after.reasons == () and [node.handle for node in lab.alive] == list(held.handles)
 
 
@@ -107,12 +107,12 @@ def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab):
     """What was stopped on purpose is not placed anew because something else bears its mark."""
     world = lab.world()
     stopped = wanted(setup=wanted().setup._replace(state="stopped"))
-    held = run(cluster.update(world, run(cluster.create(world, wanted(), "g1")), stopped))
+    held = run(operations.update(world, run(operations.create(world, wanted(), "g1")), stopped))
     twin = lab.alpha.machines[held.handles[0]]
     extra = twin._replace(handle=twin.handle._replace(native_id="north-a/other"), name="other", status="running")
     lab.alpha.machines[extra.handle] = extra
-    seen = run(cluster.read(world, held))
-    after = run(cluster.update(world, seen, stopped))
+    seen = run(operations.read(world, held))
+    after = run(operations.update(world, seen, stopped))
     assert (after.status, after.handles) == ("stopped", held.handles)
     assert [node.handle for node in lab.alive] == list(held.handles)
 
@@ -120,7 +120,7 @@ def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab):
 def test_a_search_that_fails_does_not_hide_what_was_seen(lab):
     """When only the search by mark fails, the look at the held machines still counts."""
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(held.handles[0], remains=True)
     lab.alpha.fail("find", Transient("not now", provider="alpha"), times=7)
-    assert run(cluster.read(world, held)).status == "preempted"
+    assert run(operations.read(world, held)).status == "preempted"

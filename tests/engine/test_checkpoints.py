@@ -11,7 +11,8 @@ import time
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster, fitting, planning
+from providers.engine import operations, fitting
+from providers.engine.market import planning
 from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
@@ -162,7 +163,7 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
     lab.store.advance(60)
     after = lab.read(held)
     assert after is None or after.status == "preempted"
-    again = asyncio.run(cluster.create(lab.world, wanted, "g2")) if after is None else lab.update(after, wanted)
+    again = asyncio.run(operations.create(lab.world, wanted, "g2")) if after is None else lab.update(after, wanted)
     assert again.status == "running" and again.handles != held.handles
     second = lab.world.journal.orders("rehearsal", "owner1")[-1].order
     assert second.token != first.token and second.setup.script_digest == first.setup.script_digest

@@ -15,8 +15,9 @@ from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store
 from providers.catalog.table import table
-from providers.engine import cluster, planning
-from providers.engine.records import Held
+from providers.engine import operations
+from providers.engine.market import planning
+from providers.engine.record import Held
 from providers.engine.world import open_world
 from providers.model.ask import Ask, Capacity, Entry
 from providers.model.machine import Setup
@@ -81,13 +82,13 @@ def market(tmp_path, monkeypatch):
 
 def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
     ask = Ask((Entry("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap)
-    return cluster.Wanted("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
+    return operations.Wanted("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
 
 
 def test_the_cheapest_fit_host_is_rented_and_released(market):
     """On demand first, the cheapest host that passes the filters; delete leaves nothing."""
     world = market.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000) == (
         held.status,
         held.machine_type,
@@ -98,15 +99,15 @@ def test_the_cheapest_fit_host_is_rented_and_released(market):
     )
     assert dict(held.machines[0].ports)[22]
     assert held == Held.from_dict(held.to_dict())
-    assert held.status == run(cluster.read(world, held)).status
-    run(cluster.delete(world, held))
+    assert held.status == run(operations.read(world, held)).status
+    run(operations.delete(world, held))
     assert [] == market.alive
 
 
 def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
     """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
     market.store.set_stock("clore", "", "", "on-demand", 0)
-    held = run(cluster.create(market.world(), wanted(cap=600_000), "g1"))
+    held = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
     assert ("spot", "server-71002") == (held.capacity, held.machine_type)
     assert {"OfferGone"} == {attempt.outcome for attempt in held.attempts[:-1]}
     assert 1 == len(market.alive)
@@ -116,7 +117,7 @@ def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
 def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
     """The engine looks the order up by its token and goes on with it: one POST, one order."""
     market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert "running" == held.status
     assert 1 == len(market.posts) == len(market.alive)
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
@@ -125,7 +126,7 @@ def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
 def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market):
     """Code 1 and no order within its time: certain, and the next server is tried."""
     market.store.add_fault("clore", "create_order", "http", 1, status=500)
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert "running" == held.status
     assert 2 == len(market.posts)
     assert 1 == len(market.alive)
@@ -147,7 +148,7 @@ def ordered(world):
 def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
     """`{"code": 0}` names no order, and the list lags: it is waited for and adopted, one POST, one order."""
     market.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("running", 1, 1) == (held.status, len(market.posts), len(market.alive))
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
 
@@ -157,7 +158,7 @@ def test_b25_a_server_that_was_taken_is_followed_by_the_next(market):
     market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
     world = market.world()
     servers = ordered(world)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert "running" == held.status and 1 == len(market.alive)
     assert 2 == len(servers) and servers[0][0] != servers[1][0]
     assert "OfferGone" == held.attempts[0].outcome and "server-already-rented" in held.attempts[0].message
@@ -168,7 +169,7 @@ def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market):
     market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="too_low_price", min_price=99.0)
     world = market.world()
     servers = ordered(world)
-    held = run(cluster.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
+    held = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
     assert "PriceRose" == held.attempts[0].outcome and "99.0" in held.attempts[0].message
     assert held.micro_usd <= 600_000 and all(bid < 99.0 for _, bid in servers) and len(market.alive) <= 1
 
@@ -179,7 +180,7 @@ def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
     market.store.add_fault("clore", "create_order", fault[0], 2, **fault[1])
     world, begun = market.world(), market.clock.now()
     servers = ordered(world)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert ("running", 1) == (held.status, len(market.alive))
     assert 3 == len(servers) and 1 == len(set(servers))
     assert market.clock.now() - begun >= 10
@@ -191,7 +192,7 @@ def test_b25_over_the_rate_for_good_tries_no_other_server(market):
     world = market.world()
     servers = ordered(world)
     with pytest.raises(errors.GpusError, match="more than one call a second"):
-        run(cluster.create(world, wanted(), "g1"))
+        run(operations.create(world, wanted(), "g1"))
     assert 1 == len(set(servers)) and [] == market.alive
 
 
@@ -208,11 +209,11 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market):
         return real(body, **rest)
 
     client.create_order = create
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert "unsettled" == held.status
     assert 1 == len(market.posts)
     market.store.clear_faults()
-    held = run(cluster.update(market.world(), held, wanted()))
+    held = run(operations.update(market.world(), held, wanted()))
     assert "running" == held.status
     assert 1 == len(market.posts) == len(market.alive)
 
@@ -220,7 +221,7 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market):
 def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
     """Past the start deadline the order is ended before another is bought."""
     market.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("running", 1, 2) == (held.status, len(market.alive), len(market.posts))
     assert "HalfMade" == held.attempts[0].outcome
 
@@ -240,7 +241,7 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(market, 
     world = market.world()
     first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert [attempt.outcome for attempt in held.attempts] == ["NotWhatWasSold", "acquired"]
     assert said in held.attempts[0].message, held.attempts[0].message
     assert (held.status, len(market.alive)) == ("running", 1) and held.machine_type != first.machine_type
@@ -253,57 +254,57 @@ def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
     world = market.world()
     first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""})
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert (held.machine_type, len(held.attempts)) == (first.machine_type, 1)
 
 
 def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
     """The look says that it was outbid, the host is left alone for a while, and update places it anew under the cap; never two stand."""
     world, want = market.world(), wanted(capacity=(Capacity("spot"),))
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or ("preempted", "outbid") == (seen.status, seen.detail)
     (block,) = world.journal.blocks("rehearsal")
     assert ("server-71002", "spot") == (block.scope.machine_type, block.scope.capacity)
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert "running" == after.status and "server-71002" != after.machine_type and 1 == len(market.alive)
 
 
 def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
     """The host's longest rental is over: ended, with that in the detail; an update rents nothing."""
     world, want = market.world(), wanted(capacity=(Capacity("on-demand"),))
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     market.clock.advance(market.alive[0].mrl * 3_600 + 60)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert "ended" == seen.status and "longest rental" in seen.detail
-    assert "ended" == run(cluster.update(world, seen, want)).status and [] == market.alive
+    assert "ended" == run(operations.update(world, seen, want)).status and [] == market.alive
 
 
 def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
     """An error of the service is no word about the rental: it stays as it was, and the detail says that nobody could be asked."""
     world = market.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     market.store.add_fault("clore", "my_orders", "unavailable", None)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert "running" == seen.status and seen.detail.startswith("unreachable")
 
 
 def test_settling_an_owner_ends_every_order_of_it(market):
     """Ownership's delete finds orders by owner, whatever the cluster, and leaves those of others."""
     world = market.world()
-    run(cluster.create(world, wanted(name="one"), "g1"))
-    run(cluster.create(world, wanted(name="two"), "g2"))
-    other = cluster.Wanted("else", "three", wanted().ask, Setup(), "f1")
-    run(cluster.create(world, other, "g3"))
+    run(operations.create(world, wanted(name="one"), "g1"))
+    run(operations.create(world, wanted(name="two"), "g2"))
+    other = operations.Wanted("else", "three", wanted().ask, Setup(), "f1")
+    run(operations.create(world, other, "g3"))
     assert 3 == len(market.alive)
-    run(cluster.settle(world, "own"))
+    run(operations.settle(world, "own"))
     assert 1 == len(market.alive)
 
 
 def test_the_spec_s_filters_decide_at_the_order(market):
     """options.clore of the declaration refuse hosts that the plan still showed."""
-    held = run(cluster.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
+    held = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
     assert "server-71001" == held.machine_type
 
 
@@ -363,7 +364,7 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
     """The cheapest two take bitcoin only, the wallet holds none: one attempt closes both, and a host payable in a funded coin is rented."""
     for number in (71001, 71002):
         market.state.change(number, allowed_coins=["bitcoin"])
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("running", "server-71003") == (held.status, held.machine_type)
     assert ["InsufficientFunds", "acquired"] == [attempt.outcome for attempt in held.attempts]
     assert "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet" in held.attempts[0].message
@@ -374,7 +375,7 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
 def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, paid):
     """The first coin of `pay_with` is not there, the second is: the same host, without an attempt that fails."""
     market.state.set_wallet(empty, 0)
-    held = run(cluster.create(market.world(), wanted(), "g1"))
+    held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("server-71002", 1) == (held.machine_type, len(held.attempts))
     assert [paid] == [made.coin for made in market.alive]
 
@@ -384,7 +385,7 @@ def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(marke
     for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"):
         market.state.set_wallet(coin, 0)
     with pytest.raises(errors.InsufficientFunds) as caught:
-        run(cluster.create(market.world(), wanted(), "g1"))
+        run(operations.create(market.world(), wanted(), "g1"))
     said = str(caught.value)
     assert all(f"{coin} a day" in said or f" {coin} or" in said for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"))
     assert "found 0 CLORE-Blockchain, 0 USD-Blockchain, 0 bitcoin in the wallet; deposit at clore.ai" in said
@@ -396,7 +397,7 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
     market.state.change(71001, allowed_coins=["USD-Blockchain"])
     market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="not_enough_balance")
     servers = ordered(world := market.world())
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert ("running", "server-71003") == (held.status, held.machine_type)
     assert [71002, 71003] == [number for number, _ in servers]
 
@@ -425,7 +426,7 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
     assert ["clore: 1 listing left out that cannot be read: server 71001: its price.on_demand.USD-Blockchain cannot be 1e5000"] == [
         line for line in plan.warnings if "cannot be read" in line
     ]
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert "server-71002" == held.machine_type
     assert 1 == len(market.posts)
 
@@ -434,7 +435,7 @@ def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
     """Whatever keeps the table from being written keeps the order from being sent; the refusal says so."""
     monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
     with pytest.raises(errors.GpusError, match="wanted a plan to show before anything is bought"):
-        run(cluster.create(market.world(), wanted(), "g1"))
+        run(operations.create(market.world(), wanted(), "g1"))
     assert [] == list(market.posts)
     assert [] == market.alive
 
@@ -443,12 +444,12 @@ def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
 def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(market, tmp_path, monkeypatch, up_already):
     """The run was killed as the order was made, and its home is lost: `up` takes the order over, relabelled, and buys none."""
     lost(market, monkeypatch, tmp_path, up_already)
-    held = run(cluster.create(market.world(), WANTED, "g2"))
+    held = run(operations.create(market.world(), WANTED, "g2"))
     assert len(market.posts) == 1 and held.reasons == ()
     world = market.world()
     (node,) = run(world.call("clore", world.adapter("clore").find, "own", "train", "g2"))
     assert node.handle == held.handles[0]
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert not market.alive
 
 
@@ -456,11 +457,11 @@ def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(mark
 def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(market, tmp_path, monkeypatch, up_already):
     """The same, and `destroy` follows: the Ownership's delete finds the order without a journal and ends it."""
     lost(market, monkeypatch, tmp_path, up_already)
-    run(cluster.settle(market.world(), "own"))
+    run(operations.settle(market.world(), "own"))
     assert not market.alive
 
 
-WANTED = cluster.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
+WANTED = operations.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
 
 
 def lost(market, monkeypatch, tmp_path, up_already):
@@ -477,7 +478,7 @@ def lost(market, monkeypatch, tmp_path, up_already):
 
     monkeypatch.setattr(CloreAdapter, "submit", submit)
     with pytest.raises(BaseException, match=r".*"):
-        run(cluster.create(world, WANTED, "g1"))
+        run(operations.create(world, WANTED, "g1"))
     monkeypatch.setattr(CloreAdapter, "submit", real)
     assert len(market.alive) == 1
     if up_already:

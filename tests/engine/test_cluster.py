@@ -6,8 +6,9 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine import cluster, holding
-from providers.engine.journal import Journal
+from providers.engine import operations
+from providers.engine.reconcile import condition
+from providers.engine.journal.database import Journal
 from providers.model.machine import Handle, Node, Setup
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, offer, run, wanted
@@ -17,7 +18,7 @@ def killed_create(lab, generation="g1", want=None):
     """A create whose process dies where the test put it; the next world is another process, and the lease's holder is dead."""
     world = lab.world()
     with pytest.raises(Killed):
-        run(cluster.create(world, want or wanted(), generation))
+        run(operations.create(world, want or wanted(), generation))
     world.close()
     return lab.world()
 
@@ -27,7 +28,7 @@ def test_killed_between_intent_and_call(lab):
     lab.alpha.fail("submit", Killed())
     world = killed_create(lab)
     assert lab.alive == []
-    held = run(cluster.create(world, wanted(), "g2"))
+    held = run(operations.create(world, wanted(), "g2"))
     assert held.generation == "g2" and len(lab.alive) == 1
     assert [entry.state for entry in world.journal.orders("rehearsal", "own", states=("failed", "made"))] == ["failed", "made"]
 
@@ -36,7 +37,7 @@ def test_b26_killed_between_call_and_answer(lab):
     """Killed after the cloud acted and before the answer: the next run adopts that machine, relabelled, and buys nothing."""
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
-    held = run(cluster.create(world, wanted(), "g2"))
+    held = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
     assert lab.alive[0].mark.generation == held.generation == "g2"
     assert held.micro_usd == 10_000_000
@@ -46,18 +47,18 @@ def test_b26_killed_between_call_and_answer(lab):
 def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab):
     """What the next run finds running is named, with what it costs per hour."""
     lab.alpha.fail("submit", Killed(), after=True)
-    held = run(cluster.create(killed_create(lab), wanted(), "g2"))
+    held = run(operations.create(killed_create(lab), wanted(), "g2"))
     assert lab.said(f"adopted {held.machines[0].name} (north-a, $10.00/h), made by an earlier run")
 
 
 def test_b26_killed_between_answer_and_state(lab):
     """Killed when all was done but the state: the next run adopts, and delete then removes it under its new generation."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g2"))
+    held = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == 1
     assert [launch.generation for launch in world.journal.launches("rehearsal", "own") if launch.ended_at is None] == ["g2"]
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
 
 
@@ -66,46 +67,46 @@ def test_b26_same_paths_on_a_cloud_without_labels(lab):
     lab.alpha.marked = False
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
-    held = run(cluster.create(world, wanted(), "g2"))
+    held = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
 
 
 def test_adopted_machine_survives_the_former_generation_delete(lab):
     """Delete touches only its own generation: what was adopted meanwhile stays."""
     world = lab.world()
-    old = run(cluster.create(world, wanted(), "g1"))
-    run(cluster.create(world, wanted(), "g2"))
-    run(cluster.delete(world, old))
+    old = run(operations.create(world, wanted(), "g1"))
+    run(operations.create(world, wanted(), "g2"))
+    run(operations.delete(world, old))
     assert len(lab.alive) == 1
 
 
 def test_other_fingerprint_is_deleted_first(lab):
     """A machine of the same cluster that is not what is declared now is gone, confirmed, before anything is bought."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     first = lab.alive[0].handle
-    held = run(cluster.create(lab.world(), wanted(fingerprint="f2"), "g2"))
+    held = run(operations.create(lab.world(), wanted(fingerprint="f2"), "g2"))
     assert [node.handle for node in lab.alive] == list(held.handles)
     assert first not in held.handles
 
 
 def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab):
     """Never both: if the former machine can't be deleted, nothing is bought."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade, match="nothing is bought"):
-        run(cluster.create(lab.world(), wanted(fingerprint="f2"), "g2"))
+        run(operations.create(lab.world(), wanted(fingerprint="f2"), "g2"))
     assert lab.creates == len(lab.alive) == 1
 
 
 def test_one_too_many_is_deleted_at_adoption(lab):
     """Of several machines that would serve, the right number is kept and the rest deleted."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     twin = next(iter(lab.alpha.machines.values()))
     extra = twin._replace(handle=twin.handle._replace(native_id="north-a/twin"), name="twin", created_at=twin.created_at + 9)
     lab.alpha.machines[extra.handle] = extra
-    held = run(cluster.create(lab.world(), wanted(), "g2"))
+    held = run(operations.create(lab.world(), wanted(), "g2"))
     assert [node.handle for node in lab.alive] == [twin.handle] == list(held.handles)
 
 
@@ -115,19 +116,19 @@ def test_unsettled_order_of_an_earlier_run_stops_a_create(lab):
     world = killed_create(lab)
     lab.alpha.fail("resume", lost("alpha"), times=99)
     with pytest.raises(errors.OutcomeUnknown, match="nothing is bought"):
-        run(cluster.create(world, wanted(), "g2"))
+        run(operations.create(world, wanted(), "g2"))
     assert lab.creates == 1
 
 
 def test_unreachable_cloud_with_an_order_there_stops_a_create(lab):
     """A cloud that holds something of this cluster must answer before anything is bought elsewhere; any other may be silent."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
     with pytest.raises(errors.Transient):
-        run(cluster.create(lab.world(), wanted(), "g2"))
+        run(operations.create(lab.world(), wanted(), "g2"))
     lab.beta.fail("find", errors.Transient("down", provider="beta"), times=99)
     lab.alpha._faults.clear()
-    assert run(cluster.create(lab.world(), wanted(), "g2")).status == "running"
+    assert run(operations.create(lab.world(), wanted(), "g2")).status == "running"
     assert lab.creates == 1
 
 
@@ -136,7 +137,7 @@ def test_b45_two_runs_at_once_make_one_cluster(lab):
     world = lab.world()
     world.journal.take("rehearsal", "own", "train", "somebody", lab.clock.now())
     with pytest.raises(errors.Busy, match="this process has been at work"):
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert lab.creates == 0
 
 
@@ -145,25 +146,25 @@ def test_b45_two_runs_at_once_make_one_cluster(lab):
 
 def made(lab, want=None, **more):
     world = lab.world()
-    return world, run(cluster.create(world, want or wanted(ask(**more)), "g1"))
+    return world, run(operations.create(world, want or wanted(ask(**more)), "g1"))
 
 
 def test_b29_gone_is_none_and_blocks_the_place(lab):
     """All gone: no id any more, the place is left alone for a while, and the next create goes elsewhere."""
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0])
-    assert run(cluster.read(world, held)) is None
+    assert run(operations.read(world, held)) is None
     assert [block.scope.zone for block in world.journal.blocks("rehearsal")] == ["north-a"]
-    assert run(cluster.create(world, wanted(), "g2")).zone == "north-b"
+    assert run(operations.create(world, wanted(), "g2")).zone == "north-b"
 
 
 def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
     """Taken back but still there: status preempted; update deletes it before it buys, under the same generation."""
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0], remains=True)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert (seen.status, seen.reasons) == ("preempted", ())
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert after.status == "running" and after.generation == "g1"
     assert [node.handle for node in lab.alive] == list(after.handles)
 
@@ -172,7 +173,7 @@ def test_b29_unreachable_changes_nothing(lab):
     """A provider that can't be reached is a warning: the record stays, but for the detail; nothing counts as gone."""
     world, held = made(lab)
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
-    assert run(cluster.read(world, held)) == held._replace(detail="unreachable: down")
+    assert run(operations.read(world, held)) == held._replace(detail="unreachable: down")
     assert lab.said("could not be asked")
 
 
@@ -180,9 +181,9 @@ def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
     """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster in one place."""
     world, held = made(lab, nodes=2)
     lab.alpha.preempt(held.handles[1])
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert seen.status == "degraded" and "1 of 2" in seen.reasons[0]
-    after = run(cluster.update(world, seen, wanted(ask(nodes=2))))
+    after = run(operations.update(world, seen, wanted(ask(nodes=2))))
     assert after.status == "running" and after.reasons == () and len(lab.alive) == 2
     assert {node.handle for node in lab.alive} == set(after.handles)
     assert after.generation == "g1"
@@ -193,7 +194,7 @@ def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
     world, held = made(lab, nodes=2)
     lab.alpha.preempt(held.handles[1])
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
-    after = run(cluster.update(world, held, wanted(ask(nodes=2))))
+    after = run(operations.update(world, held, wanted(ask(nodes=2))))
     assert after.status == "unsettled" and "$20.00/h" in after.reasons[0]
     assert lab.creates == 1
 
@@ -205,12 +206,12 @@ def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains):
     assert held.ends_at == held.launched_at + 3600
     lab.clock.advance(3600)
     lab.alpha.end(held.handles[0], remains=remains)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert seen.status == "ended" and seen.generation == "g1"
-    assert run(cluster.read(world, seen)).status == "ended"
-    assert run(cluster.update(world, seen, wanted(ask(ttl_s=3600)))).status == "ended"
+    assert run(operations.read(world, seen)).status == "ended"
+    assert run(operations.update(world, seen, wanted(ask(ttl_s=3600)))).status == "ended"
     assert lab.creates == 1
-    run(cluster.delete(world, seen))
+    run(operations.delete(world, seen))
     assert lab.alive == []
 
 
@@ -219,7 +220,7 @@ def test_gone_before_its_limit_is_not_ended(lab):
     world, held = made(lab, ttl_s=36_000)
     lab.clock.advance(3600)
     lab.alpha.end(held.handles[0])
-    assert run(cluster.read(world, held)) is None
+    assert run(operations.read(world, held)) is None
 
 
 # Update and reclaim
@@ -229,10 +230,10 @@ def test_update_edits_in_place_what_the_adapter_can(lab):
     """Labels and key are written on the machine; a time limit that the adapter can't edit is said to need a replacement."""
     world, held = made(lab)
     want = wanted(setup=Setup(labels=(("team", "nlp"),), ssh_public_key="ssh-ed25519 AAAA me", ttl_s=7200))
-    after = run(cluster.update(world, held, want))
+    after = run(operations.update(world, held, want))
     assert lab.alpha.updates == [(held.handles[0], {"labels": {"team": "nlp"}, "ssh_key": "ssh-ed25519 AAAA me", "ssh_user": "gpus"})]
     assert lab.said("cannot edit ttl")
-    run(cluster.update(world, after, want))
+    run(operations.update(world, after, want))
     assert len(lab.alpha.updates) == 1
     assert lab.creates == 1
 
@@ -242,7 +243,7 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
     world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
     assert "200" == dict(held.applied)["disk_gib"]
     for size in (100, None):
-        held = run(cluster.update(world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))))
+        held = run(operations.update(world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))))
         assert "200" == dict(held.applied)["disk_gib"]
     assert lab.creates == 1
 
@@ -251,22 +252,22 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
 def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
     """What a machine costs is counted from it: of one that is still to come, or no moment at all, it is counted from now."""
     node = Node(Handle("alpha", "m1"), "m1", "running", created_at=created)
-    assert holding.began([node], 1_000.0, 900.0) == 900.0
-    assert holding.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
+    assert condition.began([node], 1_000.0, 900.0) == 900.0
+    assert condition.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
 
 
 def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
     """A mark without a generation is no other one's: what the record names is ended, not left as taken over."""
     world, held = made(lab)
     lab.alpha.relabel(held.handles[0], "")
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
 
 
 def test_update_of_policy_makes_no_purchase(lab):
     """Another fallback or cap changes nothing that runs."""
     world, held = made(lab)
-    after = run(cluster.update(world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")))
+    after = run(operations.update(world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")))
     assert (after.handles, after.entry, after.fingerprint) == (held.handles, 1, "f2")
     assert lab.creates == 1 and lab.alpha.updates == []
 
@@ -275,7 +276,7 @@ def test_update_that_no_longer_satisfies_says_so(lab):
     """A placement that does not serve the declaration any more has to be replaced, and the message says it."""
     world, held = made(lab)
     with pytest.raises(errors.GpusError, match="no longer satisfies"):
-        run(cluster.update(world, held, wanted(ask("A100-80GB"))))
+        run(operations.update(world, held, wanted(ask("A100-80GB"))))
 
 
 STOPS = Setup(state="stopped")
@@ -284,17 +285,17 @@ STOPS = Setup(state="stopped")
 def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab):
     """state: stopped stops what is held; it stays held, is no preemption, and is started again where it is, with its limit counted anew."""
     world, held = made(lab, wanted(setup=Setup(ttl_s=3600)))
-    stopped = run(cluster.update(world, held, wanted(setup=STOPS._replace(ttl_s=3600))))
+    stopped = run(operations.update(world, held, wanted(setup=STOPS._replace(ttl_s=3600))))
     assert (stopped.status, stopped.handles, stopped.ends_at, stopped.reasons) == ("stopped", held.handles, 0.0, ())
     lab.alpha.preempt(held.handles[0], remains=True)
-    assert run(cluster.read(world, stopped)).status == "stopped"
-    again = run(cluster.update(world, stopped, wanted(setup=STOPS._replace(ttl_s=3600))))
+    assert run(operations.read(world, stopped)).status == "stopped"
+    again = run(operations.update(world, stopped, wanted(setup=STOPS._replace(ttl_s=3600))))
     assert again.status == "stopped" and lab.alpha.calls["update"] == 1
-    running = run(cluster.update(world, again, wanted(setup=Setup(ttl_s=3600))))
+    running = run(operations.update(world, again, wanted(setup=Setup(ttl_s=3600))))
     assert (running.status, running.handles) == ("running", held.handles)
     assert running.ends_at == pytest.approx(lab.clock.now() + 3600, abs=60)
     assert lab.creates == 1
-    run(cluster.delete(world, running))
+    run(operations.delete(world, running))
     assert lab.alive == []
 
 
@@ -303,28 +304,28 @@ def test_b35_a_refused_stop_is_never_reported_as_stopped(lab):
     world, held = made(lab)
     lab.alpha.fail("update", errors.Unsupported("discardLocalSsd is missing", provider="alpha", code="badRequest"))
     with pytest.raises(errors.GpusError, match="could not be stopped, so it runs on: discardLocalSsd is missing"):
-        run(cluster.update(world, held, wanted(setup=STOPS)))
+        run(operations.update(world, held, wanted(setup=STOPS)))
     assert [node.status for node in lab.alive] == ["running"]
 
 
 def test_b41_a_start_without_room_keeps_the_stopped_machine(lab):
     """No room in its place: an error that names the zone; the stopped machine stays held, nothing is bought elsewhere."""
     world, held = made(lab)
-    stopped = run(cluster.update(world, held, wanted(setup=STOPS)))
+    stopped = run(operations.update(world, held, wanted(setup=STOPS)))
     lab.alpha.fail("update", errors.NoCapacity("none there", provider="alpha", code="FULL"))
     with pytest.raises(errors.GpusError, match=f"could not be started again in {held.zone}, so it stays stopped, and in the state: none there"):
-        run(cluster.update(world, stopped, wanted()))
-    assert run(cluster.read(world, stopped)).status == "stopped"
+        run(operations.update(world, stopped, wanted()))
+    assert run(operations.read(world, stopped)).status == "stopped"
     assert lab.creates == 1 and len(lab.alive) == 1
 
 
 def test_b41_nodes_start_all_or_none(lab):
     """The second node finds no room: the first is stopped again."""
     world, held = made(lab, wanted(ask(nodes=2)))
-    stopped = run(cluster.update(world, held, wanted(ask(nodes=2), setup=STOPS)))
+    stopped = run(operations.update(world, held, wanted(ask(nodes=2), setup=STOPS)))
     lab.alpha.refuse_update = held.handles[1]
     with pytest.raises(errors.GpusError, match="stays stopped"):
-        run(cluster.update(world, stopped, wanted(ask(nodes=2))))
+        run(operations.update(world, stopped, wanted(ask(nodes=2))))
     assert {node.status for node in lab.alive} == {"stopped"}
 
 
@@ -332,12 +333,12 @@ def test_nothing_is_bought_to_be_stopped(lab):
     """A cluster that is not there, or has gone, is not made only to be stopped."""
     world = lab.world()
     with pytest.raises(errors.SpecError, match="state"):
-        run(cluster.create(world, wanted(setup=STOPS), "g1"))
+        run(operations.create(world, wanted(setup=STOPS), "g1"))
     world, held = made(lab)
-    stopped = run(cluster.update(world, held, wanted(setup=STOPS)))
+    stopped = run(operations.update(world, held, wanted(setup=STOPS)))
     lab.alpha.preempt(held.handles[0])
     with pytest.raises(errors.GpusError, match="wanted it stopped, found it gone"):
-        run(cluster.update(world, stopped, wanted(setup=STOPS)))
+        run(operations.update(world, stopped, wanted(setup=STOPS)))
     assert lab.creates == 1
 
 
@@ -346,7 +347,7 @@ def test_a_cloud_that_keeps_no_stopped_machine_says_so(lab):
     lab.alpha.capabilities = lab.alpha.capabilities._replace(in_place=frozenset({"labels"}))
     world, held = made(lab)
     with pytest.raises(errors.GpusError, match="alpha cannot stop a machine and keep it"):
-        run(cluster.update(world, held, wanted(setup=STOPS)))
+        run(operations.update(world, held, wanted(setup=STOPS)))
     assert lab.alpha.calls["update"] == 0
 
 
@@ -355,9 +356,9 @@ def test_update_settles_what_was_unsettled(lab):
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=8)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert held.status == "unsettled"
-    after = run(cluster.update(world, held, wanted()))
+    after = run(operations.update(world, held, wanted()))
     assert after.status == "running" and after.reasons == ()
     assert lab.creates == len(lab.alive) == 1
 
@@ -367,8 +368,8 @@ def test_update_buys_after_an_unsettled_order_made_nothing(lab):
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"))
     lab.alpha.fail("resume", lost("alpha"), times=8)
-    held = run(cluster.create(world, wanted(), "g1"))
-    after = run(cluster.update(world, held, wanted()))
+    held = run(operations.create(world, wanted(), "g1"))
+    after = run(operations.update(world, held, wanted()))
     assert after.status == "running" and after.generation == "g1" and len(lab.alive) == 1
 
 
@@ -376,9 +377,9 @@ def test_made_but_not_looked_at_is_verified_later(lab):
     """A machine that could not be looked at after it was made stays in state with a reason, and the next update verifies it."""
     world = lab.world()
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=7)
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     assert held.status == "unsettled" and len(held.handles) == 1
-    after = run(cluster.update(world, held, wanted()))
+    after = run(operations.update(world, held, wanted()))
     assert after.status == "running" and after.handles == held.handles and after.reasons == ()
     assert lab.creates == len(lab.alive) == 1
 
@@ -388,9 +389,9 @@ def test_half_made_leftover_is_deleted_by_update_first(lab):
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=7)
     world = lab.world()
-    held = run(cluster.create(world, wanted(ask(nodes=2)), "g1"))
+    held = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
     assert held.leftovers
-    after = run(cluster.update(world, held, wanted(ask(nodes=2))))
+    after = run(operations.update(world, held, wanted(ask(nodes=2))))
     assert after.status == "running" and after.leftovers == ()
     assert {node.handle for node in lab.alive} == set(after.handles)
 
@@ -400,7 +401,7 @@ def on_fallback(lab):
     lab.offers = table([offer("alpha", "north", "north-a", usd=10), offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21)])
     lab.alpha.stock["north-a", "spot"] = 0
     world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     assert held.gpu_type == "A100-80GB" and held.entry == 1
     world.journal.unblock("rehearsal")
     return world, want, held
@@ -410,17 +411,17 @@ def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab):
     """The fallback is released only when the preferred placement is there; id and generation stay."""
     world, want, held = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
-    after = run(cluster.reclaim(world, held, want))
+    after = run(operations.reclaim(world, held, want))
     assert (after.gpu_type, after.generation, after.reasons) == ("H100", "g1", ())
     assert [node.handle for node in lab.alive] == list(after.handles)
-    run(cluster.delete(world, after))
+    run(operations.delete(world, after))
     assert lab.alive == []
 
 
 def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab):
     """Nothing preferred to be had: the fallback runs on."""
     world, want, held = on_fallback(lab)
-    after = run(cluster.reclaim(world, held, want))
+    after = run(operations.reclaim(world, held, want))
     assert after.handles == held.handles and after.reasons == ()
     assert [node.handle for node in lab.alive] == list(held.handles)
 
@@ -430,9 +431,9 @@ def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
     world, want, held = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
     lab.beta.fail("delete", errors.Transient("503", provider="beta"), times=7)
-    after = run(cluster.reclaim(world, held, want))
+    after = run(operations.reclaim(world, held, want))
     assert after.gpu_type == "H100" and after.leftovers == held.handles and "former placement" in after.reasons[0]
-    mended = run(cluster.update(world, after, want))
+    mended = run(operations.update(world, after, want))
     assert mended.leftovers == () and mended.reasons == ()
     assert [node.handle for node in lab.alive] == list(after.handles)
 
@@ -444,9 +445,9 @@ def test_delete_twice_is_fine_and_confirmed(lab):
     """Delete is done when the cloud says gone; doing it again changes nothing."""
     world, held = made(lab)
     lab.alpha.delete_s = 120
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert world.journal.launches("rehearsal", "own")[0].ended_at is not None
 
 
@@ -455,7 +456,7 @@ def test_delete_that_fails_names_what_costs_money(lab):
     world, held = made(lab)
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade) as left:
-        run(cluster.delete(world, held))
+        run(operations.delete(world, held))
     assert held.handles[0].native_id in str(left.value) and "$10.00/h" in str(left.value)
     assert left.value.handles == held.handles
 
@@ -465,7 +466,7 @@ def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
     world, held = made(lab)
     lab.alpha.delete_s = 1_000_000
     with pytest.raises(errors.HalfMade, match="not taken effect"):
-        run(cluster.delete(world, held))
+        run(operations.delete(world, held))
     assert lab.clock.slept < 1_200
 
 
@@ -473,9 +474,9 @@ def test_settle_removes_everything_of_the_owner(lab):
     """Ownership's delete settles pending orders and removes every machine with the mark, of whatever cluster, and nothing of others."""
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
-    run(cluster.create(world, wanted(name="other"), "g2"))
-    run(cluster.create(world, wanted(name="theirs", owner="somebody"), "g3"))
-    gone = run(cluster.settle(world, "own"))
+    run(operations.create(world, wanted(name="other"), "g2"))
+    run(operations.create(world, wanted(name="theirs", owner="somebody"), "g3"))
+    gone = run(operations.settle(world, "own"))
     assert len(gone) >= 1
     assert [node.mark.owner for node in lab.alive] == ["somebody"]
     assert world.journal.orders("rehearsal", "own") == ()
@@ -483,25 +484,25 @@ def test_settle_removes_everything_of_the_owner(lab):
 
 def test_settle_fails_loudly_while_something_may_be_left(lab):
     """While a cloud with an order of this owner can't be asked, settle does not report success."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade):
-        run(cluster.settle(lab.world(), "own"))
+        run(operations.settle(lab.world(), "own"))
 
 
 def test_strays_are_those_no_generation_claims(lab):
     """Strays are machines with the owner's mark and an unknown generation."""
     world, held = made(lab)
-    assert run(cluster.strays(world, "own", held.handles)) == ()
-    assert [node.handle for node in run(cluster.strays(world, "own", ()))] == list(held.handles)
+    assert run(operations.strays(world, "own", held.handles)) == ()
+    assert [node.handle for node in run(operations.strays(world, "own", ()))] == list(held.handles)
 
 
 def test_stray_is_adopted_by_native_id(lab):
     """A bare machine becomes a record with its own mark and today's price; one that does not exist is None."""
     world, held = made(lab)
-    found = run(cluster.adopt_stray(world, "alpha", held.handles[0].native_id))
+    found = run(operations.adopt_stray(world, "alpha", held.handles[0].native_id))
     assert (found.owner, found.cluster, found.generation, found.micro_usd) == ("own", "train", "g1", 10_000_000)
-    assert run(cluster.adopt_stray(world, "alpha", "north-a/none")) is None
+    assert run(operations.adopt_stray(world, "alpha", "north-a/none")) is None
 
 
 def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path):
@@ -515,7 +516,7 @@ def test_record_survives_json(lab):
     """What the state keeps is plain JSON and loses nothing."""
     lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
     _, held = made(lab, nodes=2, ttl_s=7200)
-    assert cluster.Held.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+    assert operations.Held.from_dict(json.loads(json.dumps(held.to_dict()))) == held
 
 
 def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
@@ -523,8 +524,8 @@ def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 10_000
     world = lab.world()
-    held = run(cluster.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
-    run(cluster.delete(world, held))
+    held = run(operations.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
+    run(operations.delete(world, held))
     lab.clock.advance(20_000)
     assert lab.alive == []
 
@@ -534,18 +535,18 @@ def test_delete_without_keys_names_what_costs_money(lab):
     _, held = made(lab)
     lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
     with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
-        run(cluster.delete(lab.world(), held))
+        run(operations.delete(lab.world(), held))
 
 
 def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
     """Deleted first and nothing to be had then: the error says that none was acquired, and nothing is left running."""
     world, held = made(lab)
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[zone, "spot"] = 0
     lab.beta.stock["east-a", "spot"] = 0
     with pytest.raises(errors.AllFailed, match="none was acquired"):
-        run(cluster.create(world, wanted(ask("H100"), fingerprint="f2"), "g2"))
+        run(operations.create(world, wanted(ask("H100"), fingerprint="f2"), "g2"))
     assert lab.alive == []
 
 
@@ -553,5 +554,5 @@ def test_update_cut_short_leaves_a_placement_that_read_finds(lab):
     """A new placement that no state names yet is found by its mark, under the same generation."""
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0])
-    moved = run(cluster.update(world, held, wanted()))
-    assert run(cluster.read(world, held)).handles == moved.handles
+    moved = run(operations.update(world, held, wanted()))
+    assert run(operations.read(world, held)).handles == moved.handles

@@ -6,8 +6,8 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.catalog.table import table
-from providers.engine import cluster
-from providers.engine.records import Wanted
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -42,7 +42,7 @@ class Walk:
         return asyncio.run(coroutine)
 
     def create(self, generation="gen1"):
-        return self.run(cluster.create(self.world, self.wanted, generation))
+        return self.run(operations.create(self.world, self.wanted, generation))
 
     def calls(self, method):
         return len(self.store.requests(method))
@@ -78,9 +78,9 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk):
     )
     assert 55_040_000 == held.micro_usd and ["gcp", "aws"] == [attempt.provider for attempt in held.attempts]
     assert 1 == w.calls("ec2.CreateFleet") == w.calls("regionInstances.bulkInsert")
-    assert "running" == w.run(cluster.read(w.world, held)).status
-    w.run(cluster.delete(w.world, held))
-    assert [] == machines() and () == w.run(cluster.settle(w.world, "own1"))
+    assert "running" == w.run(operations.read(w.world, held)).status
+    w.run(operations.delete(w.world, held))
+    assert [] == machines() and () == w.run(operations.settle(w.world, "own1"))
     assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls("ec2.DeleteLaunchTemplate")
 
 
@@ -109,7 +109,7 @@ def test_b29_a_preempted_machine_is_placed_anew(walk):
     held = w.create()
     assert ("spot", "use1-az1") == (held.capacity, held.zone)
     assert 1 == console.preempt(w.store, held.machines[0].name)
-    assert w.run(cluster.read(w.world, held)) is None
+    assert w.run(operations.read(w.world, held)) is None
     again = w.create("gen2")
     assert "use1-az2" == again.zone and 1 == len(machines())
 
@@ -125,9 +125,9 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
     held = w.create()
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
     assert 1 == console.preempt(w.store, held.machines[1].name)
-    seen = w.run(cluster.read(w.world, held, "replace-node"))
+    seen = w.run(operations.read(w.world, held, "replace-node"))
     assert "degraded" == seen.status and "preempted" in seen.reasons[0]
-    after = w.run(cluster.update(w.world, seen, w.wanted))
+    after = w.run(operations.update(w.world, seen, w.wanted))
     assert ("running", held.zone, 2, ()) == (after.status, after.zone, len(after.handles), after.reasons)
     assert held.handles[0] in after.handles and held.handles[1] not in after.handles and 2 == len(machines())
     assert held.micro_usd == after.micro_usd
@@ -136,7 +136,7 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
         ids = [handle.native_id.partition("/")[2] for handle in after.handles]
         found = [item["Placement"]["GroupName"] for one in ec2.describe_instances(InstanceIds=ids)["Reservations"] for item in one["Instances"]]
         assert 2 == len(found) and found[0] == found[1] != ""
-    w.run(cluster.delete(w.world, after))
+    w.run(operations.delete(w.world, after))
     assert [] == machines()
 
 
@@ -145,7 +145,7 @@ def test_labels_are_edited_in_place(walk):
     w = walk(regions=("us-east-1",))
     held = w.create()
     changed = w.wanted._replace(setup=w.wanted.setup._replace(labels=(("team", "x"),)))
-    after = w.run(cluster.update(w.world, held, changed))
+    after = w.run(operations.update(w.world, held, changed))
     assert held.handles == after.handles and "x" == machines()[0]["labels"]["team"]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from providers.engine import cluster, drift
+from providers.engine import operations
+from providers.engine.reconcile import drift
 from providers.errors import Transient
 from providers.model.machine import NO_GPU, Setup
 from tests.engine.cases import MARKET, Lab, ask, offer, run, wanted
@@ -28,9 +29,9 @@ def edited(lab, want=None, **now):
     """(world, what was bought, what a look finds after the edit of its first machine)."""
     want = want or wanted()
     world = lab.world()
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     edit(lab, held.handles[0], **now)
-    return world, held, run(cluster.read(world, held, want.setup.on_loss))
+    return world, held, run(operations.read(world, held, want.setup.on_loss))
 
 
 ONE = {"gpu_count": 1, "machine_type": "a3-highgpu-1g"}
@@ -61,7 +62,7 @@ def test_an_unreachable_cloud_is_no_drift(lab):
     """What cannot be looked at is as it was."""
     world, held, _ = edited(lab, **ONE)
     lab.alpha.fail("observe", Transient("503", provider="alpha"), times=99)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert (seen.bought, seen.gpu_count) == ((), 8)
 
 
@@ -70,16 +71,16 @@ def test_the_price_is_of_what_is_there_now(lab):
     world, held, seen = edited(lab, **ONE)
     assert (held.micro_usd, seen.micro_usd) == (10_000_000, 2_000_000)
     edit(lab, held.handles[0], gpu_count=3)
-    assert run(cluster.read(world, seen)).micro_usd is None
+    assert run(operations.read(world, seen)).micro_usd is None
     edit(lab, held.handles[0], gpu_count=8, machine_type="a3-highgpu-8g")
-    back = run(cluster.read(world, seen))
+    back = run(operations.read(world, seen))
     assert back == held._replace(machines=back.machines)
 
 
 def test_a_machine_that_no_longer_serves_is_replaced(lab):
     """One machine exists afterwards, as declared, in a place that the edit has not barred."""
     world, held, seen = edited(lab, **ONE)
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert (after.gpu_count, after.zone, after.bought, after.micro_usd) == (8, "north-a", (), 10_000_000)
     assert [node.handle for node in lab.alive] == list(after.handles) != list(held.handles)
 
@@ -87,7 +88,7 @@ def test_a_machine_that_no_longer_serves_is_replaced(lab):
 def test_an_update_finds_it_by_itself(lab):
     """An update without a look before it acts on the edit too."""
     world, held, _ = edited(lab, **ONE)
-    after = run(cluster.update(world, held, wanted()))
+    after = run(operations.update(world, held, wanted()))
     assert after.gpu_count == 8 and after.handles != held.handles
 
 
@@ -95,15 +96,15 @@ def test_a_machine_that_serves_as_it_is_now_is_kept(lab):
     """Another machine type with the GPUs that are declared: kept, at its own price, and no drift any more."""
     world, held, seen = edited(lab, machine_type="a3-megagpu-8g")
     assert drift.text(seen) == "machine_type: a3-highgpu-8g -> a3-megagpu-8g, changed at alpha"
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert (after.handles, after.machine_type, after.bought, after.micro_usd) == (held.handles, "a3-megagpu-8g", (), 13_000_000)
-    assert run(cluster.read(world, after)) == after._replace(machines=tuple(lab.alive))
+    assert run(operations.read(world, after)) == after._replace(machines=tuple(lab.alive))
 
 
 def test_a_declaration_that_asks_for_what_is_there_keeps_it(lab):
     """The declaration was changed to what the edit made of it."""
     world, held, seen = edited(lab, gpu_type="A100-80GB", machine_type="a2-ultragpu-8g")
-    after = run(cluster.update(world, seen, wanted(ask("A100-80GB"))))
+    after = run(operations.update(world, seen, wanted(ask("A100-80GB"))))
     assert (after.handles, after.gpu_type, after.bought) == (held.handles, "A100-80GB", ())
 
 
@@ -112,7 +113,7 @@ def test_on_loss_report_only_tells(lab):
     want = wanted(setup=Setup(on_loss="report"))
     world, held, seen = edited(lab, want, **ONE)
     assert lab.said("`on_loss: report` leaves it so")
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert (after.handles, after.gpu_count, after.bought) == (held.handles, 1, seen.bought)
     assert lab.creates == 1
 
@@ -123,7 +124,7 @@ def test_one_of_several_is_lost_to_its_cluster(lab):
     world, held, seen = edited(lab, want, **ONE)
     assert (seen.status, seen.gpu_count) == ("degraded", 8)
     assert "is drifted (machine_type: a3-highgpu-8g -> a3-highgpu-1g, gpu_count: 8 -> 1)" in seen.reasons[0]
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert after.status == "running" and set(held.handles[1:]) < set(after.handles) and len(lab.alive) == 3
     assert held.handles[0] not in after.handles
 
@@ -133,12 +134,12 @@ def test_all_of_several_that_differ_unlike_are_placed_anew(lab, how):
     """None of several is as it was bought: the whole is placed anew, once."""
     want = wanted(ask(nodes=2))
     world = lab.world()
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     edit(lab, held.handles[0], gpu_count=how["gpu_count"])
     lab.alpha.preempt(held.handles[1]) if how.get("gone") else edit(lab, held.handles[1], gpu_count=2)
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert seen.status == "degraded" and seen.reasons[0].startswith("degraded: 0 of 2 machines are left")
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert after.status == "running" and len(lab.alive) == 2 and not set(held.handles) & set(after.handles)
 
 
@@ -146,12 +147,12 @@ def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab):
     """The look tells what it is now, and nothing is done about it while it is to stay stopped."""
     off = wanted(setup=Setup(state="stopped"))
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
-    stopped = run(cluster.update(world, held, off))
+    held = run(operations.create(world, wanted(), "g1"))
+    stopped = run(operations.update(world, held, off))
     edit(lab, held.handles[0], **ONE)
-    seen = run(cluster.read(world, stopped))
+    seen = run(operations.read(world, stopped))
     assert (seen.status, seen.gpu_count) == ("stopped", 1)
-    still = run(cluster.update(world, seen, off))
+    still = run(operations.update(world, seen, off))
     assert (still.status, still.handles) == ("stopped", held.handles)
 
 
@@ -159,5 +160,5 @@ def test_an_edit_that_cannot_be_deleted_is_kept_with_its_cost(lab):
     """The edited machine could not be released: nothing is bought, and the record says what costs money."""
     world, held, seen = edited(lab, **ONE)
     lab.alpha.fail("delete", Transient("503", provider="alpha"), times=99)
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert after.status == "unsettled" and "may still cost" in after.reasons[0] and lab.creates == 1

@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers.engine import cluster
-from providers.engine.emptied import Emptied, emptied
+from providers.engine import operations
+from providers.engine.reconcile.lost_both import Emptied, emptied
 from providers.errors import AllFailed, Busy, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.machine import GONE
 from tests.engine.cases import ask, run, wanted
@@ -12,14 +12,14 @@ from tests.engine.cases import ask, run, wanted
 def emptied_cluster(lab, want):
     """(world, what was held, the error) of a cluster that lost one of its machines, and whose other was deleted in vain."""
     world = lab.world()
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     lab.alpha.preempt(held.handles[-1])
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[(zone, "spot")] = 0
     lab.beta.stock[("east-a", "spot")] = 0
     with pytest.raises(Emptied) as raised:
-        run(cluster.update(world, seen, want))
+        run(operations.update(world, seen, want))
     return world, held, raised.value
 
 
@@ -40,24 +40,24 @@ def test_a_look_drops_it_and_an_update_tries_again(lab):
     """A refresh finds nothing to keep; an update without one buys as soon as there is room; a delete has nothing to do."""
     want = wanted(ask(nodes=2))
     world, _, error = emptied_cluster(lab, want)
-    assert run(cluster.read(world, error.held)) is None
-    run(cluster.delete(world, error.held))
+    assert run(operations.read(world, error.held)) is None
+    run(operations.delete(world, error.held))
     lab.alpha.stock.clear()
-    again = run(cluster.update(world, error.held, want))
+    again = run(operations.update(world, error.held, want))
     assert again.status == "running" and len(lab.alive) == 2
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost", provider="alpha"), HalfMade("half", provider="alpha"), Busy("busy")])
 def test_what_is_not_certain_is_not_called_nothing(lab, error):
     """While something of the new one may exist, the error stays what it is."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     assert emptied(held, wanted(), "g2", error) is error
 
 
 @pytest.mark.parametrize("error", [AllFailed("none"), NotConfigured("no key", provider="alpha"), GpusError("above max_spend")])
 def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error):
     """No place, no credentials, no budget: the reason follows the statement."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     made = emptied(held, wanted(), "g2", error)
     assert isinstance(made, Emptied) and str(made).endswith(f"\n{error}") and "alpha north-a H100:8 spot" in str(made)
     assert made.held.generation == "g2"

@@ -8,7 +8,7 @@ from providers.adapters.aws.errors import from_response
 from providers.adapters.clore import MANIFEST as CLORE
 from providers.adapters.clore import worlds as clore
 from providers.adapters.clore.memory import Memory
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.accounts import said
 from providers.engine.world import open_world
 from providers.errors import GpusError, NotConfigured
@@ -66,15 +66,15 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(opened,
     """Bought with AWS_PROFILE=work; a run with AWS_PROFILE=home still reads and deletes it in work's account. Nothing secret stands in the record."""
     monkeypatch.setenv("AWS_PROFILE", "work")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "mars-north-1")
-    held = run(cluster.create(opened(), wanted(), "g1"))
+    held = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "profile": "work", "regions": "us-east-1"} == dict(held.account)
     assert "hidden-value" not in repr(held.to_dict())
     monkeypatch.setenv("AWS_PROFILE", "home")
     world = opened()
     assert NUMBERS["home"] == world.adapter("aws").account["account"]
-    assert "running" == run(cluster.read(world, held)).status
+    assert "running" == run(operations.read(world, held)).status
     assert NUMBERS["work"] == world.adapter("aws", held.account).account["account"]
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     profiles.moment += 60
     assert [] == profiles.left()[0]
 
@@ -84,27 +84,27 @@ def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "home")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(cluster.create(opened(), wanted(), "g1"))
+    held = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
-    assert "running" == run(cluster.read(opened(), held)).status
+    assert "running" == run(operations.read(opened(), held)).status
 
 
 def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
     """Bought with keys of the environment: other keys are refused by the account's number, and delete nothing; new keys of the account will do."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(cluster.create(opened(), wanted(), "g1"))
+    held = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKother")
     before = profiles.count("TerminateInstances")
     with pytest.raises(NotConfigured, match="wanted credentials of account 111111111111, where it was bought, found those of 333333333333"):
         opened().adapter("aws", held.account)
     with pytest.raises(Exception, match="111111111111"):
-        run(cluster.delete(opened(), held))
+        run(operations.delete(opened(), held))
     assert before == profiles.count("TerminateInstances")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     gone = held._replace(account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items())))
-    assert "running" == run(cluster.read(opened(), gone)).status, "a profile that is no more, and keys of the same account"
+    assert "running" == run(operations.read(opened(), gone)).status, "a profile that is no more, and keys of the same account"
     assert "account 111111111111" in said("aws", held.account)
 
 
@@ -113,7 +113,7 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     with pytest.raises(GpusError, match="ExpiredToken.*sign in again") as caught:
-        run(cluster.create(opened(), wanted(), "g1"))
+        run(operations.create(opened(), wanted(), "g1"))
     assert "hidden-value" not in str(caught.value) and 0 == profiles.count("CreateFleet")
 
 
@@ -121,12 +121,12 @@ def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeyp
     """Whose account it is cannot be asked any more: what is held stays as it was told, with a warning."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(cluster.create(opened(), wanted(), "g1"))
+    held = run(operations.create(opened(), wanted(), "g1"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
     lines = []
     world = opened()
     world.report = lambda severity, text: lines.append((severity, text))
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert (seen.status, seen.handles) == ("running", held.handles)
     assert any(severity == "warning" and "ExpiredToken" in text for severity, text in lines)
 

@@ -8,7 +8,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.base import home
-from providers.engine import cluster, planning
+from providers.engine import operations
+from providers.engine.market import planning
 from tests.engine.cases import Lab, ask, run, wanted
 
 WORDS = "set GPUS_HOME to one that can be written"
@@ -49,7 +50,7 @@ def test_an_up_refuses_before_any_call(unusable):
     """Nothing is bought that cannot be written down first: one line, and no cloud was called."""
     lab = Lab()
     with pytest.raises(errors.GpusError) as caught:
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert WORDS in str(caught.value) and "\n" not in str(caught.value)
     assert not lab.alpha.calls and not lab.beta.calls
 

@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from providers import errors
-from providers.engine import cluster, lease, planning, records
-from providers.engine.journal import Journal
+from providers.engine import operations, record
+from providers.engine.journal import process
+from providers.engine.market import planning
+from providers.engine.journal.database import Journal
 from providers.engine.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
@@ -58,7 +60,7 @@ def test_broken_journal_refuses_to_buy_and_only_warns_a_plan(lab, tmp_path):
     """A corrupt journal is a clear error before any purchase, and a warning in a plan."""
     (tmp_path / "journal.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(errors.GpusError, match=r"journal\.db: wanted to write the journal.*nothing is bought"):
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert lab.creates == 0
     blocks, _, warnings = planning.standing_blocks(lab.world())
     assert blocks == () and "not known" in warnings[0]
@@ -91,7 +93,7 @@ def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
 def test_lease_of_a_killed_process_is_taken_over(tmp_path):
     """A process that was killed with -9 while it held a lease does not hold it any more."""
     code = (
-        "import sys, time; from pathlib import Path; from providers.engine.journal import Journal;"
+        "import sys, time; from pathlib import Path; from providers.engine.journal.database import Journal;"
         "Journal(Path(sys.argv[1])).take('rehearsal', 'own', 'train', 'child', 0.0); print('held', flush=True); time.sleep(60)"
     )
     path = tmp_path / "journal.db"
@@ -109,16 +111,16 @@ def test_lease_of_a_killed_process_is_taken_over(tmp_path):
 
 def test_process_id_used_again_is_another_process():
     """A process is its id and when it started, in this boot: an id used again, or another boot, is not it."""
-    me = lease.current()
-    assert lease.alive(me)
-    assert not lease.alive(me._replace(started="1"))
-    assert not lease.alive(me._replace(boot="another"))
+    me = process.current()
+    assert process.alive(me)
+    assert not process.alive(me._replace(started="1"))
+    assert not process.alive(me._replace(boot="another"))
 
 
 def test_lease_waits_for_an_abandoned_run_to_clean_up(lab):
     """A delete waits for the process that is still cleaning up, instead of failing at once."""
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     world.journal.take("rehearsal", "own", "train", "cleaner", lab.clock.now())
     real = lab.clock.sleep
 
@@ -128,31 +130,31 @@ def test_lease_waits_for_an_abandoned_run_to_clean_up(lab):
             world.journal.drop("rehearsal", "own", "train", "cleaner")
 
     lab.clock.sleep = sleep
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert lab.alive == []
 
 
 def test_launches_keep_their_price_over_generations(lab):
     """Each placement is kept with its price and its times, so that what was spent can be told later."""
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.clock.advance(3600)
     lab.alpha.preempt(held.handles[0])
-    run(cluster.update(world, held, wanted()))
+    run(operations.update(world, held, wanted()))
     first, second = world.journal.launches("rehearsal", "own")
     assert first.ended_at is not None and second.ended_at is None
     assert first.micro_usd == second.micro_usd == 10_000_000
-    assert records.Held.from_dict(second.record).generation == "g1"
+    assert record.Held.from_dict(second.record).generation == "g1"
 
 
 def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
     """A quota is remembered for an hour; refused keys only for the run, since the user mends them."""
     world = lab.world()
     lab.alpha.fail("submit", errors.BadCredentials("no", provider="alpha"))
-    run(cluster.create(world, wanted(), "g1"))
+    run(operations.create(world, wanted(), "g1"))
     assert world.journal.blocks("rehearsal") == ()
     lab.beta.fail("submit", errors.QuotaExceeded("limit", provider="beta", code="Q"))
-    run(cluster.create(world, wanted(ask(providers=("beta", "alpha"), rank="preference"), name="other"), "g2"))
+    run(operations.create(world, wanted(ask(providers=("beta", "alpha"), rank="preference"), name="other"), "g2"))
     (block,) = world.journal.blocks("rehearsal")
     assert block.scope.provider == "beta" and block.until == pytest.approx(lab.clock.now() + 3600, abs=10)
 
@@ -185,7 +187,7 @@ def test_what_another_owner_stopped_and_kept_is_still_named(lab):
     """A stack whose state was lost is told of what its earlier owner has, stopped machines too, until they are gone."""
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev")
-    held = run(cluster.create(world, wanted(), "1111aaaa2222"))
+    held = run(operations.create(world, wanted(), "1111aaaa2222"))
     assert [launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")] == [
         tuple(each.native_id for each in held.handles)
     ]
@@ -194,5 +196,5 @@ def test_what_another_owner_stopped_and_kept_is_still_named(lab):
         tuple(each.native_id for each in held.handles)
     ]
     assert world.journal.former("rehearsal", "own", "gpus", "dev") == world.journal.former("rehearsal", "new", "gpus", "other") == ()
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     assert world.journal.former("rehearsal", "new", "gpus", "dev") == ()

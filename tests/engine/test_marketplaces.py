@@ -6,7 +6,7 @@ Beta stands for the marketplace: the same cloud as in the other tests, which say
 import pytest
 
 from providers import errors
-from providers.engine import cluster
+from providers.engine import operations
 from tests.engine.cases import ask, lab, run, wanted
 
 __all__ = ["lab"]
@@ -26,7 +26,7 @@ def test_a_create_asks_no_stranger_that_nobody_named(lab, world):
     """Everybody else is sold out: the run ends, and not one call went to the marketplace."""
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed, match="marketplace"):
-        run(cluster.create(world, wanted(), "g1"))
+        run(operations.create(world, wanted(), "g1"))
     assert 0 == lab.beta.calls["submit"] and [] == lab.alive
 
 
@@ -34,16 +34,16 @@ def test_a_create_asks_no_stranger_that_nobody_named(lab, world):
 def test_a_create_buys_from_a_stranger_where_that_is_asked_for(lab, world, more):
     """Its name, or `marketplaces: true`, is all it takes."""
     lab.none_at_alpha()
-    assert "beta" == run(cluster.create(world, wanted(ask(**more)), "g1")).provider
+    assert "beta" == run(operations.create(world, wanted(ask(**more)), "g1")).provider
 
 
 def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world):
     """After a preemption with no room elsewhere, an update (and so a watch's round) ends with nothing rather than at a stranger's."""
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(held.handles[0], remains=True)
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed):
-        run(cluster.update(world, held, wanted()))
+        run(operations.update(world, held, wanted()))
     assert 0 == lab.beta.calls["submit"]
 
 
@@ -52,26 +52,26 @@ def test_a_reclaim_does_not_move_to_a_stranger(lab, world):
     lab.none_at_alpha()
     lab.alpha.stock["north-a", "spot"] = 1
     fallback = wanted(ask("A100-80GB"))
-    held = run(cluster.create(world, fallback, "g1"))
+    held = run(operations.create(world, fallback, "g1"))
     lab.none_at_alpha()
-    after = run(cluster.reclaim(world, held._replace(entry=1), wanted(ask("H100", "A100-80GB"))))
+    after = run(operations.reclaim(world, held._replace(entry=1), wanted(ask("H100", "A100-80GB"))))
     assert after.handles == held.handles and 0 == lab.beta.calls["submit"]
 
 
 def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world):
     """What runs at a marketplace stays when the declaration no longer allows one: an update buys and deletes nothing."""
-    held = run(cluster.create(world, wanted(ask(providers=("beta",))), "g1"))
-    after = run(cluster.update(world, held, wanted()))
+    held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
+    after = run(operations.update(world, held, wanted()))
     assert (after.handles, after.status) == (held.handles, "running")
     assert (1, 0) == (lab.creates, lab.beta.calls["delete"])
     lab.beta.preempt(held.handles[0], remains=True)
-    assert "alpha" == run(cluster.update(world, held, wanted())).provider, "its replacement goes elsewhere"
+    assert "alpha" == run(operations.update(world, held, wanted())).provider, "its replacement goes elsewhere"
 
 
 @pytest.mark.parametrize("rank", ["price_by_choice", "preference"])
 def test_a_reclaim_within_one_choice_moves_nothing(lab, rank):
     """H100s at beta, and cheaper ones at alpha meanwhile: a reclaim leaves what runs, since it is of the first choice already."""
     world = lab.world()
-    held = run(cluster.create(world, wanted(ask(providers=("beta",))), "g1"))
-    after = run(cluster.reclaim(world, held, wanted(ask(rank=rank))))
+    held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
+    after = run(operations.reclaim(world, held, wanted(ask(rank=rank))))
     assert after.handles == held.handles and 1 == lab.creates

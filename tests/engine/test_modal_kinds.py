@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
-from providers.engine.records import Held, Wanted
+from providers.engine import operations
+from providers.engine.record import Held, Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
@@ -34,10 +34,10 @@ class Rig:
         return asyncio.run(work)
 
     def create(self, wanted, generation="g1"):
-        return self.run(cluster.create(self.world, wanted, generation))
+        return self.run(operations.create(self.world, wanted, generation))
 
     def read(self, held):
-        return self.run(cluster.read(self.world, held))
+        return self.run(operations.read(self.world, held))
 
     def live(self):
         return self.store.connection().execute("SELECT name FROM modal_deployed WHERE state = 'DEPLOYED'").fetchall()
@@ -65,10 +65,10 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     assert held == Held.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
     held = rig.read(held)
-    assert "ended" == held.status == rig.run(cluster.update(rig.world, held, rig.wanted(JOB))).status
+    assert "ended" == held.status == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
     again = rig.create(rig.wanted(JOB), "g2")
     assert ("ended", held.handles) == (again.status, again.handles) and 1 == rig.sent("FunctionMap")
-    rig.run(cluster.delete(rig.world, again))
+    rig.run(operations.delete(rig.world, again))
     assert [] == rig.live()
 
 
@@ -80,7 +80,7 @@ def test_a_failed_job_stays_failed(rig):
     held = rig.read(held)
     assert ("failed", ()) == (held.status, held.reasons)
     assert any("the job failed" in line and "exit code 7" in line for line in rig.said)
-    assert "failed" == rig.run(cluster.update(rig.world, held, rig.wanted(JOB))).status
+    assert "failed" == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
     asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
     rig.store.advance(60)
     assert "failed" == rig.read(held).status and 1 == rig.sent("FunctionMap")
@@ -140,7 +140,7 @@ def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
     rig.store.set_latency("modal", "delete", 90)
     held = rig.create(rig.wanted(spec))
     begun = rig.store.now()
-    rig.run(cluster.delete(rig.world, held))
+    rig.run(operations.delete(rig.world, held))
     assert 90 <= rig.store.now() - begun < 600 and [] == rig.live()
 
 
@@ -151,9 +151,9 @@ def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
     rig.store.set_latency("modal", "delete", 3 * 86_400)
     held = rig.create(rig.wanted(SERVICE))
     with pytest.raises(HalfMade, match="may still cost"):
-        rig.run(cluster.delete(rig.world, held))
+        rig.run(operations.delete(rig.world, held))
     rig.store.advance(3 * 86_400)
-    rig.run(cluster.delete(rig.world, held))
+    rig.run(operations.delete(rig.world, held))
 
 
 def test_a_service_is_updated_in_place_at_its_new_price(rig):
@@ -161,11 +161,11 @@ def test_a_service_is_updated_in_place_at_its_new_price(rig):
     held = rig.create(rig.wanted(SERVICE))
     assert held.machines[0].url.startswith("https://") and 1_612_188 == held.micro_usd
     more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
-    after = rig.run(cluster.update(rig.world, held, rig.wanted(SERVICE, options=more)))
+    after = rig.run(operations.update(rig.world, held, rig.wanted(SERVICE, options=more)))
     assert (held.handles, 2 * 1_612_188, 2) == (after.handles, after.micro_usd, rig.sent("AppPublish"))
-    again = rig.run(cluster.update(rig.world, after, rig.wanted(SERVICE, options=more)))
+    again = rig.run(operations.update(rig.world, after, rig.wanted(SERVICE, options=more)))
     assert (after.micro_usd, 2) == (again.micro_usd, rig.sent("AppPublish"))
-    public = rig.run(cluster.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public")))
+    public = rig.run(operations.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public")))
     assert (3, ()) == (rig.sent("AppPublish"), public.reasons)
 
 
@@ -175,7 +175,7 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig):
     rig.world.adapter("modal").functions.apps.scale(held.machines[0].name, 5)
     drifted = rig.read(held)
     assert "running" == drifted.status and "min_containers is 5 instead of 1" in drifted.reasons[0]
-    after = rig.run(cluster.update(rig.world, drifted, rig.wanted(SERVICE)))
+    after = rig.run(operations.update(rig.world, drifted, rig.wanted(SERVICE)))
     assert ((), held.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
 
 
@@ -192,4 +192,4 @@ def test_a_killed_runs_service_is_adopted(rig):
     again = rig.create(rig.wanted(SERVICE), "g2")
     assert (held.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
     assert "g2" == again.machines[0].mark.generation
-    assert 1 == len(rig.run(cluster.settle(rig.world, "owner1"))) and [] == rig.live()
+    assert 1 == len(rig.run(operations.settle(rig.world, "owner1"))) and [] == rig.live()

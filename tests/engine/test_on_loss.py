@@ -3,7 +3,7 @@
 import pytest
 
 from providers import errors
-from providers.engine import cluster
+from providers.engine import operations
 from providers.model.machine import Setup
 from tests.engine.cases import Killed, ask, run, wanted
 
@@ -17,10 +17,10 @@ def declared(on_loss, nodes=3, **more):
 def lossy(lab, want, lost=1):
     """(world, what was held, what a look finds once `lost` machines were taken back)."""
     world = lab.world()
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     for handle in held.handles[-lost:]:
         lab.alpha.preempt(handle)
-    return world, held, run(cluster.read(world, held, want.setup.on_loss))
+    return world, held, run(operations.read(world, held, want.setup.on_loss))
 
 
 def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
@@ -28,15 +28,15 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
     want = declared("replace-node")
     world, held, seen = lossy(lab, want)
     assert seen.status == "degraded" and "the next `up` gets what is lost again in the same place" in seen.reasons[0]
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert (after.status, after.reasons, after.leftovers, after.nodes, after.zone) == ("running", (), (), 3, "north-a")
     assert after.handles[:2] == held.handles[:2] and len(set(after.handles)) == 3
     assert {node.handle for node in lab.alive} == set(after.handles)
     order = lab.alpha.orders[-1]
     assert (len(order.node_names), order.joins, order.candidates[0].zone) == (1, held.handles[:2], "north-a")
     assert after.micro_usd == held.micro_usd
-    assert run(cluster.read(world, after, "replace-node")).reasons == ()
-    run(cluster.delete(world, after))
+    assert run(operations.read(world, after, "replace-node")).reasons == ()
+    run(operations.delete(world, after))
     assert lab.alive == []
 
 
@@ -45,12 +45,12 @@ def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab):
     want = declared("replace-node")
     world, held, seen = lossy(lab, want, lost=2)
     lab.alpha.stock[("north-a", "spot")] = 0
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert after.status == "degraded" and "north-a has no further one now" in after.reasons[0]
     assert [node.handle for node in lab.alive] == list(held.handles[:1])
-    assert "degraded" == run(cluster.read(world, after, "replace-node")).status
+    assert "degraded" == run(operations.read(world, after, "replace-node")).status
     lab.alpha.stock.clear()
-    again = run(cluster.update(world, run(cluster.read(world, after, "replace-node")), want))
+    again = run(operations.update(world, run(operations.read(world, after, "replace-node")), want))
     assert (again.status, len(again.handles), len(lab.alive)) == ("running", 3, 3)
 
 
@@ -62,7 +62,7 @@ def test_b45_replace_node_never_passes_the_cap(lab):
     _, _, seen = lossy(lab, want)
     lab.offers = table([offer._replace(node_micro_usd=11 * USD) if offer.zone == "north-a" else offer for offer in lab.offers_list])
     world = lab.world()
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert {node.zone for node in lab.alive} == {"north-b"} and len(after.handles) == 3
     assert lab.said("sells nothing more beside the rest of it, so all of it is placed anew")
 
@@ -71,14 +71,14 @@ def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab):
     """A lost machine that remains, stopped, is deleted and confirmed before another is bought."""
     want = declared("replace-node", nodes=2)
     world = lab.world()
-    held = run(cluster.create(world, want, "g1"))
+    held = run(operations.create(world, want, "g1"))
     lab.alpha.preempt(held.handles[1], remains=True)
-    seen = run(cluster.read(world, held, "replace-node"))
+    seen = run(operations.read(world, held, "replace-node"))
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
-    stuck = run(cluster.update(world, seen, want))
+    stuck = run(operations.update(world, seen, want))
     assert stuck.status == "unsettled" and lab.creates == 1
     lab.alpha._faults.clear()
-    after = run(cluster.update(world, stuck, want))
+    after = run(operations.update(world, stuck, want))
     assert after.status == "running" and {node.handle for node in lab.alive} == set(after.handles)
 
 
@@ -93,13 +93,13 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
         lab.alpha._faults.clear()
         lab.alpha.fail("poll", Killed(), after=True)
     with pytest.raises(Killed):
-        run(cluster.update(world, seen, want))
+        run(operations.update(world, seen, want))
     creates, again = lab.creates, lab.world()
     lab.clock.advance(5)
     if then == "read":
-        seen = run(cluster.read(again, seen, "replace-node"))
+        seen = run(operations.read(again, seen, "replace-node"))
         assert seen.handles == held.handles or len(seen.leftovers) == 0
-    after = run(cluster.update(again, seen, want))
+    after = run(operations.update(again, seen, want))
     assert lab.creates == creates
     assert (after.status, after.nodes, len(after.handles)) == ("running", 3, 3)
     assert {node.handle for node in lab.alive} == set(after.handles)
@@ -109,14 +109,14 @@ def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab,
     """Killed once the new one was had: the next look takes it for the missing one, not for a placement of its own."""
     want = declared("replace-node")
     world, _, seen = lossy(lab, want)
-    from providers.engine import joining
+    from providers.engine.reconcile import replace_lost
 
-    monkeypatch.setattr(joining, "_whole", lambda *_: (_ for _ in ()).throw(Killed()))
+    monkeypatch.setattr(replace_lost, "_whole", lambda *_: (_ for _ in ()).throw(Killed()))
     with pytest.raises(Killed):
-        run(cluster.update(world, seen, want))
+        run(operations.update(world, seen, want))
     monkeypatch.undo()
     monkeypatch.setenv("GPUS_HOME", str(lab.home))
-    whole = run(cluster.read(lab.world(), seen, "replace-node"))
+    whole = run(operations.read(lab.world(), seen, "replace-node"))
     assert (whole.status, whole.nodes, len(whole.handles), whole.reasons, whole.leftovers) == ("running", 3, 3, (), ())
 
 
@@ -126,10 +126,10 @@ def test_b45_report_leaves_a_loss_alone(lab):
     world, held, seen = lossy(lab, want)
     assert (seen.status, seen.reasons, seen.handles) == ("degraded", (), held.handles)
     assert lab.said("degraded: 2 of 3 machines are left") and lab.said("`on_loss: report` leaves it so")
-    after = run(cluster.update(world, seen, want._replace(setup=want.setup._replace(labels=(("team", "x"),)))))
+    after = run(operations.update(world, seen, want._replace(setup=want.setup._replace(labels=(("team", "x"),)))))
     assert (after.status, after.reasons, lab.creates) == ("degraded", (), 1)
     assert [handle for handle, _ in lab.alpha.updates] == list(held.handles[:2])
-    run(cluster.update(world, after, declared("replace-all")))
+    run(operations.update(world, after, declared("replace-all")))
     assert lab.creates == 2 and len(lab.alive) == 3
 
 
@@ -138,7 +138,7 @@ def test_what_is_bought_again_ends_with_the_rest(lab):
     want = declared("replace-node", ttl_s=7200)
     world, held, seen = lossy(lab, want)
     lab.clock.advance(3600)
-    after = run(cluster.update(world, seen, want))
+    after = run(operations.update(world, seen, want))
     assert after.ends_at == held.ends_at
     assert 3500 <= lab.alpha.orders[-1].setup.ttl_s <= 3600
 
@@ -149,6 +149,6 @@ def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab):
     want = declared("replace-node")
     world, held, seen = lossy(lab, want)
     assert held.launched_at % 1
-    after = run(cluster.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want))
+    after = run(operations.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want))
     (standing,) = world.journal.standing("rehearsal")
     assert set(standing.native_ids) == {handle.native_id for handle in after.handles}

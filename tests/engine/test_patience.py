@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from providers.adhoc import access, rentals
-from providers.engine import cluster, patience, spending, sweeping
+from providers.engine import operations, deadlines, budget
+from providers.engine.termination import garbage
 from providers.errors import BadCredentials, GpusError, HalfMade, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
@@ -33,7 +34,7 @@ class Many(Lab):
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    monkeypatch.setattr(patience, "LOOK_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(deadlines, "LOOK_LIMIT_S", LIMIT_S)
     made = Many()
     yield made
     for world in made.worlds:
@@ -41,7 +42,7 @@ def many(tmp_path, monkeypatch):
 
 
 def bought(many, provider, name, owner="own"):
-    return run(cluster.create(many.world(), wanted(ask(providers=(provider,)), name=name, owner=owner), f"g-{name}"))
+    return run(operations.create(many.world(), wanted(ask(providers=(provider,)), name=name, owner=owner), f"g-{name}"))
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
     held = bought(many, "alpha", "train")
     with hung(many.alpha, many.beta):
         began = time.monotonic()
-        after = run(cluster.read(many.world(), held))
+        after = run(operations.read(many.world(), held))
         took = time.monotonic() - began
     assert after == held._replace(detail=after.detail) and "no answer within" in after.detail
     assert took < LIMIT_S + 10
@@ -83,7 +84,7 @@ def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
     """What is to be waited for is longer than what is left: the look ends with what it knows."""
     held = bought(many, "alpha", "train")
     many.alpha.fail("observe", RateLimited("slow down", provider="alpha"), times=9)
-    after = run(cluster.read(many.world(), held))
+    after = run(operations.read(many.world(), held))
     assert after.status == held.status and "slow down" in after.detail and many.alpha.calls["observe"] < 9
 
 
@@ -120,7 +121,7 @@ def test_two_names_of_one_account_are_asked_once(many):
     bought(many, "alpha", "train")
     asked = many.alpha.calls["find"]
     many.alpha.fail("find", BadCredentials("expired", provider="alpha"), times=9)
-    survey = run(sweeping.survey(many.world(), sweeping.Claims(settings=({"alpha": {}}, {"beta": {}}))))
+    survey = run(garbage.survey(many.world(), garbage.Claims(settings=({"alpha": {}}, {"beta": {}}))))
     assert many.alpha.calls["find"] == asked + 1 and len(survey.trouble) == 1
 
 
@@ -128,7 +129,7 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
     """All are asked at once: three that hang cost one limit, and what is there is called not known."""
     bought(many, "beta", "left")
     with hung(many.alpha, many.gamma, many.delta) as most:
-        survey = run(sweeping.survey(many.world(), sweeping.Claims()))
+        survey = run(garbage.survey(many.world(), garbage.Claims()))
     assert survey.asked == ("beta",) and [found.handle.provider for found in survey.found] == ["beta"]
     assert len(survey.trouble) == 3 and all("no answer within" in line for line in survey.trouble)
     assert max(most) == 3
@@ -137,11 +138,11 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
 def test_spending_at_hung_clouds_goes_on_being_counted(many):
     """What another machine bought is only over on its cloud's word; the healthy cloud's answer counts although others hang."""
     spells = {
-        provider: spending.Spell(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
+        provider: budget.Spell(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
     }
-    ledger = spending.Ledger(spells={spell.key: spell for spell in spells.values()})
+    ledger = budget.Ledger(spells={spell.key: spell for spell in spells.values()})
     with hung(many.alpha, many.gamma) as most:
-        after = run(spending.settled(many.world(), "own", ledger, (), ()))
+        after = run(budget.settled(many.world(), "own", ledger, (), ()))
     ended = {spell.provider for spell in after.spells.values() if spell.ended_at}
     assert ended == {"beta"} and max(most) == 2
 
@@ -152,25 +153,25 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
     with hung(many.alpha, many.gamma, many.delta) as most:
         began = time.monotonic()
         with pytest.raises(HalfMade, match=r"alpha: no answer.*gamma: no answer.*delta: no answer"):
-            run(cluster.settle(many.world(), "own"))
+            run(operations.settle(many.world(), "own"))
         took = time.monotonic() - began
     assert not many.alive and max(most) == 3 and took < LIMIT_S + 10
 
 
 def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, monkeypatch):
     """The record says that it may still cost money; once the cloud answers, the same command ends it."""
-    from providers.engine import ending
+    from providers.engine.termination import end
 
-    monkeypatch.setattr(ending, "OWN_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(end, "OWN_LIMIT_S", LIMIT_S)
     held = bought(many, "alpha", "train")
     other = bought(many, "beta", "other")
     (node,) = many.beta.alive
     many.beta.machines[node.handle] = node._replace(mark=many.alpha.alive[0].mark)
     both = held._replace(leftovers=other.handles)
     with hung(many.alpha), pytest.raises(HalfMade, match=r"train: could not be confirmed deleted: .*no answer.*may still cost"):
-        run(cluster.delete(many.world(), both))
+        run(operations.delete(many.world(), both))
     assert [node.handle for node in many.alive] == list(held.handles), "the healthy cloud's machine is gone meanwhile"
-    run(cluster.delete(many.world(), held))
+    run(operations.delete(many.world(), held))
     assert not many.alive
 
 

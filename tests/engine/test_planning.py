@@ -8,7 +8,7 @@ import pytest
 
 from providers import errors
 from providers.adapters.base import Manifest
-from providers.engine import planning
+from providers.engine.market import planning
 from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.model.capability import Capabilities
@@ -100,7 +100,7 @@ def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
 
 def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
     """When nobody allowed is configured, the error says so for each, instead of "all failed"."""
-    from providers.engine import cluster
+    from providers.engine import operations
     from tests.engine.cases import run, wanted
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
@@ -108,7 +108,7 @@ def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
     for cloud in (lab.alpha, lab.beta):
         cloud.not_configured = errors.NotConfigured("no keys", provider=cloud.name)
     with pytest.raises(errors.NotConfigured, match="no allowed provider is configured in the live world"):
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
 
 
 def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, tmp_path):
@@ -173,7 +173,7 @@ def test_an_overlay_is_the_table_row_by_row(names):
 
 def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
     """Whether or not an adapter's message bears its provider's name, no line that tells of it says the name twice."""
-    from providers.engine import cluster
+    from providers.engine import operations
     from tests.engine.cases import run, wanted
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
@@ -186,19 +186,19 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
     lab.alpha.not_configured = errors.NotConfigured("alpha: wanted keys, found none", provider="alpha")
     lab.beta.not_configured = errors.NotConfigured("wanted keys, found none", provider="beta")
     with pytest.raises(errors.NotConfigured) as caught:
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(caught.value).splitlines()[1:]
 
 
 def test_an_unsettled_order_names_its_provider_once(lab):
     """So does the line about an order whose outcome stays unknown."""
-    from providers.engine import cluster
+    from providers.engine import operations
     from tests.engine.cases import run, wanted
 
     told = errors.OutcomeUnknown("alpha: HTTP 503", provider="alpha", code="503")
     lab.alpha.fail("submit", told, times=99)
     lab.alpha.fail("resume", told, times=99)
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     assert "alpha: it is not known" in held.reasons[0] and held.reasons[0].count("alpha:") == 1
 
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from providers import errors
-from providers.engine import cluster
-from providers.engine.ready import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
+from providers.engine import operations
+from providers.engine.readiness.wait import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
 from providers.model.machine import FAILED, GONE, PREEMPTED
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
@@ -30,7 +30,7 @@ class Staged:
 
 def create(lab, probe, want=None, **more):
     world = lab.world()
-    return world, run(cluster.create(world, (want or wanted(ask(**more)))._replace(probe=probe), "g1"))
+    return world, run(operations.create(world, (want or wanted(ask(**more)))._replace(probe=probe), "g1"))
 
 
 FOREVER = float("inf")
@@ -132,20 +132,20 @@ def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
         create(lab, killed)
     probe = Staged(lab, (20, Look(NO_DRIVER)))
     world = lab.world()
-    held = run(cluster.create(world, wanted()._replace(probe=probe), "g2"))
+    held = run(operations.create(world, wanted()._replace(probe=probe), "g2"))
     assert lab.creates == len(lab.alive) == 1 and held.generation == "g2"
     assert probe.looks and world.journal.orders("rehearsal", "own", states=("intent", "unsettled")) == ()
 
 
 def test_what_was_left_and_never_gets_ready_is_replaced(lab):
     """An earlier run's machine that serves the declaration, but has lost a GPU, is deleted, confirmed, before another one is bought."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(), "g1"))
     old = lab.alive[0].handle
 
     async def probe(node, _placed):
         return Look(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else Look()
 
-    held = run(cluster.create(lab.world(), wanted()._replace(probe=probe), "g2"))
+    held = run(operations.create(lab.world(), wanted()._replace(probe=probe), "g2"))
     assert [node.handle for node in lab.alive] == list(held.handles) != [old]
 
 
@@ -160,7 +160,7 @@ def test_cancelled_during_the_wait_nothing_is_left(lab):
             waiting.set()
             return Look(CLOSED)
 
-        task = asyncio.ensure_future(cluster.create(world, wanted()._replace(probe=probe), "g1"))
+        task = asyncio.ensure_future(operations.create(world, wanted()._replace(probe=probe), "g1"))
         await waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -4,7 +4,7 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.silence import REGIONS_SILENT, Silence
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
@@ -24,7 +24,7 @@ def wide(lab):
 def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, error):
     """Settled as nothing made in three regions: the other five are not asked, one line says so, and the next provider serves."""
     wide.alpha.fail("submit", error, times=99)
-    held = run(cluster.create(wide.world(), wanted(), "g1"))
+    held = run(operations.create(wide.world(), wanted(), "g1"))
     assert "beta" == held.provider
     assert [REGIONS[0], REGIONS[1], REGIONS[2], "east"] == [attempt.region for attempt in held.attempts]
     (line,) = wide.said("alpha: no answer")
@@ -38,16 +38,16 @@ def test_the_next_run_asks_it_again(wide):
     """Given up is for the run alone: nothing of it stands in the journal beyond what each error says itself."""
     wide.alpha.fail("submit", lost("alpha"), times=3)
     world = wide.world()
-    first = run(cluster.create(world, wanted(), "g1"))
+    first = run(operations.create(world, wanted(), "g1"))
     assert "beta" == first.provider
-    assert "alpha" == run(cluster.create(world, wanted(name="other"), "g2")).provider
+    assert "alpha" == run(operations.create(world, wanted(name="other"), "g2")).provider
 
 
 def test_everything_given_up_says_so_at_the_end(wide):
     """With that provider alone, the end names it and how many places were not tried."""
     wide.alpha.fail("submit", lost("alpha"), times=99)
     with pytest.raises(errors.AllFailed) as failed:
-        run(cluster.create(wide.world(), wanted(ask(providers=("alpha",))), "g1"))
+        run(operations.create(wide.world(), wanted(ask(providers=("alpha",))), "g1"))
     assert REGIONS_SILENT == len(failed.value.attempts)
     assert "alpha: no answer to 3 attempts (region-0, region-1, region-2) 5\n" in str(failed.value)
 
@@ -56,7 +56,7 @@ def test_unknown_stays_unknown(wide):
     """An order of which it is not known what it made ends the walk: it is never counted as silence, and no other provider is asked."""
     wide.alpha.fail("submit", lost("alpha"), times=99)
     wide.alpha.fail("resume", lost("alpha"), times=99)
-    held = run(cluster.create(wide.world(), wanted(), "g1"))
+    held = run(operations.create(wide.world(), wanted(), "g1"))
     assert ("unsettled", 1) == (held.status, wide.creates)
 
 
@@ -65,7 +65,7 @@ def test_an_answer_begins_the_count_anew(wide):
     sold_out = errors.NoCapacity("none", provider="alpha", code="FULL", scopes=[Scope("alpha", REGIONS[2])])
     for error, times in ((lost("alpha"), 2), (sold_out, 1), (lost("alpha"), 2)):
         wide.alpha.fail("submit", error, times=times)
-    held = run(cluster.create(wide.world(), wanted(), "g1"))
+    held = run(operations.create(wide.world(), wanted(), "g1"))
     assert ("alpha", REGIONS[5]) == (held.provider, held.region)
 
 
@@ -77,7 +77,7 @@ def test_one_region_that_is_down_leaves_the_others(lab):
     )
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", lost("alpha"), times=4)
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     assert "south" == held.region
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine import cluster, planning
+from providers.engine import operations
+from providers.engine.market import planning
 from tests.engine.cases import MARKET, run, wanted
 
 
@@ -39,7 +40,7 @@ def slow(lab, monkeypatch):
 def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error):
     """The first look came to nothing, and nobody else sells it: it is looked at again, and longer, before anything is said."""
     looks = slow(2, error)
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     assert (held.provider, len(lab.alive), len(looks)) == ("alpha", 1, 2)
     assert lab.said("no answer from alpha; asking again")
 
@@ -49,7 +50,7 @@ def test_a_market_that_never_answers_is_not_sold_out(lab, slow, monkeypatch):
     monkeypatch.setattr(planning, "LONGER_S", (0.05, 0.05))
     looks = slow(99)
     with pytest.raises(errors.Transient, match=r"train: wanted the market, found alpha: no answer within .*; run it again") as raised:
-        run(cluster.create(lab.world(), wanted(), "g1"))
+        run(operations.create(lab.world(), wanted(), "g1"))
     assert "no place" not in str(raised.value) and lab.alive == [] and len(looks) == 3
 
 
@@ -57,5 +58,5 @@ def test_a_market_that_answers_late_keeps_nobody_else_from_selling(lab, slow):
     """Where another provider has it, the walk goes there at once."""
     lab.offers = table([each for each in MARKET if each.provider == "beta"])
     looks = slow(99)
-    assert run(cluster.create(lab.world(), wanted(), "g1")).provider == "beta"
+    assert run(operations.create(lab.world(), wanted(), "g1")).provider == "beta"
     assert len(looks) == 1

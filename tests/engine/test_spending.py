@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from providers.engine import cluster, spending
-from providers.engine.spending import Budget, Ledger, Spell, bounds, merged, month, read, write
+from providers.engine import operations, budget as spending
+from providers.engine.budget import Budget, Ledger, Spell, bounds, merged, month, read, write
 from providers.errors import GpusError
 from tests.engine.cases import ask, offer, run, wanted
 
@@ -115,18 +115,18 @@ def test_b45_nothing_is_bought_that_does_not_fit(november):
     world = lab.world()
     budget = Budget(110 * USD, Ledger())
     with pytest.raises(GpusError, match=r"max_spend \$110.00 in 2026-11: \$0.00 spent, .* \$120.00 for this \(12h .*\$10.00 too much; shorten ttl"):
-        run(cluster.create(world, wanted(ask(ttl_s=12 * 3600))._replace(budget=budget), "g1"))
+        run(operations.create(world, wanted(ask(ttl_s=12 * 3600))._replace(budget=budget), "g1"))
     assert lab.creates == 0
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0}
     with pytest.raises(GpusError, match="none was acquired"):
-        run(cluster.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
+        run(operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
     assert "south-a" not in {order.candidates[0].zone for order in lab.alpha.orders}
     lab.alpha.stock = {}
     world.journal.unblock("rehearsal")
-    held = run(cluster.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
+    held = run(operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
     assert held.zone == "north-a" and budget.sums(world.clock.now()).running > 99 * USD
     with pytest.raises(GpusError, match="too much"):
-        run(cluster.create(world, wanted(ask(ttl_s=7200), name="second")._replace(budget=budget), "g2"))
+        run(operations.create(world, wanted(ask(ttl_s=7200), name="second")._replace(budget=budget), "g2"))
 
 
 def test_two_at_once_do_not_spend_the_same_money(november):
@@ -138,7 +138,7 @@ def test_two_at_once_do_not_spend_the_same_money(november):
 
     async def both():
         wants = [wanted(ask(ttl_s=10 * 3600), name=name)._replace(budget=budget) for name in ("a", "b")]
-        return await asyncio.gather(*(cluster.create(world, want, f"g-{want.cluster}") for want in wants), return_exceptions=True)
+        return await asyncio.gather(*(operations.create(world, want, f"g-{want.cluster}") for want in wants), return_exceptions=True)
 
     found = run(both())
     assert sorted(isinstance(item, GpusError) for item in found) == [False, True]
@@ -151,21 +151,21 @@ def test_what_was_taken_back_is_settled_and_its_place_taken_is_counted(november)
 
     lab = november
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.clock.advance(3600)
     lab.alpha.preempt(held.handles[0])
-    assert run(cluster.read(world, held)) is None
+    assert run(operations.read(world, held)) is None
     lab.clock.advance(7200)
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     spent = Budget(1, ledger).sums(lab.clock.now()).spent
     assert 10 * USD <= spent < 10.1 * USD
-    second = run(cluster.create(world, wanted(), "g2"))
+    second = run(operations.create(world, wanted(), "g2"))
     lab.clock.advance(3600)
-    stopped = run(cluster.update(world, second, wanted(setup=Setup(state="stopped"))))
+    stopped = run(operations.update(world, second, wanted(setup=Setup(state="stopped"))))
     lab.clock.advance(36_000)
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     assert 20 * USD <= Budget(1, ledger).sums(lab.clock.now()).spent < 20.3 * USD
-    run(cluster.update(world, stopped, wanted()))
+    run(operations.update(world, stopped, wanted()))
     lab.clock.advance(3600)
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     assert 30 * USD <= Budget(1, ledger).sums(lab.clock.now()).spent < 30.5 * USD
@@ -177,13 +177,13 @@ def test_what_another_machine_ended_is_found_out_at_the_cloud(november, tmp_path
 
     lab = november
     world = lab.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
     other = lab.world()
     lab.clock.advance(3600)
     assert run(spending.settled(other, "own", ledger, (), ())) == ledger
-    run(cluster.delete(world, held))
+    run(operations.delete(world, held))
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=9)
     assert run(spending.settled(other, "own", ledger, (), ())) == ledger
     lab.alpha._faults.clear()

@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
-from providers.engine.records import Wanted
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
@@ -32,13 +32,13 @@ class Rig:
     def made(self, provider, **fields):
         spec = read_cluster("train", {**SPECS[provider], **fields})
         wanted = Wanted("owner1", "train", spec.ask(), spec.setup(), spec.fingerprint())
-        return wanted, asyncio.run(cluster.create(self.world, wanted, "g1"))
+        return wanted, asyncio.run(operations.create(self.world, wanted, "g1"))
 
     def read(self, held):
-        return asyncio.run(cluster.read(self.world, held))
+        return asyncio.run(operations.read(self.world, held))
 
     def update(self, held, wanted):
-        return asyncio.run(cluster.update(self.world, held, wanted))
+        return asyncio.run(operations.update(self.world, held, wanted))
 
     def preempt(self, held):
         assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(self.store, held.machines[0].name)
@@ -64,7 +64,7 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
     assert rig.heard("was preempted and deleted")
     (block,) = rig.world.journal.blocks("rehearsal")
     assert block.scope.covers(held) and "taken back" in block.reason
-    again = asyncio.run(cluster.create(rig.world, wanted, "g2"))
+    again = asyncio.run(operations.create(rig.world, wanted, "g2"))
     assert again.zone != held.zone
 
 
@@ -137,7 +137,7 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     rig.store.advance(7000)
     assert "running" == rig.read(held).status
     rig.store.advance(400)
-    seen = asyncio.run(cluster.read(rig.world, held, frees=True))
+    seen = asyncio.run(operations.read(rig.world, held, frees=True))
     assert "ended" == seen.status
     if provider == "gcp":
         assert seen.to_release and () == seen.reasons, "ended as declared is no unhealthy state"
@@ -148,7 +148,7 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     assert ("ended", ()) == (after.status, after.reasons)
     assert () == tuple(rig.world.adapter(provider).find("owner1")) and () == rig.world.journal.blocks("rehearsal")
     rig.store.advance(86_400)
-    assert "ended" == asyncio.run(cluster.read(rig.world, after, frees=True)).status
+    assert "ended" == asyncio.run(operations.read(rig.world, after, frees=True)).status
     assert "ended" == rig.update(after, wanted).status
 
 

@@ -6,9 +6,11 @@ import json
 import pytest
 
 from providers.cli import sweep as command
-from providers.engine import access, cluster, sweeping
-from providers.engine.backend import current, spelled
-from providers.engine.sweeping import Claims
+from providers.engine.readiness import access
+from providers.engine import operations
+from providers.engine.termination import garbage
+from providers.engine.journal.backend import current, spelled
+from providers.engine.termination.garbage import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
 from providers.model.machine import GONE, Mark, Order
 from providers.testing.fake_adapter import lost
@@ -18,11 +20,11 @@ GENERATION = "1111aaaa2222"
 
 
 def bought(lab, owner="own", name="train", generation=GENERATION):
-    return run(cluster.create(lab.world(), wanted(owner=owner, name=name), generation))
+    return run(operations.create(lab.world(), wanted(owner=owner, name=name), generation))
 
 
 def look(lab, claims=Claims(), adhoc="", **more):
-    return run(sweeping.survey(lab.world(), claims, adhoc, **more))
+    return run(garbage.survey(lab.world(), claims, adhoc, **more))
 
 
 def verdicts(survey):
@@ -30,7 +32,7 @@ def verdicts(survey):
 
 
 def swept(lab, survey, claims=Claims()):
-    return run(sweeping.sweep(lab.world(), [found for found in survey.found if found.verdict == sweeping.UNCLAIMED], claims))
+    return run(garbage.sweep(lab.world(), [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims))
 
 
 def strangers(lab, owner="somebody", name="theirs"):
@@ -53,7 +55,7 @@ def test_what_a_state_claims_is_left(lab):
         Claims(owners={"own": "s"}, handles={held.handles[0]: "s"}),
     ):
         survey = look(lab, claims)
-        assert verdicts(survey) == {held.handles[0]: sweeping.CLAIMED}
+        assert verdicts(survey) == {held.handles[0]: garbage.CLAIMED}
         assert swept(lab, survey, claims) == ()
     assert len(lab.alive) == 1
 
@@ -64,7 +66,7 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
     lab.clock.advance(3_600)
     survey = look(lab)
     (found,) = survey.found
-    assert (found.verdict, found.micro_usd, found.price_source) == (sweeping.UNCLAIMED, 10_000_000, "when it was bought")
+    assert (found.verdict, found.micro_usd, found.price_source) == (garbage.UNCLAIMED, 10_000_000, "when it was bought")
     assert 3_500 < lab.clock.now() - found.created_at < 3_700
     assert [each.why for each in swept(lab, survey)] == [""]
     assert lab.alive == []
@@ -78,10 +80,10 @@ def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
     theirs = strangers(lab)
     mine = bought(lab)
     survey = look(lab)
-    assert verdicts(survey) == {theirs: sweeping.NOT_OURS, mine.handles[0]: sweeping.UNCLAIMED}
+    assert verdicts(survey) == {theirs: garbage.NOT_OURS, mine.handles[0]: garbage.UNCLAIMED}
     found = next(found for found in survey.found if found.handle == theirs)
     assert found.micro_usd == 10_000_000 and "2026-01-01" in found.price_source
-    run(sweeping.sweep(lab.world(), survey.found, Claims()))
+    run(garbage.sweep(lab.world(), survey.found, Claims()))
     assert [node.handle for node in lab.alive] == [theirs]
 
 
@@ -103,9 +105,9 @@ def test_what_a_live_process_is_at_work_on_is_in_use(lab):
         world = lab.world()
         world.journal.take("rehearsal", owner, "train", "me", 0.0)
         survey = look(lab, adhoc="own")
-        assert set(verdicts(survey).values()) == {sweeping.IN_USE}
+        assert set(verdicts(survey).values()) == {garbage.IN_USE}
         world.journal.drop("rehearsal", owner, "train", "me")
-    assert set(verdicts(look(lab, adhoc="own")).values()) == {sweeping.UNCLAIMED}
+    assert set(verdicts(look(lab, adhoc="own")).values()) == {garbage.UNCLAIMED}
 
 
 def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
@@ -113,7 +115,7 @@ def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
     bought(lab)
     claims = Claims(owners={"own": "dev"}, pending={("own", "train"): "dev"})
     (found,) = look(lab, claims).found
-    assert found.verdict == sweeping.PENDING and "pulumi cancel" in found.why
+    assert found.verdict == garbage.PENDING and "pulumi cancel" in found.why
     assert swept(lab, look(lab, claims), claims) == ()
     assert len(lab.alive) == 1
 
@@ -123,7 +125,7 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
     bought(lab)
     bought(lab, owner="me", name="bench")
     survey = look(lab, Claims(unread=("dev",)), adhoc="me")
-    assert sorted(verdicts(survey).values()) == [sweeping.UNCLAIMED, sweeping.UNKNOWN]
+    assert sorted(verdicts(survey).values()) == [garbage.UNCLAIMED, garbage.UNKNOWN]
     swept(lab, survey, Claims(unread=("dev",)))
     assert [node.mark.owner for node in lab.alive] == ["own"]
 
@@ -134,9 +136,9 @@ def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch):
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///one/")
     lab.world().journal.owned("rehearsal", "own", "gpus", "dev")
     (found,) = look(lab, Claims(backend="file:///two")).found
-    assert found.verdict == sweeping.ELSEWHERE and "file:///one" in found.why and "gpus/dev" in found.why
+    assert found.verdict == garbage.ELSEWHERE and "file:///one" in found.why and "gpus/dev" in found.why
     (found,) = look(lab, Claims(backend="file:///one")).found
-    assert found.verdict == sweeping.UNCLAIMED
+    assert found.verdict == garbage.UNCLAIMED
 
 
 @pytest.mark.parametrize("error", [Transient("down", provider="beta"), BadCredentials("refused", provider="beta")])
@@ -183,7 +185,7 @@ def test_only_the_journal_knows_of_it(lab):
     lab.alpha.marked = False
     held = bought(lab)
     survey = look(lab)
-    assert verdicts(survey) == {held.handles[0]: sweeping.UNCLAIMED}
+    assert verdicts(survey) == {held.handles[0]: garbage.UNCLAIMED}
     assert [each.why for each in swept(lab, survey)] == [""]
     assert lab.alive == []
 
@@ -195,7 +197,7 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab):
     lab.alpha.fail("resume", lost("alpha"), times=100)
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=100)
     try:
-        held = run(cluster.create(world, wanted(), GENERATION))
+        held = run(operations.create(world, wanted(), GENERATION))
         assert held.reasons
     except Exception:
         pass
@@ -243,14 +245,14 @@ def test_what_cannot_be_deleted_says_what_still_costs_money(lab):
 
 def test_an_empty_owner_is_never_everybody_in_a_clean_up(lab):
     """The engine's own clean-ups refuse an empty owner: an adapter would take it for all owners."""
-    from providers.engine.settle import release
+    from providers.engine.termination.settle import release
     from providers.errors import GpusError
 
     theirs = strangers(lab)
     world = lab.world()
     assert run(release(world, lab.alpha, "", "", "")).clean
     with pytest.raises(GpusError, match="owner"):
-        run(cluster.settle(world, ""))
+        run(operations.settle(world, ""))
     assert [node.handle for node in lab.alive] == [theirs]
     assert lab.alpha.machines[theirs].status != GONE
 
@@ -313,7 +315,7 @@ def test_cancelled_looks_leave_no_task(lab):
     """A survey ends with nothing of its own still running."""
 
     async def go():
-        await sweeping.survey(lab.world(), Claims())
+        await garbage.survey(lab.world(), Claims())
         return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
     assert run(go()) == []

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from providers import errors
-from providers.engine import cluster
-from providers.engine.shared_lease import KEPT, Run, SharedLeases
+from providers.engine import operations
+from providers.engine.journal.shared_lease import KEPT, Run, SharedLeases
 from providers.model.machine import GONE, RUNNING
 from tests.engine.cases import ask, run, wanted
 
@@ -67,7 +67,7 @@ def elsewhere(homes, work):
 
 
 def create(generation, want=None):
-    return lambda world: cluster.create(world, want or wanted(), generation)
+    return lambda world: operations.create(world, want or wanted(), generation)
 
 
 def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, homes):
@@ -76,7 +76,7 @@ def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, home
     first = homes.world()
     homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver, match=r"train: taken over elsewhere: .*; nothing of this run is left; run `pulumi up` again"):
-        run(cluster.create(first, wanted(), "g1"))
+        run(operations.create(first, wanted(), "g1"))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
     assert lab.alive[0].mark.generation == "g2"
     assert first.journal.orders("rehearsal", "own") == ()
@@ -87,7 +87,7 @@ def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(la
     happens, done = elsewhere(homes, create("g2"))
     homes.asleep("submit", happens, after=True)
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
-        run(cluster.create(homes.world(), wanted(), "g1"))
+        run(operations.create(homes.world(), wanted(), "g1"))
     assert lab.creates == len(lab.alive) == 1
     assert [node.handle for node in lab.alive] == list(done[0].handles)
 
@@ -99,9 +99,9 @@ def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, ma
     happens, done = elsewhere(leased_homes, create("g2"))
     leased_homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver):
-        run(cluster.create(leased_homes.world("home-1"), wanted(), "g1"))
+        run(operations.create(leased_homes.world("home-1"), wanted(), "g1"))
     creates = lab.creates
-    held = run(cluster.create(leased_homes.world("home-1-later"), wanted(), "g3"))
+    held = run(operations.create(leased_homes.world("home-1-later"), wanted(), "g3"))
     assert (held.handles, lab.creates) == (done[0].handles, creates)
     assert [node.handle for node in lab.alive] == list(held.handles)
 
@@ -109,12 +109,12 @@ def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, ma
 def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes):
     """Under one generation too: what the other run has bought for the same id is never taken for one too many."""
     world = homes.world("before")
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(held.handles[0], remains=True)
-    happens, done = elsewhere(homes, lambda other: cluster.update(other, held, wanted()))
+    happens, done = elsewhere(homes, lambda other: operations.update(other, held, wanted()))
     homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
-        run(cluster.update(homes.world("sleeper"), held, wanted()))
+        run(operations.update(homes.world("sleeper"), held, wanted()))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_
     happens, done = elsewhere(leased_homes, create("g2"))
     leased_homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver):
-        run(cluster.create(leased_homes.world(), wanted(), "g1"))
+        run(operations.create(leased_homes.world(), wanted(), "g1"))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
     assert sum(order.mark.generation == "g1" for order in lab.alpha.orders + lab.beta.orders) == 1
 
@@ -132,83 +132,83 @@ def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_
 @pytest.mark.parametrize("step", ["create", "settle"])
 def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, step):
     """It deleted, and slept; the stack went on elsewhere: its own next step changes nothing, in another of its processes too."""
-    held = run(cluster.create(leased_homes.world("sleeper"), wanted(), "g1"))
-    run(cluster.delete(leased_homes.world("sleeper"), held))
-    new = run(cluster.create(leased_homes.world("other"), wanted(fingerprint="f2"), "g2"))
+    held = run(operations.create(leased_homes.world("sleeper"), wanted(), "g1"))
+    run(operations.delete(leased_homes.world("sleeper"), held))
+    new = run(operations.create(leased_homes.world("other"), wanted(fingerprint="f2"), "g2"))
     woken = leased_homes.world("sleeper")
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
-        run(cluster.create(woken, wanted(), "g3") if step == "create" else cluster.settle(woken, "own"))
+        run(operations.create(woken, wanted(), "g3") if step == "create" else operations.settle(woken, "own"))
     assert [node.handle for node in lab.alive] == list(new.handles)
-    run(cluster.settle(leased_homes.world("third"), "own"))
+    run(operations.settle(leased_homes.world("third"), "own"))
     assert lab.alive == [] and not (lab.home / ".gpus" / "rehearsal" / "own").exists()
 
 
 def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(lab, homes):
     """The state names one machine, and another of the same cluster exists under another generation: it is half-made until it is gone."""
-    held = run(cluster.create(homes.world(), wanted(), "g1"))
+    held = run(operations.create(homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="left-behind")
     lab.alpha.machines[handle] = stray._replace(handle=handle, name="train-00000000-0", mark=stray.mark._replace(generation="g0"))
     world = homes.world()
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert seen.leftovers == (handle,) and "train-00000000-0" in seen.reasons[0] and "not in its state" in seen.reasons[0]
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert (after.handles, after.leftovers, after.reasons) == (held.handles, (), ())
     assert [node.handle for node in lab.alive] == list(held.handles)
-    assert run(cluster.read(world, after)).reasons == ()
+    assert run(operations.read(world, after)).reasons == ()
 
 
 def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(lab, homes):
     """What the state names is gone and another run's machine is there: the look says gone, and the create takes that one over."""
-    held = run(cluster.create(homes.world(), wanted(), "g1"))
+    held = run(operations.create(homes.world(), wanted(), "g1"))
     lab.alpha.machines[held.handles[0]] = lab.alpha.machines[held.handles[0]]._replace(status=GONE)
     lab.alpha.stock = {}
-    other = run(cluster.create(homes.world(), wanted(), "g2"))
+    other = run(operations.create(homes.world(), wanted(), "g2"))
     world, creates = homes.world(), lab.creates
-    assert run(cluster.read(world, held)) is None
-    assert run(cluster.create(world, wanted(), "g3")).handles == other.handles
+    assert run(operations.read(world, held)) is None
+    assert run(operations.create(world, wanted(), "g3")).handles == other.handles
     assert lab.creates == creates
 
 
 def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label_of(lab, homes):
     """Another resource of the state names it: nothing releases it."""
     world = homes.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="imported")
     lab.alpha.machines[handle] = stray._replace(handle=handle, mark=stray.mark._replace(generation="g0"))
     world.journal.look("rehearsal", "own")
     world.journal.claim("rehearsal", "own", "train", "g0", (handle,))
-    after = run(cluster.update(world, run(cluster.read(world, held)), wanted()))
+    after = run(operations.update(world, run(operations.read(world, held)), wanted()))
     assert (after.leftovers, after.reasons) == ((), ()) and len(lab.alive) == 2
 
 
 def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, homes):
     """Two runs labelled one machine in turn: what the state names is deleted with it, not left for another's."""
     world = homes.world()
-    held = run(cluster.create(world, wanted(), "g1"))
+    held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.relabel(held.handles[0], "g2")
-    seen = run(cluster.read(world, held))
+    seen = run(operations.read(world, held))
     assert "half-made" in seen.reasons[0] and "took" in seen.reasons[0]
-    after = run(cluster.update(world, seen, wanted()))
+    after = run(operations.update(world, seen, wanted()))
     assert after.reasons == () and lab.alive[0].mark.generation == "g1"
-    run(cluster.delete(world, after))
+    run(operations.delete(world, after))
     assert lab.alive == []
 
 
 def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, leased_homes):
     """What is there beside the state while another process works on it is that one's business."""
-    held = run(cluster.create(leased_homes.world(), wanted(), "g1"))
+    held = run(operations.create(leased_homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="in-the-making")
     lab.alpha.machines[handle] = stray._replace(handle=handle, mark=stray.mark._replace(generation="g2"))
-    from providers.engine import lease
+    from providers.engine.journal import process
 
-    me = Run("here", *lease.current())
+    me = Run("here", *process.current())
     SharedLeases(lab.home / ".gpus", me).take("rehearsal", "own", "train", "g2")
     looks = lab.world(share=lambda: SharedLeases(lab.home / ".gpus", Run("here", 1, "then", "boot")))
-    assert run(cluster.read(looks, held)).reasons == ()
-    assert run(cluster.read(leased_homes.world(), held)).reasons != ()
+    assert run(operations.read(looks, held)).reasons == ()
+    assert run(operations.read(leased_homes.world(), held)).reasons != ()
 
 
 def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_took_it(tmp_path):
@@ -239,13 +239,13 @@ def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path):
 
 def test_a_backend_that_cannot_be_written_buys_nothing_and_deletes_all_the_same(lab, leased_homes):
     """Without the lease nothing is bought; what costs money is deleted whatever can be written."""
-    held = run(cluster.create(leased_homes.world(), wanted(ask()), "g1"))
+    held = run(operations.create(leased_homes.world(), wanted(ask()), "g1"))
     import shutil
 
     shutil.rmtree(lab.home / ".gpus")
     (lab.home / ".gpus").write_text("in the way")
     with pytest.raises(errors.GpusError, match="wanted to write down in the backend"):
-        run(cluster.create(leased_homes.world(), wanted(name="more"), "g2"))
+        run(operations.create(leased_homes.world(), wanted(name="more"), "g2"))
     assert lab.alive[0].status == RUNNING and len(lab.alive) == 1
-    run(cluster.delete(leased_homes.world(), held))
+    run(operations.delete(leased_homes.world(), held))
     assert lab.alive == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine import planning
+from providers.engine.market import planning
 from providers.model.spec import read_cluster
 from providers.resources import tried_by
 

@@ -12,8 +12,9 @@ import pytest
 
 from providers import errors
 from providers.adhoc import rentals
-from providers.engine import cluster, sweeping
-from providers.engine import journal as journals
+from providers.engine import operations
+from providers.engine.termination import garbage
+from providers.engine.journal import database as journals
 from providers.model.spec import read_cluster
 from tests.engine.cases import run, wanted
 from tests.engine.cases import ask as an_ask
@@ -84,20 +85,20 @@ HARM = {
 @pytest.mark.parametrize("harm", HARM)
 def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, harm):
     """The machine of the state and a second one that only its labels name are deleted; one warning says what is wrong and what mends it."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
-    run(cluster.create(lab.world(), wanted(name="orphan"), "g2"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
     close(lab)
     path = lab.home / "journal.db"
     HARM[harm][0](path)
     lab.lines.clear()
-    run(cluster.delete(lab.world(), held))
+    run(operations.delete(lab.world(), held))
     assert [node.mark.cluster for node in lab.alive] == ["orphan"]
     (said,) = lab.said("warning")
     assert str(path) in said and HARM[harm][1] in said and "gpus sweep" in said and "nothing is bought" not in said
-    run(cluster.settle(lab.world(), "own"))
+    run(operations.settle(lab.world(), "own"))
     assert not lab.alive
     with pytest.raises(errors.GpusError):
-        run(cluster.create(lab.world(), wanted(), "g3"))
+        run(operations.create(lab.world(), wanted(), "g3"))
     assert lab.creates == 2
 
 
@@ -106,7 +107,7 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, mon
     """On a real file system without a byte left: deleted all the same; "make room", never "make it writable". Buying still refuses."""
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
-        held = run(cluster.create(lab.world(), wanted(), "g1"))
+        held = run(operations.create(lab.world(), wanted(), "g1"))
         close(lab)
         if when == "before":
             fill(small)
@@ -114,13 +115,13 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, mon
             real = lab.alpha.delete
             monkeypatch.setattr(lab.alpha, "delete", lambda handle: (fill(small), real(handle))[1])
         lab.lines.clear()
-        run(cluster.delete(lab.world(), held))
-        run(cluster.settle(lab.world(), "own"))
+        run(operations.delete(lab.world(), held))
+        run(operations.settle(lab.world(), "own"))
         assert not lab.alive
         said = lab.said("warning")
         assert said and all("make room on its disk" in line and "writable" not in line for line in said), lab.lines
         with pytest.raises(errors.GpusError, match="nothing is bought without it; make room on its disk"):
-            run(cluster.create(lab.world(), wanted(), "g3"))
+            run(operations.create(lab.world(), wanted(), "g3"))
         assert lab.creates == 1
         close(lab)
 
@@ -129,14 +130,14 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, 
     """With room again, the journal still has it as running: a sweep looks, and writes that it is gone."""
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
-        held = run(cluster.create(lab.world(), wanted(), "g1"))
+        held = run(operations.create(lab.world(), wanted(), "g1"))
         close(lab)
         fill(small)
-        run(cluster.delete(lab.world(), held))
+        run(operations.delete(lab.world(), held))
         (small / "filling").unlink()
         world = lab.world()
         assert world.journal.standing("rehearsal") and world.journal.orders("rehearsal", "own")
-        assert run(sweeping.survey(world, sweeping.Claims())).found == ()
+        assert run(garbage.survey(world, garbage.Claims())).found == ()
         assert not world.journal.standing("rehearsal") and not world.journal.orders("rehearsal", "own")
         close(lab)
 
@@ -144,7 +145,7 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, 
 def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
     """Another process has it locked: the deletion reads past the lock, and the line says to wait for that process or to stop it."""
     monkeypatch.setattr(journals, "_BUSY_S", 0.2)
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     script = (
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "
@@ -154,7 +155,7 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
         [sys.executable, "-c", script, str(lab.home / "journal.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "locked\n"
-        run(cluster.delete(lab.world(), held))
+        run(operations.delete(lab.world(), held))
         assert not lab.alive
         (said,) = lab.said("warning")
         assert "another process holds it" in said and "move it away" not in said
@@ -166,13 +167,13 @@ def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatc
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
         world = lab.world()
-        held = run(cluster.create(world, wanted(), "g1"))
+        held = run(operations.create(world, wanted(), "g1"))
         world.journal.take("rehearsal", "own", "train", "somebody", lab.clock.now())
         close(lab)
         fill(small)
-        monkeypatch.setattr(cluster, "CLEAN_PATIENCE_S", 1.0)
+        monkeypatch.setattr(operations, "CLEAN_PATIENCE_S", 1.0)
         with pytest.raises(errors.Busy):
-            run(cluster.delete(lab.world(), held))
+            run(operations.delete(lab.world(), held))
         assert lab.alive
         close(lab)
 
@@ -196,28 +197,28 @@ def lost_home(request, lab, monkeypatch):
 
 def test_a_destroy_needs_no_home(lab, lost_home):
     """The folder is read-only, gone, or no folder: what the state and the labels name is deleted."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
-    run(cluster.create(lab.world(), wanted(name="orphan"), "g2"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
     lost_home()
-    run(cluster.delete(lab.world(), held))
-    run(cluster.settle(lab.world(), "own"))
+    run(operations.delete(lab.world(), held))
+    run(operations.settle(lab.world(), "own"))
     assert not lab.alive
 
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
     """What a state's owner has and no cluster claims is deleted; an ad hoc machine may be in use, so it stays and says how it goes."""
-    run(cluster.create(lab.world(), wanted(), "g1"))
-    run(cluster.create(lab.world(), wanted(owner="adhoc", name="mine"), "g2"))
+    run(operations.create(lab.world(), wanted(), "g1"))
+    run(operations.create(lab.world(), wanted(owner="adhoc", name="mine"), "g2"))
     close(lab)
     HARM[harm][0](lab.home / "journal.db")
     world = lab.world()
-    claims = sweeping.Claims(owners={"own": "dev"})
-    survey = run(sweeping.survey(world, claims, adhoc="adhoc"))
+    claims = garbage.Claims(owners={"own": "dev"})
+    survey = run(garbage.survey(world, claims, adhoc="adhoc"))
     verdicts = {found.mark.cluster: found.verdict for found in survey.found}
-    assert verdicts == {"train": sweeping.UNCLAIMED, "mine": sweeping.UNKNOWN}
+    assert verdicts == {"train": garbage.UNCLAIMED, "mine": garbage.UNKNOWN}
     assert "gpus release mine" in next(found.why for found in survey.found if found.mark.cluster == "mine")
-    swept = run(sweeping.sweep(world, [found for found in survey.found if found.verdict == sweeping.UNCLAIMED], claims))
+    swept = run(garbage.sweep(world, [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims))
     assert [each.why for each in swept] == [""]
     assert [node.mark.cluster for node in lab.alive] == ["mine"]
 
@@ -228,7 +229,7 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
     from providers.adhoc import access
 
     spec = read_cluster("mine", {"gpu": "H100:8"})
-    run(cluster.create(lab.world(), wanted(an_ask(), owner=access.owner(), name=spec.name), "g1"))
+    run(operations.create(lab.world(), wanted(an_ask(), owner=access.owner(), name=spec.name), "g1"))
     close(lab)
     HARM[harm][0](lab.home / "journal.db")
     assert asyncio.run(rentals.let_go(lab.world(), "mine"))
@@ -237,10 +238,10 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
 
 def test_what_cannot_be_deleted_is_still_named(lab):
     """Without a journal too, a cloud that does not answer is no success: the machine and its price are told."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     scramble(lab.home / "journal.db")
     lab.alpha.fail("delete", errors.Transient("down", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade, match=r"may still cost \$10\.00/h") as told:
-        run(cluster.delete(lab.world(), held))
+        run(operations.delete(lab.world(), held))
     assert held.handles[0].native_id in str(told.value)

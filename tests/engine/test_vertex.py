@@ -6,8 +6,9 @@ import pytest
 
 from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
-from providers.engine import cluster, journal
-from providers.engine.records import Held, Wanted
+from providers.engine import operations
+from providers.engine.journal import database
+from providers.engine.record import Held, Wanted
 from providers.adapters.base import home
 from providers.engine.world import open_world
 from providers.errors import AllFailed, HalfMade
@@ -39,16 +40,16 @@ class Rig:
         return Wanted("owner1", "train", made.ask(), made.setup(), made.fingerprint())
 
     def create(self, wanted=None, generation="g1"):
-        return asyncio.run(cluster.create(self.world, wanted or self.wanted(), generation))
+        return asyncio.run(operations.create(self.world, wanted or self.wanted(), generation))
 
     def read(self, held):
-        return asyncio.run(cluster.read(self.world, held))
+        return asyncio.run(operations.read(self.world, held))
 
     def update(self, held, wanted=None):
-        return asyncio.run(cluster.update(self.world, held, wanted or self.wanted()))
+        return asyncio.run(operations.update(self.world, held, wanted or self.wanted()))
 
     def delete(self, held):
-        asyncio.run(cluster.delete(self.world, held))
+        asyncio.run(operations.delete(self.world, held))
 
     def sent(self, method="customJobs.create"):
         return len(self.store.requests(method))
@@ -94,7 +95,7 @@ def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
     for file in home().glob("journal.db*"):
         file.unlink()
     elsewhere = open_world("rehearsal")
-    asyncio.run(cluster.delete(elsewhere, second))
+    asyncio.run(operations.delete(elsewhere, second))
     elsewhere.close()
     assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
 
@@ -181,7 +182,7 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
     fault = rig.store.add_fault("vertex", "customJobs.list", "unavailable", None)
     held = rig.create()
     assert "unsettled" == held.status and "nothing else is bought" in held.reasons[0] and 1 == rig.sent()
-    assert fault and 1 == len(rig.world.journal.orders("rehearsal", "owner1", states=journal.PENDING + (journal.UNSETTLED,)))
+    assert fault and 1 == len(rig.world.journal.orders("rehearsal", "owner1", states=database.PENDING + (database.UNSETTLED,)))
     rig.store.clear_faults()
     after = rig.update(held)
     assert ("running", ()) == (after.status, after.reasons) and 1 == rig.sent() and 1 == len(rig.live())
@@ -266,7 +267,7 @@ def test_several_nodes_are_one_job(rig):
 def test_a_stray_job_can_be_taken_over_by_its_native_id(rig):
     """`pulumi import` of a job: what it is, in which project, whose it is."""
     held = rig.create()
-    found = asyncio.run(cluster.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
+    found = asyncio.run(operations.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
     assert ("job", "owner1", "train", "g1", "L4") == (found.kind, found.owner, found.cluster, found.generation, found.gpu_type)
 
 
@@ -276,7 +277,7 @@ def test_releasing_the_owner_ends_what_a_killed_run_left(rig):
     held = rig.create()
     other = rig.opened()
     try:
-        assert list(held.handles) == [node.handle for node in asyncio.run(cluster.settle(other, "owner1"))]
+        assert list(held.handles) == [node.handle for node in asyncio.run(operations.settle(other, "owner1"))]
         assert () == rig.live()
     finally:
         other.close()

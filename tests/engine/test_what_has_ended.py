@@ -8,8 +8,9 @@ import pytest
 
 from providers.cli import main
 from providers.rehearsal.store import open_store
-from providers.engine import access, cluster
-from providers.engine.records import Held, Wanted
+from providers.engine.readiness import access
+from providers.engine import operations
+from providers.engine.record import Held, Wanted
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff, outputs
@@ -34,13 +35,13 @@ class Rig:
         return Wanted("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
 
     def create(self, spec):
-        return asyncio.run(cluster.create(self.world, self.wanted(spec), "g1"))
+        return asyncio.run(operations.create(self.world, self.wanted(spec), "g1"))
 
     def read(self, held):
-        return asyncio.run(cluster.read(self.world, Held.from_dict(held.to_dict())._replace(machines=())))
+        return asyncio.run(operations.read(self.world, Held.from_dict(held.to_dict())._replace(machines=())))
 
     def update(self, held, spec):
-        return asyncio.run(cluster.update(self.world, held, self.wanted(spec)))
+        return asyncio.run(operations.update(self.world, held, self.wanted(spec)))
 
     def gpus(self, *words):
         """(exit code, stdout, stderr in one line)."""

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import access, cluster, handing, planning, progress
-from providers.engine.holding import seen
-from providers.engine.journal import EVERY
-from providers.engine.records import Held, Wanted
+from providers.engine.readiness import access, handover, workload
+from providers.engine import operations
+from providers.engine.market import planning
+from providers.engine.reconcile.condition import seen
+from providers.engine.journal.database import EVERY
+from providers.engine.record import Held, Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed, GpusError
 from providers.model.spec import read_cluster
@@ -38,13 +40,13 @@ class Rig:
         return Wanted("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
 
     def create(self, wanted):
-        return asyncio.run(cluster.create(self.world, wanted, "g1"))
+        return asyncio.run(operations.create(self.world, wanted, "g1"))
 
     def read(self, held):
-        return asyncio.run(cluster.read(self.world, Held.from_dict(held.to_dict())))
+        return asyncio.run(operations.read(self.world, Held.from_dict(held.to_dict())))
 
     def update(self, held, wanted):
-        return asyncio.run(cluster.update(self.world, held, wanted))
+        return asyncio.run(operations.update(self.world, held, wanted))
 
     def alive(self):
         adapter = self.world.adapter(self.provider)
@@ -115,7 +117,7 @@ def test_a_service_is_had_once_it_answers(provider, rig):
     assert (held.status, held.reasons) == ("running", ())
     if provider != "modal":
         order = lab.world.journal.orders("rehearsal", "owner1")[0].order
-        said = asyncio.run(progress.word(lab.world, lab.world.adapter(provider), held.machines[0], order))
+        said = asyncio.run(workload.word(lab.world, lab.world.adapter(provider), held.machines[0], order))
         assert said.state == "ready"
 
 
@@ -123,7 +125,7 @@ def test_a_service_is_had_once_it_answers(provider, rig):
 def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(provider, rig, monkeypatch):
     """Started, and no answer within the wait: the machine goes, no other is bought, and the message says which field to set."""
     lab = rig(provider)
-    monkeypatch.setattr(progress, "last", lambda _text: progress.Word("running", "", "other"))
+    monkeypatch.setattr(workload, "last", lambda _text: workload.Word("running", "", "other"))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, wait="1m", max_price_per_hour=1, **({"regions": ["us-central1"]} if provider == "gcp" else {})))
     said = str(caught.value)
@@ -140,7 +142,7 @@ def set_up_ends(monkeypatch, lab, word):
     async def told(_world, _adapter, _node, order):
         return word._replace(digest=order.setup.script_digest)
 
-    monkeypatch.setattr(progress, "word", told)
+    monkeypatch.setattr(workload, "word", told)
 
 
 @pytest.mark.parametrize("provider", MACHINES)
@@ -148,7 +150,7 @@ def set_up_ends(monkeypatch, lab, word):
 def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(provider, detail, rig, monkeypatch):
     """The same lines and image would end alike at every place: one machine is paid for, none of the places is blocked, and the fields are named."""
     lab = rig(provider)
-    set_up_ends(monkeypatch, lab, progress.Word("setup-wrong", detail))
+    set_up_ends(monkeypatch, lab, workload.Word("setup-wrong", detail))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     said = str(caught.value)
@@ -165,7 +167,7 @@ def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, m
     machines share a network.
     """
     lab = rig(provider)
-    set_up_ends(monkeypatch, lab, progress.Word("setup-failed", "1 docker could not be installed, see the log"))
+    set_up_ends(monkeypatch, lab, workload.Word("setup-failed", "1 docker could not be installed, see the log"))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     made = [attempt for attempt in caught.value.attempts if attempt.code == "set-up"]
@@ -234,9 +236,9 @@ def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
 def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
     """The same token for the same cluster, in a file that only this user reads."""
     rig("gcp")
-    first = handing.token("rehearsal", "owner1", "t")
-    assert handing.token("rehearsal", "owner1", "t") == first
-    path = handing.folder("rehearsal", "owner1", "t") / handing.TOKEN_FILE
+    first = handover.token("rehearsal", "owner1", "t")
+    assert handover.token("rehearsal", "owner1", "t") == first
+    path = handover.folder("rehearsal", "owner1", "t") / handover.TOKEN_FILE
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
@@ -284,7 +286,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
     lab = rig("gcp")
     held = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
     line = access.key_probe(lab.world, "owner1", "t").line(held.machines[0])
-    token = handing.token("rehearsal", "owner1", "t")
+    token = handover.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(held.to_dict())
 
@@ -296,7 +298,7 @@ def test_what_cannot_be_told_is_released(rig, monkeypatch):
     async def failing(_line, _path, _content):
         return 1, "read-only file system"
 
-    monkeypatch.setattr(handing, "written", failing)
+    monkeypatch.setattr(handover, "written", failing)
     with pytest.raises(AllFailed, match="wanted to write peers"):
         lab.create(lab.wanted(SEVERAL, regions=["us-central1"], capacity=["on-demand"], spot=None))
     assert [node.status for node in lab.alive() if node.status == "running"] == []
@@ -344,7 +346,7 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     assert main.main(["cp", "t:data", "./out"]) != 0
     assert "/opt/out alone was kept" in capsys.readouterr().err
     # With its declaration goes what is told of it: the end of an old job is not taken for that of one that could not be had.
-    asyncio.run(cluster.delete(lab.world, after))
+    asyncio.run(operations.delete(lab.world, after))
     assert main.main(["wait"]) != 0 and main.main(["wait", "t"]) != 0
     assert "found none that was placed from this machine" in capsys.readouterr().err
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
+from providers.engine import operations
 from providers.adapters.guard import guarded
-from providers.engine.journal import FILE
+from providers.engine.journal.database import FILE
 from providers.errors import (
     GpusError,
     HalfMade,
@@ -171,7 +171,7 @@ def adapters_life(bench):
 def engines_life(bench):
     """A cluster created, read and deleted by the engine."""
     world, wanted = bench.world, bench.wanted()
-    held = tolerated(bench.run, cluster.create(world, wanted, GENERATION))
+    held = tolerated(bench.run, operations.create(world, wanted, GENERATION))
     if isinstance(held, GpusError):
         SEEN[f"create {type(held).__name__}"] += 1
         if not isinstance(held, UNKNOWN):
@@ -181,10 +181,10 @@ def engines_life(bench):
         SEEN["create with reasons"] += 1
     else:
         bench.exist(1, "the engine says that it has one")
-        seen = tolerated(bench.run, cluster.read(world, held))
+        seen = tolerated(bench.run, operations.read(world, held))
         if not isinstance(seen, GpusError):
             assert seen is not None, "a machine that runs is called gone"
-    ended = tolerated(bench.run, cluster.delete(world, held))
+    ended = tolerated(bench.run, operations.delete(world, held))
     if not isinstance(ended, GpusError):
         alive(bench, 0, "the engine says that all is gone")
 
@@ -201,7 +201,7 @@ def recovered(bench):
     other = bench.connect()
     for node in other.find(OWNER):
         other.delete(node.handle)
-    asyncio.run(cluster.settle(bench.another_world(), OWNER))
+    asyncio.run(operations.settle(bench.another_world(), OWNER))
     bench.clean()
 
 

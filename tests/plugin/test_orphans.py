@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from providers.engine import cluster
-from providers.engine.journal import Claim
+from providers.engine import operations
+from providers.engine.journal.database import Claim
 from providers.model.machine import Mark
 from providers.plugin import ownership
 from tests.engine.cases import lab, run, wanted  # noqa: F401 - a fixture
@@ -32,7 +32,7 @@ def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan)
 
 def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab):  # noqa: F811
     """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the Ownership's update releases that one alone."""
-    held = run(cluster.create(lab.world(), wanted(), "g1"))
+    held = run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev", new=True)
     world.journal.claim("rehearsal", "own", "train", "g1", held.handles)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine.records import Held
+from providers.engine.record import Held
 from providers.model.machine import Attempt, Handle, Node, Setup
 from providers.plugin import outputs
 from providers.plugin.schema import CLUSTER_OUTPUTS

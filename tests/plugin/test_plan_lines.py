@@ -1,7 +1,7 @@
 """What a preview says of what runs, against its plan: a stranger's host of before the rule, and what a reclaim would move to."""
 
 from providers.catalog.table import table
-from providers.engine.records import Held
+from providers.engine.record import Held
 from providers.model.ask import Ask, Entry
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer

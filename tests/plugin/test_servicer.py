@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
-from providers.engine import cluster as engine
+from providers.engine import operations as engine
 from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknown, Transient
 from providers.model.machine import Handle
 from providers.plugin import outputs, siblings, properties as wire
@@ -387,7 +387,7 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
 
 def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch):
     """The cluster and the ownership are read at once: whichever comes first, the next run, of another process, calls no machine of a state a stray."""
-    from providers.engine.journal import Journal
+    from providers.engine.journal.database import Journal
     from providers.engine.world import open_world
 
     stand_in(monkeypatch, "strays", ())

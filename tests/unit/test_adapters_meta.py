@@ -10,7 +10,8 @@ import pytest
 import providers.adapters
 from providers.catalog import offers as catalog
 from providers.catalog.table import table as offer_table
-from providers.engine import cluster, planning
+from providers.engine import operations
+from providers.engine.market import planning
 from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.errors import CloudError
@@ -247,10 +248,10 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
     try:
         cloud = world.adapter("dummy")
         assert cloud.machines is dummy().CLOUDS["one"].machines
-        held = run(cluster.create(world, cluster.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
+        held = run(operations.create(world, operations.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
         assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
         assert 1 == len(cloud.alive)
-        run(cluster.delete(world, held))
+        run(operations.delete(world, held))
         assert [] == cloud.alive
     finally:
         world.close()

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from providers.adapters.aws import MANIFEST, compile as native, limit
-from providers.engine import cluster
+from providers.engine import operations
 from providers.engine.world import open_world
 from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Unsupported
 from providers.model.ask import Ask, Capacity, Entry
@@ -140,7 +140,7 @@ class Lab:
 
 def wanted(state="running", ttl_s=None, on_ttl="release", capacity="on-demand"):
     ask = Ask((Entry("H100", 8, capacity=(Capacity(capacity),)),), providers=("aws",), regions=(REGION,))
-    return cluster.Wanted("own", "train", ask, Setup(ttl_s=ttl_s, on_ttl=on_ttl, state=state), "f1")
+    return operations.Wanted("own", "train", ask, Setup(ttl_s=ttl_s, on_ttl=on_ttl, state=state), "f1")
 
 
 @pytest.fixture
@@ -154,62 +154,62 @@ def lab(rig, tmp_path, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
 def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
     """An error that names the zone; the stopped machine stays held, nothing new is bought."""
-    held = run(cluster.create(lab.world, wanted(), "g1"))
-    stopped = run(cluster.update(lab.world, held, wanted("stopped")))
+    held = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, held, wanted("stopped")))
     assert ("stopped", held.handles) == (stopped.status, stopped.handles)
     rig.store.add_fault("aws", "ec2.StartInstances", "op-error", 1, code=code)
     with pytest.raises(GpusError, match=f"could not be started again in {held.zone}, so it stays stopped, and in the state.*{code}"):
-        run(cluster.update(lab.world, stopped, wanted()))
-    assert "stopped" == run(cluster.read(lab.world, stopped)).status and 1 == rig.count("CreateFleet")
-    again = run(cluster.update(lab.world, stopped, wanted()))
+        run(operations.update(lab.world, stopped, wanted()))
+    assert "stopped" == run(operations.read(lab.world, stopped)).status and 1 == rig.count("CreateFleet")
+    again = run(operations.update(lab.world, stopped, wanted()))
     assert ("running", held.handles) == (again.status, again.handles) and 1 == rig.count("CreateFleet")
-    run(cluster.delete(lab.world, again))
+    run(operations.delete(lab.world, again))
 
 
 def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
     """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its disk, and nothing else is bought."""
-    held = run(cluster.create(lab.world, wanted(), "g1"))
-    stopped = run(cluster.update(lab.world, held, wanted("stopped")))
+    held = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, held, wanted("stopped")))
     taken_back(rig)
-    after = run(cluster.read(lab.world, stopped))
+    after = run(operations.read(lab.world, stopped))
     assert ("stopped", held.handles) == (after.status, after.handles)
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(GpusError, match="so it stays stopped, and in the state"):
-        run(cluster.update(lab.world, after, wanted()))
+        run(operations.update(lab.world, after, wanted()))
     assert (1, 0) == (rig.count("CreateFleet"), rig.count("TerminateInstances")) and 1 == len(rig.left()[0])
 
 
 def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
     """Refused before any call that changes something; it runs on and stays held."""
-    held = run(cluster.create(lab.world, wanted(capacity="spot"), "g1"))
+    held = run(operations.create(lab.world, wanted(capacity="spot"), "g1"))
     with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
-        run(cluster.update(lab.world, held, wanted("stopped", capacity="spot")))
-    assert 0 == rig.count("StopInstances") and "running" == run(cluster.read(lab.world, held)).status
+        run(operations.update(lab.world, held, wanted("stopped", capacity="spot")))
+    assert 0 == rig.count("StopInstances") and "running" == run(operations.read(lab.world, held)).status
 
 
 @pytest.mark.parametrize("on_ttl", ["release", "keep"])
 def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
     """However long it was stopped, a started machine has its whole ttl again, and then ends as its declaration says: the user data names the start."""
     more = {"ttl_s": 3_600, "on_ttl": on_ttl}
-    held = run(cluster.create(lab.world, wanted(**more), "g1"))
+    held = run(operations.create(lab.world, wanted(**more), "g1"))
     lab.clock.advance(1_800)
-    stopped = run(cluster.update(lab.world, held, wanted("stopped", **more)))
+    stopped = run(operations.update(lab.world, held, wanted("stopped", **more)))
     assert stopped.ends_at == 0
     lab.clock.advance(7_200)
-    again = run(cluster.update(lab.world, stopped, wanted(**more)))
+    again = run(operations.update(lab.world, stopped, wanted(**more)))
     assert ("running", held.handles, 1) == (again.status, again.handles, rig.count("ModifyInstanceAttribute"))
     assert 3_500 < again.ends_at - lab.clock.now() <= 3_600
     lab.clock.advance(3_000)
-    assert "running" == run(cluster.read(lab.world, again)).status
+    assert "running" == run(operations.read(lab.world, again)).status
     lab.clock.advance(900)
-    after = run(cluster.read(lab.world, again))
+    after = run(operations.read(lab.world, again))
     assert "ended" == after.status and (on_ttl == "keep") == bool(rig.left()[0])
 
 
 def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
     """A start that is not ours names nothing anew: past its end the machine ends at once, as after a reboot."""
-    held = run(cluster.create(lab.world, wanted(ttl_s=3_600), "g1"))
-    run(cluster.update(lab.world, held, wanted("stopped", ttl_s=3_600)))
+    held = run(operations.create(lab.world, wanted(ttl_s=3_600), "g1"))
+    run(operations.update(lab.world, held, wanted("stopped", ttl_s=3_600)))
     lab.clock.advance(7_200)
     rig.boto("start_instances", InstanceIds=[held.handles[0].native_id.split("/")[1]])
     lab.clock.advance(300)
@@ -218,9 +218,9 @@ def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
 
 def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig):
     """Nothing is to be set anew, so nothing is written."""
-    held = run(cluster.create(lab.world, wanted(), "g1"))
-    stopped = run(cluster.update(lab.world, held, wanted("stopped")))
-    assert "running" == run(cluster.update(lab.world, stopped, wanted())).status
+    held = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, held, wanted("stopped")))
+    assert "running" == run(operations.update(lab.world, stopped, wanted())).status
     assert 0 == rig.count("ModifyInstanceAttribute")
 
 

@@ -13,7 +13,7 @@ from providers.rehearsal.clouds.aws.prices import set_price
 from providers.adapters.base import Manifest
 from providers.rehearsal.store import Store
 from providers.catalog.table import table
-from providers.engine import planning
+from providers.engine.market import planning
 from providers.engine.world import open_world
 from providers.model.ask import Ask, Capacity, Entry
 from providers.model.capability import Capabilities

@@ -270,7 +270,7 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
     import time
 
     from providers.adapters.base import Manifest
-    from providers.engine import planning
+    from providers.engine.market import planning
     from providers.adapters import registry
     from providers.model.capability import Capabilities
 

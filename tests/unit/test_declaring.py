@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from providers.cli import main
-from providers.engine import declaring, fitting
+from providers.engine import validate, fitting
 from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
@@ -135,7 +135,7 @@ def test_good_declarations_pass_both(planned, tmp_path):
     assert code in (0, 1) and "wanted" not in said, said
     manifests = registry.manifests()
     for name, raw in clusters.items():
-        assert fitting.problems(declaring.cluster(name, declaring.entry(raw, tmp_path)), manifests) == []
+        assert fitting.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests) == []
 
 
 def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
@@ -204,7 +204,7 @@ ALIKE = [
 def both(raw):
     """What the command line's plan and the plugin's check find wrong with an entry, as lines."""
     try:
-        declaring.cluster("c", raw)
+        validate.cluster("c", raw)
     except SpecError as error:
         planned = [str(problem) for problem in error.problems]
     else:
@@ -267,8 +267,8 @@ def test_one_fault_is_told_once_with_what_to_write(raw, said):
 )
 def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
     """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own packages read is none of ours."""
-    found = declaring.unknown_keys([key, "gpus:world", "clore:cuda"])
-    assert not [each for each in declaring.unknown_keys([key], {key}) if not key.startswith("gpus:")], "a secret is a program's own"
+    found = validate.unknown_keys([key, "gpus:world", "clore:cuda"])
+    assert not [each for each in validate.unknown_keys([key], {key}) if not key.startswith("gpus:")], "a secret is a program's own"
     assert [key] * bool(near) == [problem.path for problem in found] and all(near in problem.todo for problem in found)
 
 
@@ -307,7 +307,7 @@ def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
 def test_one_fault_is_one_message_that_says_what_to_write(fields, told):
     """Counts in other spellings, a misspelt name of a field that must be there, empty values: nothing is told twice, and no number is made up."""
     with pytest.raises(SpecError) as caught:
-        declaring.cluster("x", fields)
+        validate.cluster("x", fields)
     assert 1 == len(caught.value.problems), str(caught.value)
     assert told in str(caught.value), str(caught.value)
     assert '"H100:1"' not in str(caught.value)

@@ -11,7 +11,7 @@ from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
 from providers.rehearsal.clouds.clore.inventory import servers
 from providers.adapters.gcp.host import host as gcp
-from providers.engine import hosting, planning
+from providers.engine.market import host_fit, planning
 from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.model import images
@@ -44,7 +44,7 @@ def planned(market_now, **declared):
 
 def hosted(provider, machine_type, **declared):
     ask = read_cluster("t", {"kind": "service", "gpu": "H200:8", **declared}).ask()
-    return hosting.hosting(ask, registry.manifests())(ask.entries[0], provider, machine_type)
+    return host_fit.hosting(ask, registry.manifests())(ask.entries[0], provider, machine_type)
 
 
 def refused(plan, rule):
@@ -70,7 +70,7 @@ def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(workload, 
     """C04 (llm-d#857): 141 GB of weights do not land on a disk of 100 GB, nor 672 GB of DeepSeek-V3."""
     found = hosted(provider, machine_type, workload=workload)
     assert (found.disk_gib or 100) == size and found.disk == ""
-    assert hosting.with_disk(Setup(), found).disk_gib == found.disk_gib
+    assert host_fit.with_disk(Setup(), found).disk_gib == found.disk_gib
 
 
 def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now):
@@ -159,7 +159,7 @@ def test_local_ssd_of_the_machine_does_not_count():
 def test_clores_hosts_are_held_against_what_the_program_needs():
     """C04: a host with 200 GB is refused for 141 GB of weights with their image, whatever `disk_gb` (default 40) says."""
     ask = read_cluster("t", {"kind": "service", "gpu": "RTX-4090:8", "providers": ["clore"], "workload": {**LLAMA_70B, "dtype": "bf16"}}).ask()
-    asked = hosting.asked(ask, registry.manifests()["clore"])
+    asked = host_fit.asked(ask, registry.manifests()["clore"])
     assert asked.disk_gib == 190
     small = [{**server, "specs": {**server["specs"], "disk": "NVMe 200.0GB"}} for server in servers() if isinstance(server.get("specs"), dict)]
     listed = market.read(small, Options(), "2026-11-28", "test", disk_gib=asked.disk_gib).offers
@@ -190,7 +190,7 @@ class Held(NamedTuple):
 def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why):
     """An edit of the workload is run on the held machine, where its GPUs and its disk hold it."""
     ask = read_cluster("t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}).ask()
-    found = hosting.outgrown(ask, ask.entries[0], held, registry.manifests())
+    found = host_fit.outgrown(ask, ask.entries[0], held, registry.manifests())
     assert found.startswith(why) if why else found == ""
 
 
@@ -206,7 +206,7 @@ def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path):
     for name, raw in read_stack(path.stem.partition(".")[2]).clusters.items():
         ask = read_cluster(name, raw).ask()
         plan = market_now.plan(ask)
-        answers = hosting.hosting(ask, registry.manifests())
+        answers = host_fit.hosting(ask, registry.manifests())
         for candidate in plan.candidates:
             entry, found = ask.entries[candidate.entry], answers(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
             if ask.workload is None or found is None or candidate.provider in {"modal", "clore"}:

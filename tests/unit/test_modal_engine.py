@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
-from providers.engine.records import Wanted
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -40,7 +40,7 @@ class Rig:
         return Wanted("owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint())
 
     def create(self, wanted, generation="g1"):
-        return asyncio.run(cluster.create(self.world, wanted, generation))
+        return asyncio.run(operations.create(self.world, wanted, generation))
 
     def sandboxes(self):
         return self.store.connection().execute("SELECT status FROM modal_sandbox WHERE ended IS NULL").fetchall()
@@ -62,9 +62,9 @@ def test_what_google_has_not_modal_has(rig):
     assert ("running", "modal", "any", "H100", 8) == (held.status, held.provider, held.region, held.gpu_type, held.gpu_count)
     assert 34_000_000 < held.micro_usd < 35_000_000
     assert held.machines[0].login == f"modal shell {held.handles[0].native_id}"
-    assert asyncio.run(cluster.read(rig.world, held)).status == "running"
-    asyncio.run(cluster.delete(rig.world, held))
-    assert [] == rig.sandboxes() and () == tuple(asyncio.run(cluster.settle(rig.world, "owner1")))
+    assert asyncio.run(operations.read(rig.world, held)).status == "running"
+    asyncio.run(operations.delete(rig.world, held))
+    assert [] == rig.sandboxes() and () == tuple(asyncio.run(operations.settle(rig.world, "owner1")))
 
 
 def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig):
@@ -112,7 +112,7 @@ def test_b46_destroy_waits_for_the_container_list(rig):
     rig.store.set_latency("modal", "delete", 90)
     held = rig.create(rig.wanted(providers=["modal"]))
     begun = rig.store.now()
-    asyncio.run(cluster.delete(rig.world, held))
+    asyncio.run(operations.delete(rig.world, held))
     assert rig.store.now() - begun >= 90
 
 
@@ -122,6 +122,6 @@ def test_an_upgrade_at_the_same_price_is_accepted(rig):
     rig.store.set_stock("modal", "", "", "", None, gpu="H200")
     held = rig.create(rig.wanted(providers=["modal"]))
     assert "H100" == held.gpu_type and "upgraded to H200" in held.machines[0].detail
-    asyncio.run(cluster.delete(rig.world, held))
+    asyncio.run(operations.delete(rig.world, held))
     with pytest.raises(AllFailed):
         rig.create(rig.wanted(gpu="H100!:8", providers=["modal"]), "g2")

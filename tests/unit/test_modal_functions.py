@@ -12,7 +12,7 @@ from providers.adapters.modal import MANIFEST, deployment, options
 from providers.rehearsal.clouds.modal.deployed import Deployed
 from providers.catalog.offers import load
 from providers.adapters import registry
-from providers.engine.planning import plan
+from providers.engine.market.planning import plan
 from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, SpecError, Transient, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.spec import read_cluster

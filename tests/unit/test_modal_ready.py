@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from providers.adapters import modal
 from providers.rehearsal.clouds import modal as standin
-from providers.engine import access, cluster
-from providers.engine.records import Wanted
+from providers.engine.readiness import access
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -70,7 +71,7 @@ class Bench:
         tool.write_text(f"#!/bin/sh\n{script}")
         tool.chmod(0o700)
 
-    def declared(self, ready="checked", do=cluster.create, **spec):
+    def declared(self, ready="checked", do=operations.create, **spec):
         made = read_cluster("train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec})
         wanted = Wanted("own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready)
         self.world = open_world(

@@ -6,7 +6,7 @@ pytest.importorskip("modal")
 
 from providers.adapters.modal import request
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
+from providers.engine import operations
 from providers.errors import AllFailed
 from providers.plugin import outputs
 from providers.testing.bench import Bench
@@ -36,13 +36,13 @@ def cloud(tmp_path, monkeypatch):
 def test_an_upgrade_is_said_at_the_purchase(cloud, gpu):
     """The outputs and a line say what was delivered at once; a later look finds no difference."""
     bench = cloud(gpu)
-    held = bench.run(cluster.create(bench.world, bench.wanted(), "g1"))
+    held = bench.run(operations.create(bench.world, bench.wanted(), "g1"))
     assert held.detail == "upgraded to H200 at the price of H100"
     assert outputs.write(held)["detail"] == held.detail
     assert f"info: train: {held.detail}" in bench.said
-    seen = bench.run(cluster.read(bench.another_world(), held))
+    seen = bench.run(operations.read(bench.another_world(), held))
     assert (seen.detail, seen.bought, seen.reasons) == (held.detail, (), ())
-    bench.run(cluster.delete(bench.world, held))
+    bench.run(operations.delete(bench.world, held))
 
 
 @pytest.mark.parametrize("gpu", ["H100-SXM:2", "H100!:2", "h100 sxm5:1"])
@@ -52,5 +52,5 @@ def test_exactly_an_h100_is_asked_for_as_such(cloud, gpu):
     (candidate,) = bench.candidates()
     assert candidate.exact and request.compile_order(bench.order(candidate)).gpu == f"H100!:{candidate.gpu_count}"
     with pytest.raises(AllFailed):
-        bench.run(cluster.create(bench.world, bench.wanted(), "g1"))
+        bench.run(operations.create(bench.world, bench.wanted(), "g1"))
     bench.exist(0, "none is exactly that")

@@ -7,7 +7,7 @@ from providers.catalog import names
 from providers.catalog.offers import load
 from providers.catalog.table import table
 from providers.adapters import registry
-from providers.engine.planning import whole
+from providers.engine.market.planning import whole
 from providers.model.ask import Ask, Capacity, Entry, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer

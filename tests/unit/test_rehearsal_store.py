@@ -272,7 +272,7 @@ def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsy
 
 def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
     """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay: the first plan comes back."""
-    from providers.engine.journal import Journal
+    from providers.engine.journal.database import Journal
     from providers.model.place import Scope
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))

@@ -3,7 +3,7 @@
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import cluster
+from providers.engine import operations
 from providers.errors import SpecError
 from providers.testing.bench import Bench
 from providers.cli.rehearse import run
@@ -20,7 +20,7 @@ def machine(tmp_path, monkeypatch):
     def make(harness):
         bench = Bench(harness, store)
         benches.append(bench)
-        bench.run(cluster.create(bench.world, bench.wanted(), "g1"))
+        bench.run(operations.create(bench.world, bench.wanted(), "g1"))
         return bench.knobs.running()[0].name
 
     yield make

@@ -11,8 +11,8 @@ from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex
 from providers.adapters.modal import errors as modal
-from providers.engine.lines import COLUMNS, all_failed, refusal_lines, trimmed
-from providers.engine.settle import bill
+from providers.engine.messages import COLUMNS, all_failed, refusal_lines, trimmed
+from providers.engine.termination.settle import bill
 from providers.model.ask import Ask, Entry
 from providers.model.machine import Attempt, Handle
 from providers.model.offer import Candidate, Offer

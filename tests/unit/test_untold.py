@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine.planning import plan
+from providers.engine.market.planning import plan
 from providers.model.spec import read_cluster
 
 DDP = {"kind": "job", "gpu": "H100:8", "nodes": 2, "workload": {"launcher": "torchrun", "command": "x.py"}}

@@ -15,9 +15,10 @@ from providers.adapters.gcp.vertex.offers import ACCELERATORS, sold
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.rehearsal.store import open_store
 from providers.catalog.offers import load
-from providers.engine import fitting, planning
+from providers.engine import fitting
+from providers.engine.market import planning
 from providers.adapters import registry
-from providers.engine.starting import start
+from providers.engine.setup import start
 from providers.errors import NoCapacity, NotConfigured, QuotaExceeded, SpecError, Unsupported
 from providers.model.machine import Handle, Mark, Order, Setup
 from providers.model.offer import Candidate, Offer

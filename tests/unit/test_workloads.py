@@ -12,7 +12,7 @@ import time
 import pytest
 
 from providers.rehearsal import script as played
-from providers.engine import handing, progress
+from providers.engine.readiness import handover, workload as progress
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import Checkpoint, Override, Process, Program, Task, Training, Workload, with_files
@@ -433,7 +433,7 @@ def test_every_form_of_the_script_is_sound_shell(kind, image, inside):
 def test_the_words_are_one_language():
     """The script, the rehearsal that plays it and the engine that reads it use the same words."""
     assert scripts.CONSOLE == played.WORD == progress.WORD
-    assert scripts.ROOT == handing.ROOT
+    assert scripts.ROOT == handover.ROOT
     assert scripts.ROOT in progress.STATUS
     for kind in ("job", "service"):
         made = Program(kind, (Process("a", "true"),), setup=("true",))

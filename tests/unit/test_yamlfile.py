@@ -9,7 +9,7 @@ import time
 import pytest
 
 from providers.cli import stackfile
-from providers.engine import backend
+from providers.engine.journal import backend
 from providers.model import yaml_file
 from providers.errors import SpecError
 

@@ -1,0 +1,1 @@
+"""Launch: a plan is walked until one place has capacity; nothing is ordered twice."""

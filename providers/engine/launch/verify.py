@@ -1,0 +1,57 @@
+"""What was delivered, against what was ordered: type, count, number, place, and that nothing is wrong with it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine.reconcile.drift import differences
+from providers.errors import HalfMade, NotWhatWasSold
+from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.model.machine import Node, Ticket
+    from providers.model.offer import Candidate
+
+HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+DONE = (ENDED, FAILED)
+"""How a job ends. It is done then, well or not: nothing is bought for it again."""
+
+
+def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
+    """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
+    candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
+    found, other = "", False
+    for placed in candidates:
+        found, other = _differs(placed, nodes)
+        if not found:
+            return placed
+    first = candidates[0]
+    wanted = f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in {first.zone or first.region}"
+    kind = NotWhatWasSold if other else HalfMade
+    where = [Scope(first.provider, first.region, first.zone, first.machine_type)] if other else []
+    raise kind(f"wanted {wanted}, found {found}", provider=first.provider, scopes=where, handles=[*ticket.handles])
+
+
+def healthy(kind: str) -> tuple[str, ...]:
+    """The statuses in which nothing is wrong with one of this kind."""
+    return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
+
+
+def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
+    """What is not as ordered, or nothing; and whether it is another machine. What a cloud does not tell about a machine is not held against it."""
+    if len(nodes) != placed.nodes:
+        return f"{len(nodes)} machines", False
+    zones = {node.zone for node in nodes if node.zone}
+    if len(zones) > 1:
+        return f"machines in {', '.join(sorted(zones))}", False
+    for node in nodes:
+        if node.status not in healthy(placed.kind):
+            return f"{node.name} {node.status}", False
+        if node.contradiction:
+            return f"{node.name}, of which {node.handle.provider} reports {node.contradiction}", True
+        for name, found in differences(placed, node).items():
+            return f"{node.name} with {found} instead of {getattr(placed, name)}", True
+    return "", False

@@ -1,0 +1,102 @@
+"""Work on a cluster that must not be cut short nor doubled: the lease around it, and the shield against a caller that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from providers.engine.messages import trimmed
+from providers.engine.termination.settle import Brake, pause
+from providers.errors import Busy, GpusError, TakenOver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from providers.engine.world import World
+
+T = TypeVar("T")
+
+BUY_PATIENCE_S, CLEAN_PATIENCE_S = 20.0, 180.0
+"""How long to wait for another process that holds the cluster: one that was just abandoned cleans up before it ends."""
+
+
+@asynccontextmanager
+async def owned(
+    world: World, owner: str, cluster: str, generation: str, patience_s: float, brake: Brake, *, buys: bool = True
+) -> AsyncIterator[None]:
+    """Holds the cluster, against every home that works with the same backend: see `shared_lease`. Raises Busy, or TakenOver.
+
+    A later run in another home takes it over without waiting; the brake then comes on. What only deletes goes on where this cannot be written.
+    """
+    async with leased(world, owner, (cluster,), patience_s):
+        if world.leases is not None:
+            try:
+                brake.lease = await asyncio.to_thread(world.leases.take, world.name, owner, cluster, generation)
+            except TakenOver:
+                raise
+            except GpusError as error:
+                if buys:
+                    raise
+                world.report("warning", trimmed(error))
+        yield
+
+
+@asynccontextmanager
+async def leased(world: World, owner: str, clusters: Sequence[str], patience_s: float) -> AsyncIterator[None]:
+    """Holds the clusters in this home; waits for another holder to end, up to `patience_s`, then raises Busy."""
+    holder = uuid.uuid4().hex
+    taken: list[str] = []
+    try:
+        for cluster in clusters:
+            until, told = world.clock.now() + patience_s, False
+            while True:
+                try:
+                    world.journal.take(world.name, owner, cluster, holder, world.clock.now())
+                    break
+                except Busy as busy:
+                    if world.clock.now() >= until:
+                        raise
+                    if not told:
+                        world.report("info", f"{busy}; waiting up to {patience_s:.0f}s")
+                        told = True
+                await pause(world, 0.5)
+            taken.append(cluster)
+        yield
+    finally:
+        for cluster in taken:
+            # A lease that can't be dropped ends with this process; what happened before matters more.
+            with suppress(GpusError):
+                world.journal.drop(world.name, owner, cluster, holder)
+
+
+async def shielded(world: World, work: Callable[[Brake], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
+    """The result of work that a cancelled caller must not cut short.
+
+    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to is undone; only then the cancellation
+    goes on.
+    """
+    brake = Brake(world)
+    task = asyncio.ensure_future(work(brake))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        brake.abandoned = True
+        landing = asyncio.ensure_future(_land(world, task, undo))
+        while not landing.done():
+            try:
+                await asyncio.shield(landing)
+            except asyncio.CancelledError:
+                continue
+        raise
+
+
+async def _land(world: World, task: asyncio.Future[T], undo: Callable[[T], Awaitable[None]] | None) -> None:
+    try:
+        result = await task
+        if undo is not None:
+            await undo(result)
+    except Exception as error:
+        # Nobody waits for it any more; what is not settled is in the journal.
+        world.report("error", trimmed(error))

@@ -1,0 +1,237 @@
+"""The way into a declared cluster's machines: a key pair made for it on this machine, its pinned host keys, and the probe that uses them.
+
+Owns the folder `home()/keys/<world>/<owner>/<cluster>`, for this user alone: there before anything is bought, gone once the delete is confirmed.
+What is in it never leaves this machine, nor is it in a state; the public half goes onto the machines beside the user's own key. Another machine
+that works on the same stack has no such folder: what it adopts is ready when the cloud says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import REHEARSAL, home, private_folder
+from providers.engine.accounts import account_of
+from providers.engine.readiness.wait import REACH, Look
+from providers.engine.reconcile.condition import works
+from providers.errors import GpusError
+from providers.model.machine import OWN_KEY, Setup
+from providers.rehearsal import node as standin
+from providers.rehearsal.node import StandInProbe
+from providers.remote.ssh import NoOpenSsh, SshProbe, made_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from providers.engine.readiness.wait import Ordered, Probe
+    from providers.engine.record import Account, Held, Wanted
+    from providers.engine.world import World
+    from providers.model.machine import Handle, Node
+    from providers.remote.ssh import Key
+
+KEYS = "keys"
+CHECKED = "checked"
+DEFAULT_USER = Setup().ssh_user
+ELSEWHERE = "it was not made from this machine, so the key to it is not here"
+HINT = "`ready: running` is for networks where this machine cannot reach it by ssh"
+OWN_HINT = "`ready: running` is for images in which no shell can be run"
+
+
+class Access(NamedTuple):
+    """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal needs no OpenSSH."""
+
+    folder: Path
+    key: Key | None
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def nodes(self) -> Path:
+        return self.folder / "nodes"
+
+
+def folder(world: str, owner: str, cluster: str = "") -> Path:
+    """Where a cluster's folder is or would be; without a cluster its owner's. Raises GpusError for what cannot be a folder's name. Pure."""
+    parts = (world, owner, cluster) if cluster else (world, owner)
+    if any(not part or part.startswith(".") or "/" in part for part in parts):
+        raise GpusError(f"wanted the names of a world, an owner and a cluster, found {'/'.join(parts)!r}")
+    return home(writable=False).joinpath(KEYS, *parts)
+
+
+def make(world: str, owner: str, cluster: str) -> Access:
+    """The folder of a cluster that is about to be bought, with its key pair; an earlier one is used again. Runs ssh-keygen, once.
+
+    Raises NoOpenSsh where that is not installed, and GpusError where the folder cannot be written.
+    """
+    home()
+    place = folder(world, owner, cluster)
+    try:
+        private_folder(place)
+    except OSError as error:
+        raise GpusError(f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}") from None
+    return Access(place, made_key(place, f"{OWN_KEY}{cluster}"))
+
+
+def opened(world: str, owner: str, cluster: str) -> Access | None:
+    """What is kept of a cluster here; None where it was bought from another machine, or is gone. Reads only."""
+    place = folder(world, owner, cluster)
+    if not place.is_dir():
+        return None
+    return Access(place, made_key(place, "") if (place / "id_ed25519").exists() else None)
+
+
+def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | StandInProbe | None:
+    """What leads into a cluster's machines by the key that is kept here; None without one. A rehearsal's need none. Reads the cluster's folder."""
+    if world.name == REHEARSAL:
+        place = Access(folder(world.name, owner, cluster), None)
+        return probe(world, None, place.known_hosts, place.nodes)
+    way = opened(world.name, owner, cluster)
+    if way is None or way.key is None:
+        return None
+    return probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
+
+
+def forget(world: str, owner: str, cluster: str = "") -> None:
+    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends what its stand-ins still run."""
+    if world == REHEARSAL:
+        standin.end(folder(world, owner, cluster))
+    shutil.rmtree(folder(world, owner, cluster), ignore_errors=True)
+
+
+def tidied(world: World, owner: str, cluster: str) -> None:
+    """Forgets the cluster if nothing of it is left, as far as the journal knows: another generation's machines bear the same key."""
+    if not owner or not cluster:
+        return
+    open_ones = any(launch.ended_at is None for launch in world.journal.launches(world.name, owner, cluster))
+    if not open_ones and not world.journal.orders(world.name, owner, cluster):
+        forget(world.name, owner, cluster)
+
+
+def probe(
+    world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinned: bool = False, account: Account | None = None
+) -> SshProbe | StandInProbe:
+    """How a cluster's machines are looked at: over ssh or by their provider's own program, or through their stand-ins in a rehearsal. Without a key
+    only the program leads there.
+
+    `account` is that of machines that are there already; without it they will be in that of the settings.
+    """
+    if world.name == REHEARSAL:
+        from providers.rehearsal.store import open_store
+
+        return StandInProbe(nodes, open_store())
+    mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
+    own = {
+        name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
+        for name, manifest in world.manifests.items()
+        if manifest.program is not None
+    }
+    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
+
+
+async def equipped(world: World, wanted: Wanted) -> Wanted:
+    """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness is to be checked.
+
+    Raises GpusError where that needs OpenSSH and there is none; nothing was bought then.
+    """
+    if not wanted.ready or wanted.probe is not None:
+        return wanted
+    checked = wanted.ready == CHECKED
+    try:
+        way = await world.call("", make, world.name, wanted.owner, wanted.cluster)
+    except NoOpenSsh as error:
+        # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is only to run.
+        if checked and world.name != REHEARSAL:
+            raise GpusError(f"{wanted.cluster}: nothing is bought: {error}; or set ready: running") from None
+        way = Access(folder(world.name, wanted.owner, wanted.cluster), None)
+    if way.key is not None:
+        wanted = wanted._replace(setup=wanted.setup._replace(own_public_key=way.key.public))
+    if not checked:
+        return wanted
+    return wanted._replace(probe=CheckedProbe(world, wanted, way, probe(world, way.key, way.known_hosts, way.nodes)))
+
+
+@contextmanager
+def kept(world: World, wanted: Wanted) -> Iterator[None]:
+    """A purchase that came to nothing leaves no key behind."""
+    try:
+        yield
+    except BaseException:
+        with suppress(GpusError):
+            tidied(world, wanted.owner, wanted.cluster)
+        raise
+
+
+class CheckedProbe:
+    """Looks into the machines of a declared cluster wherever the cluster's own key opens them; elsewhere their cloud's word will do, said once."""
+
+    def __init__(self, world: World, wanted: Wanted, way: Access, inner: Probe) -> None:
+        self._world, self._wanted, self._way, self._inner = world, wanted, way, inner
+        self._told: set[str] = set()
+        self._bearing: set[Handle] = set()
+
+    async def __call__(self, node: Node, placed: Ordered) -> Look:
+        why = self._closed(node, placed)
+        if not why:
+            look = await self._inner(node, placed)
+            hint = HINT if self._world.manifests[node.handle.provider].program is None else OWN_HINT
+            return look._replace(note=hint) if look.stage in REACH else look
+        if why not in self._told:
+            self._told.add(why)
+            self._world.report("info", f"{self._wanted.cluster}: ready as {placed.provider} reports it, its GPUs not looked at: {why}")
+        return Look()
+
+    def _closed(self, node: Node, placed: Ordered) -> str:
+        """Why nothing here leads into this machine; empty where the key does, or its provider's own program with the credentials."""
+        section = dict(self._wanted.setup.options).get(node.handle.provider)
+        setup = self._wanted.setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
+        if why := barred(self._world, node.handle.provider, placed, setup):
+            return why
+        own = self._world.manifests[node.handle.provider].program is not None
+        return "" if own or self._bears(node.handle) else ELSEWHERE
+
+    def _bears(self, handle: Handle) -> bool:
+        """True when this machine's journal says that it was ordered with the key that is kept here."""
+        if handle not in self._bearing:
+            public = self._way.key.public if self._way.key is not None else ""
+            for entry in self._world.journal.orders(self._world.name, self._wanted.owner, self._wanted.cluster):
+                if entry.order.setup.own_public_key == public:
+                    self._bearing.update(entry.handles)
+        return handle in self._bearing
+
+
+def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
+    """Why this provider's machines of that setup take no login from here, neither with an own key nor by its program; empty where they do. Pure."""
+    manifest = world.manifests[provider]
+    if manifest.program is not None:
+        return "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
+    if not manifest.capabilities.ssh:
+        return f"{provider} takes no ssh"
+    return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
+
+
+def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
+    """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
+    if held.kind != "machine" and not works(held):
+        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
+    if world.manifests[held.provider].program is not None:
+        if why := barred(world, held.provider, held, Setup()):
+            return why
+        # The account's credentials open it, also what another machine bought.
+        place = Access(folder(world.name, held.owner, held.cluster), None)
+        return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, held))
+    entries = world.journal.orders(world.name, held.owner, held.cluster)
+    order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
+    if order is None:
+        return ELSEWHERE
+    if why := barred(world, held.provider, held, order.setup):
+        return why
+    way = opened(world.name, held.owner, held.cluster)
+    key = way.key if way is not None else None
+    if world.name != REHEARSAL and (key is None or key.public != order.setup.own_public_key):
+        return "the key that it was ordered with is not here"
+    place = Access(folder(world.name, held.owner, held.cluster), key)
+    return probe(world, key, place.known_hosts, place.nodes)

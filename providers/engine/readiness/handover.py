@@ -1,0 +1,137 @@
+"""What machines are told once they are there: the addresses of all nodes, and a service's token. Goes by login, never by what a cloud keeps.
+
+Owns the two files in the folder of the start-up script, and a token's making: random, kept beside the cluster's key for this user alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import private_folder
+from providers.engine.readiness.access import folder, key_probe
+from providers.errors import GpusError, HalfMade
+from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.record import Held
+    from providers.engine.setup import Start
+    from providers.engine.world import World
+    from providers.model.machine import Node, Order
+    from providers.remote.line import Line
+
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
+TOKEN_BYTES = 24
+
+
+def token(world: str, owner: str, cluster: str) -> str:
+    """A service's token, made on first use and kept beside the cluster's key. Reads and writes one file. Raises GpusError."""
+    place = folder(world, owner, cluster) / TOKEN_FILE
+    try:
+        if place.exists():
+            return place.read_text(encoding="ascii").strip()
+        private_folder(place.parent)
+        place.touch(mode=0o600)
+        place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
+    except OSError as error:
+        raise GpusError(f"{place}: wanted a place for the service's token, found {error.strerror or error}") from None
+    return made
+
+
+async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:
+    """Writes what the start-up script waits for onto each machine. Nothing where it waits for nothing.
+
+    Raises HalfMade where that can't be done: without it nothing would ever start there.
+    """
+    files: dict[str, str] = {}
+    if len(nodes) > 1:
+        files["peers"] = "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
+    if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
+        files["token"] = token(world.name, *order.mark[:2])
+    if not files:
+        return
+    handles = tuple(node.handle for node in nodes)
+    looker = key_probe(world, *order.mark[:2])
+    if looker is None:
+        raise HalfMade(
+            "wanted to tell the machines of each other, found no key to log in with", provider=adapter.name, code="no-key", handles=handles
+        )
+    for node in nodes:
+        line = looker.line(node)
+        for name, content in files.items():
+            try:
+                code, errors = await written(line, f"{ROOT}/{name}", content) if line is not None else (1, "no address")
+            except GpusError as error:
+                code, errors = 1, str(error)
+            if code:
+                text = f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
+                raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
+
+
+async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -> None:
+    """Puts another program on the machines in place of the one that runs there, and starts it; at a later boot it is that one, too.
+
+    Raises GpusError where it can't be written there; what ran then still runs.
+    """
+    from providers.workloads.launch.start_script import script
+
+    looker = key_probe(world, held.owner, held.cluster, pinned=True)
+    if looker is None:
+        raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
+    text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
+    for node in nodes:
+        line = looker.line(node)
+        if line is not None and line.stand_in:
+            from providers.rehearsal.store import open_store
+
+            # Nothing of the user's runs in a rehearsal: its course is played.
+            code, errors = await written(line, path, text)
+            open_store().set_work(node.handle.native_id, text)
+        else:
+            code, errors = await begun_by(line, path, text) if line is not None else (1, "no address")
+        if code:
+            raise GpusError(f"wanted to start the new workload on {node.name}, found {errors.strip()[:160] or code}")
+
+
+async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
+    """Writes a start-up script there and starts it, in the background, as root where the login may: (exit code, errors)."""
+    from providers.remote.run import finished
+
+    code, errors = await written(line, path, text)
+    if not code:
+        start = f"setsid nohup bash {shlex.quote(path)} >/dev/null 2>&1 </dev/null &"
+        code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(as_root(start))}"))
+    return code, errors
+
+
+def as_root(text: str) -> str:
+    """Shell words that run this text as root where the login may do so without a password. Pure."""
+    return f"s=$(command -v sudo || true); ${{s:+$s -n}} sh -c {shlex.quote(text)}"
+
+
+async def written(line: Line, path: str, content: str) -> tuple[int, str]:
+    """Writes a file there for its owner alone, as root where the login may: (exit code, errors).
+
+    The content travels on standard input, since arguments can be read by others on either machine.
+    """
+    from providers.remote.run import started
+
+    there = line.path(path)
+    place, at = shlex.quote(there.rpartition("/")[0]), shlex.quote(there)
+    script = f"mkdir -p {place} && umask 077 && cat >{at}.new && mv {at}.new {at}"
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content.encode())
+    finally:
+        os.close(writing)
+    try:
+        async with started(line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}"), stdin=reading) as process:
+            _, errors = await process.communicate()
+            return await process.wait(), errors.decode(errors="replace")
+    finally:
+        os.close(reading)

@@ -1,0 +1,65 @@
+"""What stays here of a job whose machines go: the end of what each wrote. Owns the files `output/N` in the cluster's folder, gone with the cluster.
+
+Read where the cloud keeps it, else by login; what cannot be read is not kept, and keeps no machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import REHEARSAL, private_folder
+from providers.engine.readiness.access import folder, key_probe
+from providers.engine.termination.settle import repeated
+from providers.errors import GpusError
+from providers.model.machine import RUNNING
+from providers.model.workload import ROOT
+
+if TYPE_CHECKING:
+    from providers.adapters.base import Adapter
+    from providers.engine.record import Held
+    from providers.engine.world import World
+    from providers.remote.line import Line
+
+KEPT_BYTES = 256 * 1024
+"""Of each machine's output, from its end."""
+_PLACE = "output"
+
+
+async def keep(world: World, adapter: Adapter, held: Held) -> None:
+    """Writes the end of each machine's output here, readable by this user alone. One call for each; never raises what a cloud says."""
+    looker = key_probe(world, held.owner, held.cluster, pinned=True)
+    for number, node in enumerate(held.machines):
+        reader = getattr(adapter, "log", None)
+        try:
+            if reader is not None:
+                text = str(await repeated(world, adapter.name, reader, node.handle))
+            elif (
+                world.name != REHEARSAL and node.status == RUNNING and (looker := key_probe(world, held.owner, held.cluster, pinned=True)) is not None
+            ):
+                text = await _told(looker.line(node))
+            else:
+                continue
+            place = folder(world.name, held.owner, held.cluster) / _PLACE
+            private_folder(place)
+            path = place / str(number)
+            path.touch(mode=0o600)
+            path.write_text(text[-KEPT_BYTES:], encoding="utf-8")
+        except (GpusError, OSError) as error:
+            world.report("warning", f"{held.cluster}: what {node.name} wrote could not be kept: {str(error).splitlines()[0]}")
+
+
+def kept(held: Held, number: int) -> str | None:
+    """The end of what that machine wrote; None where nothing was kept. Reads one file."""
+    path = folder(held.world, held.owner, held.cluster) / _PLACE / str(number)
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+async def _told(line: Line | None) -> str:
+    from providers.remote.run import finished
+
+    if line is None:
+        raise GpusError("it has no address")
+    code, output, errors = await finished(line.command(f"tail -c {KEPT_BYTES} {ROOT}/log"))
+    if code:
+        raise GpusError(errors.strip()[:160] or f"tail ended with {code}")
+    return output

@@ -1,0 +1,153 @@
+"""Readiness: from "the cloud says it runs" to "it can be worked on". Owns the wait and what ends it; how one machine is looked at is a Probe's.
+
+One time-out governs the whole wait: the entry's `wait`, which began with the order. It ends early, within one poll, when the cloud says that a
+machine failed or was taken back. Imports no transport: probes are in `providers.remote`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from providers.engine.messages import bare, trimmed
+from providers.engine.termination.settle import POLL_GROWTH, POLL_MOST_S, pause
+from providers.errors import HalfMade, NotReady, RateLimited, Transient
+from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
+from providers.model.place import Placed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.termination.settle import Brake
+    from providers.engine.world import World
+
+READY = ""
+NOT_RUNNING, NO_ADDRESS, CLOSED, NO_LOGIN, NO_DRIVER, WRONG_GPUS = "not-running", "no-address", "port-closed", "no-login", "no-driver", "wrong-gpus"
+STAGES = {
+    NOT_RUNNING: "not running yet",
+    NO_ADDRESS: "no address",
+    CLOSED: "port closed",
+    NO_LOGIN: "login refused",
+    NO_DRIVER: "no driver",
+    WRONG_GPUS: "wrong GPUs",
+}
+"""How far a machine got, in words."""
+
+LOADING = "loading"
+"""The code of a service that started and did not answer within the wait. It loads what it serves: that takes as long at any place."""
+
+SETUP, WRONG = "set-up", "set-up-wrong"
+"""The codes of a service whose set-up ended: by what may be the machine's fault, or by the declaration's own lines or image, as it would anywhere."""
+
+REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
+"""The stages that say more of the way to a machine than of the machine."""
+
+LOOK_FIRST_S = 1.0
+LOOK_LIMIT_S = 30.0
+"""Real seconds that one look at one machine may take."""
+LOST_BLOCK_S = 600.0
+"""How long a place is left alone where a machine was taken back before it was ready."""
+
+
+class Look(NamedTuple):
+    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help. `note` is what the user should know
+    besides: of a machine though it is ready, or of what to do if it never is.
+    """
+
+    stage: str = READY
+    detail: str = ""
+    final: bool = False
+    note: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(text for text in (STAGES.get(self.stage, self.stage), self.detail) if text)
+
+
+class Ordered(Placed, Protocol):
+    """A place and what was ordered there: a candidate, or what is held."""
+
+    @property
+    def gpu_count(self) -> int: ...
+
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class Probe(Protocol):
+    """Looks once at a running machine, whose node has just been observed. Never raises for what a machine or a network can do."""
+
+    async def __call__(self, node: Node, placed: Ordered) -> Look: ...
+
+
+async def until_ready(
+    world: World,
+    adapter: Adapter,
+    placed: Ordered,
+    handles: Sequence[Handle],
+    probe: Probe,
+    deadline: float,
+    brake: Brake,
+) -> tuple[Node, ...] | None:
+    """The machines once all of them are ready, None when the brake came on.
+
+    Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the cloud ended one; its code is the stage reached
+    or the cloud's status. One cloud call and one look at each machine per poll.
+    """
+    started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", Look(NO_ADDRESS)
+    while True:
+        try:
+            nodes: tuple[Node, ...] = tuple(await world.call(adapter.name, adapter.observe, tuple(handles)))
+        except (RateLimited, Transient) as error:
+            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {bare(adapter.name, trimmed(error))}")
+            interval = max(interval, getattr(error, "retry_after_s", 0.0))
+        else:
+            for node in nodes:
+                if node.status not in {PENDING, QUEUED, STARTING, RUNNING}:
+                    raise _over(world, placed, handles, node, last, started)
+            looks = await asyncio.gather(*(_look(probe, node, placed) for node in nodes))
+            worst = next((look for look in looks if look.final), None) or next((look for look in looks if look.stage), None)
+            if worst is None:
+                for note in dict.fromkeys(look.note for look in looks if look.note):
+                    world.report("warning", f"{placed.provider} {placed.zone or placed.region}: {note}")
+                return nodes
+            last = worst
+            if worst.final or world.clock.now() >= deadline:
+                raise _unready(placed, handles, worst, None if worst.final else deadline - started)
+            if worst.stage != told:
+                told = worst.stage
+                world.report("info", f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready: {worst}")
+        if brake.on:
+            return None
+        if world.clock.now() >= deadline:
+            raise _unready(placed, handles, last, deadline - started)
+        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
+        interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+
+
+async def _look(probe: Probe, node: Node, placed: Ordered) -> Look:
+    if node.status != RUNNING:
+        return Look(NOT_RUNNING, node.detail or node.status)
+    try:
+        return await asyncio.wait_for(probe(node, placed), LOOK_LIMIT_S)
+    except TimeoutError:
+        return Look(CLOSED, f"no answer within {LOOK_LIMIT_S:.0f}s")
+
+
+def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, last: Look, started: float) -> HalfMade:
+    seconds = world.clock.now() - started
+    what = "was taken back" if node.status == PREEMPTED else "is gone" if node.status == GONE else f"is {node.status}"
+    detail = f" ({node.detail})" if node.detail else ""
+    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready, found that {node.name or node.handle.native_id} {what}{detail} after {seconds:.0f}s"
+    block_s = LOST_BLOCK_S if node.status in {PREEMPTED, GONE} else None
+    return HalfMade(f"{text}; until then {last}", provider=placed.provider, code=node.status, handles=handles, block_s=block_s)
+
+
+def _unready(placed: Ordered, handles: Sequence[Handle], look: Look, waited_s: float | None) -> HalfMade:
+    within = "" if waited_s is None else f" within {waited_s:.0f}s"
+    note = f"; {look.note}" if look.note else ""
+    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"
+    kind = HalfMade if waited_s is None else NotReady
+    return kind(text, provider=placed.provider, code=look.stage, handles=handles)

@@ -1,0 +1,183 @@
+"""How far what runs on machines is: read from what its start-up script wrote, as the cloud keeps it or as the machine itself tells.
+
+Owns the meaning of those words for a job and for a service. A provider whose jobs are its own (a function) tells by itself, and is not asked here.
+What cannot be read leaves a machine as its cloud reports it: unknown is neither done nor failed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.base import REHEARSAL
+from providers.engine.launch.verify import DONE
+from providers.engine.readiness.wait import LOADING, LOOK_FIRST_S, SETUP, WRONG
+from providers.engine.reconcile.condition import WORK, finished, works
+from providers.engine.termination.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
+from providers.errors import GpusError, HalfMade, NotReady
+from providers.model import duration
+from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
+from providers.model.workload import CONSOLE as WORD
+from providers.model.workload import FAILED as DID_FAIL
+from providers.model.workload import NOT_SET_UP, READY, ROOT, SETUP_WRONG, SUCCEEDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.readiness.wait import Ordered
+    from providers.engine.record import Held
+    from providers.engine.termination.settle import Brake
+    from providers.engine.world import World
+    from providers.model.machine import Node, Order
+
+STATUS = f"cat {ROOT}/status 2>/dev/null"
+ITSELF = "it powered itself off, as it does once its job is done; what that ended with is not known"
+
+
+class Word(NamedTuple):
+    """The last word of a start-up script: a state of its, what it says besides, and of which program."""
+
+    state: str = ""
+    detail: str = ""
+    digest: str = ""
+
+
+def last(text: str) -> Word:
+    """The last word in what a machine wrote. Pure."""
+    for line in reversed(text.splitlines()):
+        head, _, rest = line.strip().partition(f"{WORD} ")
+        if rest and not head.strip().endswith("="):
+            digest, _, said = rest.partition(" ")
+            state, _, detail = said.partition(" ")
+            return Word(state, detail, digest)
+    return Word()
+
+
+def meant(node: Node, kind: str, word: Word) -> Node:
+    """The machine as its work makes it: a job that is over is ended or failed, whatever became of the machine. Pure."""
+    if kind != "job":
+        return node
+    if word.state == SUCCEEDED:
+        return node._replace(status=ENDED, detail="exit code 0")
+    if word.state == DID_FAIL:
+        return node._replace(status=FAILED, detail=f"exit code {word.detail or 'unknown'}")
+    if word.state in NOT_SET_UP:
+        code, _, why = word.detail.partition(" ")
+        return node._replace(status=FAILED, detail=f"its set-up ended with {code or 'an unknown code'}: {why}".rstrip(": "))
+    if node.status in (STOPPED, STOPPING):
+        return node._replace(status=ENDED, detail=ITSELF)
+    return node
+
+
+async def word(world: World, adapter: Adapter, node: Node, order: Order | None) -> Word:
+    """The last word of this machine's script; an empty one where nothing can be read. One call."""
+    reader = getattr(adapter, "log", None)
+    try:
+        if reader is not None:
+            return last(await repeated(world, adapter.name, reader, node.handle))
+        if world.name == REHEARSAL:
+            return _played(world, node, order)
+        return last(await _told(world, node, order))
+    except GpusError:
+        return Word()
+
+
+async def observed(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
+    """What is held, as its cloud reports it and as its work makes it: one look, and one more at each machine that has a job of ours."""
+    nodes = await _looked(world, adapter, held)
+    if held.kind == "job" and nodes and not finished(held) and {node.status for node in nodes} <= {*DONE}:
+        worst = next((node for node in nodes if node.status == FAILED), nodes[0])
+        world.journal.concluded(held, worst.status, worst.detail)
+    return nodes
+
+
+async def _looked(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
+    nodes = tuple(await repeated(world, adapter.name, adapter.observe, held.handles))
+    if held.kind != "job" or not works(held):
+        return nodes
+    if finished(held):
+        # What was told once stays, however the machine goes on.
+        why = {node.handle: node.detail for node in held.machines}
+        told = held.detail
+        return tuple(
+            node if node.status == GONE else node._replace(status=held.status, detail=why.get(node.handle, told or node.detail)) for node in nodes
+        )
+    order = next((entry.order for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation)), None)
+    return await seen(world, adapter, held, nodes, order)
+
+
+async def seen(world: World, adapter: Adapter, held: Held, nodes: Sequence[Node], order: Order | None) -> tuple[Node, ...]:
+    """The machines as their work makes them: one look at each that may have something to tell. Words of another program do not count."""
+    found, digest = [], dict(held.applied).get(WORK, "")
+    for node in nodes:
+        told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
+        said = await word(world, adapter, node, order) if told else Word()
+        found.append(meant(node, held.kind, said if said.digest == digest else Word()) if told else node)
+    return tuple(found)
+
+
+async def until_working(
+    world: World, adapter: Adapter, placed: Ordered, nodes: Sequence[Node], order: Order, deadline: float, brake: Brake
+) -> tuple[Node, ...] | None:
+    """The machines once the service on all of them answers by its own health path; None when the brake came on.
+
+    Raises NotReady when it does not by the deadline, HalfMade when its set-up failed, or when its cloud ended a machine. One look at each per poll.
+    """
+    interval, told = LOOK_FIRST_S, ""
+    handles = tuple(node.handle for node in nodes)
+    while True:
+        nodes = tuple(await repeated(world, adapter.name, adapter.observe, handles))
+        if (lost := next((node for node in nodes if node.status != RUNNING), None)) is not None:
+            text = f"wanted the service to answer, found that {lost.name} is {lost.status}"
+            raise HalfMade(text, provider=placed.provider, code=lost.status, handles=handles)
+        said = [await word(world, adapter, node, order) for node in nodes]
+        said = [each if each.digest == order.setup.script_digest else Word() for each in said]
+        if all(each.state == READY for each in said):
+            return nodes
+        broken = min((each for each in said if each.state in NOT_SET_UP), key=lambda each: each.state != SETUP_WRONG, default=None)
+        if broken is not None:
+            text = f"wanted the service to answer, found its set-up ended with {broken.detail}"
+            code = WRONG if broken.state == SETUP_WRONG else SETUP
+            raise HalfMade(text, provider=placed.provider, code=code, handles=handles)
+        if world.clock.now() >= deadline:
+            slow = next(each for each in said if each.state != READY)
+            text = (
+                f"wanted the service to answer within {duration.text(order.wait_s)}, found it started, not ready: {slow.state or 'no word of it yet'}"
+            )
+            raise NotReady(text, provider=placed.provider, code=LOADING, handles=handles)
+        if brake.on:
+            return None
+        if (state := said[0].state) != told:
+            told = state
+            world.report("info", f"{placed.provider} {placed.zone or placed.region}: waiting until the service answers: {state or 'starting'}")
+        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
+        interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+
+
+def _played(world: World, node: Node, order: Order | None) -> Word:
+    """What a rehearsal's machine without a console would tell by login."""
+    from providers.rehearsal import script
+    from providers.rehearsal.store import open_store
+
+    store = open_store()
+    given = "" if order is None else str(dict(order.setup.options).get("command", "")) or order.setup.script
+    if node.status not in (RUNNING, ENDED):
+        return Word()
+    code, job_s = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type), store.latency(node.handle.provider, "job")
+    lines = script.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
+    return last("\n".join(line for _, line in lines))
+
+
+async def _told(world: World, node: Node, order: Order | None) -> str:
+    """What the machine says of it by login, with the key that is kept here; nothing without one."""
+    from providers.engine.readiness.access import key_probe
+    from providers.remote.run import finished as ended
+
+    if order is None or node.status != RUNNING:
+        return ""
+    looker = key_probe(world, order.mark.owner, order.mark.cluster, pinned=True)
+    line = None if looker is None else looker.line(node)
+    if line is None:
+        return ""
+    code, out, _ = await ended(line.command(STATUS))
+    return out if code == 0 else ""

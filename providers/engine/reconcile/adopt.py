@@ -1,0 +1,255 @@
+"""What is there before anything is bought: orders of runs that were cut short, and machines that bear the cluster's mark.
+
+Owns adoption. Every existing machine of the same owner and cluster is either taken over or confirmed gone; only then may something be bought.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine.accounts import adapter_of
+from providers.engine.journal import database as journals
+from providers.engine.launch.verify import DONE, healthy
+from providers.engine.launch.walk import UNCONFIRMED, WAITING_ON, Outcome, resumed
+from providers.engine.reconcile.condition import applied, began, status_of, ttl
+from providers.engine.record import Held
+from providers.engine.surveying import surveyed
+from providers.engine.termination.settle import abandon, bill, release, repeated
+from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.model.ask import RESERVATION
+from providers.model.machine import GONE, QUEUED, Handle, Mark, Node
+from providers.model.money import per_hour
+from providers.planner.check import satisfied
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.record import Wanted
+    from providers.engine.termination.settle import Brake
+    from providers.engine.world import World
+    from providers.model.ask import Ask
+
+
+class Place(NamedTuple):
+    """A running placement, as the planner's check reads it."""
+
+    provider: str
+    region: str
+    gpu_type: str
+    gpu_count: int
+    nodes: int
+    capacity: str
+    reservation: str = ""
+
+
+class Price(NamedTuple):
+    """What a placement costs per hour, all nodes, by which source, as of when."""
+
+    micro_usd: int | None = None
+    as_of: str = ""
+    source: str = ""
+
+
+async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
+    """Takes over what already serves the declaration, and makes sure that nothing else of this cluster exists.
+
+    Returns what was adopted, or None when nothing is there and buying is safe. Raises OutcomeUnknown while an earlier order is not settled, and
+    HalfMade when something that must go could not be deleted.
+    """
+    await _settle_orders(world, wanted, brake)
+    found = {node.handle: (adapter, node) for adapter, node in await surveyed(world, wanted.owner, wanted.cluster)}
+    found.update({node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)})
+    # What is in an account that is no longer declared is not taken over: somebody else would go on paying for it.
+    chosen, entry = _choose(world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)])
+    keep = [node.handle for node in chosen]
+    brake.check(wanted.cluster)
+    await _clear_away(world, wanted, [(adapter, node) for adapter, node in found.values() if node.handle not in keep], keep)
+    return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
+
+
+async def _settle_orders(world: World, wanted: Wanted, brake: Brake) -> None:
+    """Every order of this cluster that was never settled is now: whatever it made is found by the survey that follows."""
+    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=journals.PENDING):
+        world.report("info", f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider}; finding out what became of it")
+        outcome = await resumed(world, wanted, entry, brake=brake)
+        if not isinstance(outcome, Outcome):
+            continue
+        if outcome.state == UNCONFIRMED and not outcome.handles:
+            raise OutcomeUnknown(
+                f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}", provider=entry.provider, token=entry.order.token
+            )
+        if outcome.state == WAITING_ON:
+            adapter = await adapter_of(world, entry.provider, entry.account)
+            left = await abandon(world, adapter, entry.order, entry.ticket)
+            if not left.clean:
+                raise HalfMade(
+                    f"{wanted.cluster}: an earlier run's order still waits at {entry.provider} and could not be ended: {left.why}",
+                    provider=entry.provider,
+                    handles=left.handles,
+                )
+            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue")
+
+
+async def _present(world: World, adapter: Adapter) -> bool:
+    try:
+        return await adapter_of(world, adapter.name) is adapter
+    except CloudError:
+        return False
+
+
+async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
+    """Machines that only the journal knows of, or the backend's own lease: some clouds have no marks."""
+    found = await _named_elsewhere(world, wanted, known)
+    known = {*known, *(node.handle for _, node in found)}
+    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)):
+        missing = [handle for handle in entry.handles if handle not in known]
+        if not missing:
+            continue
+        adapter = await adapter_of(world, entry.provider, entry.account)
+        nodes = [node for node in await repeated(world, entry.provider, adapter.observe, missing) if node.status != GONE]
+        found.extend((adapter, node if node.mark is not None else node._replace(mark=entry.order.mark)) for node in nodes)
+        if not nodes and len(missing) == len(entry.handles):
+            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
+    return found
+
+
+async def _named_elsewhere(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
+    """What the last run of any home that had the cluster says it has. An account that is not here is passed over."""
+    last = world.leases.last(world.name, wanted.owner, wanted.cluster) if world.leases is not None else None
+    found: list[tuple[Adapter, Node]] = []
+    for handle in last.handles if last is not None else ():
+        if handle in known or last is None:
+            continue
+        try:
+            adapter = await adapter_of(world, handle.provider)
+        except NotConfigured:
+            continue
+        (node,) = await repeated(world, handle.provider, adapter.observe, (handle,))
+        if node.status != GONE and (node.mark is None or node.mark.owner == wanted.owner):
+            mark = Mark(wanted.owner, wanted.cluster, last.generation, last.fingerprint)
+            found.append((adapter, node._replace(mark=mark) if node.mark is None else node))
+    return found
+
+
+def _choose(world: World, wanted: Wanted, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
+    """The machines to take over, and the entry that they serve: whole, alike, in one place, of the same fingerprint; the most wanted first."""
+    sets: dict[tuple[object, ...], list[Node]] = {}
+    well = healthy(wanted.ask.kind)
+    for node in nodes:
+        if node.status in well and node.status != QUEUED and node.mark is not None and node.mark.fingerprint == wanted.fingerprint:
+            key = (node.handle.provider, node.region, node.zone, node.machine_type, node.gpu_type, node.gpu_count, node.capacity)
+            sets.setdefault(key, []).append(node)
+    options: list[tuple[int, float, tuple[Node, ...]]] = []
+    for group in sets.values():
+        group.sort(key=lambda node: (node.created_at, node.name))
+        for size in {entry.nodes for entry in wanted.ask.entries if entry.nodes <= len(group)}:
+            entry = satisfied(wanted.ask, place(world, wanted, group[:size]))
+            if entry is not None and wanted.ask.entries[entry].nodes == size:
+                options.append((entry, group[0].created_at, tuple(group[:size])))
+    if not options:
+        return (), 0
+    entry, _, chosen = min(options, key=lambda option: option[:2])
+    return chosen, entry
+
+
+def place(world: World, wanted: Wanted, nodes: Sequence[Node]) -> Place:
+    """Where and what these machines are. Clouds do not tell which reservation a machine uses: the journal does, or the only one declared."""
+    first, reservation = nodes[0], ""
+    if first.capacity == RESERVATION:
+        handles = {node.handle for node in nodes}
+        orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+        known = {entry.ticket.placed.reservation for entry in orders if entry.ticket and entry.ticket.placed and handles & set(entry.handles)}
+        declared = {way.reservation for entry in wanted.ask.entries for way in entry.capacity if way.kind == RESERVATION}
+        names = known or declared
+        reservation = names.pop() if len(names) == 1 else ""
+    return Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(nodes), first.capacity, reservation)
+
+
+async def _clear_away(world: World, wanted: Wanted, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]) -> None:
+    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    for adapter, node in rest:
+        world.report(
+            "warning", f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is declared now, or one too many; deleting it"
+        )
+        groups.setdefault(id(adapter), (adapter, []))[1].append(node.handle)
+    for adapter, handles in groups.values():
+        left = await release(world, adapter, wanted.owner, wanted.cluster, "", handles, keep)
+        if not left.clean:
+            raise HalfMade(
+                f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it could not be deleted: {left.why}; "
+                f"{bill(left.handles, None)}",
+                provider=adapter.name,
+                handles=left.handles,
+            )
+        world.journal.release(world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles)
+
+
+async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence[Node], entry: int) -> Held:
+    """Writes the new generation on the machines; what they cost is taken from when they were bought, as far as the journal knows."""
+    first, handles = chosen[0], tuple(node.handle for node in chosen)
+    adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
+    can = world.manifests[first.handle.provider].capabilities
+    for node in chosen:
+        if can.relabels and (node.mark is None or node.mark.generation != generation):
+            await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
+    orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+    made = next((order for order in orders if set(handles) & set(order.handles)), None)
+    where = place(world, wanted, chosen)
+    price = await price_of(world, wanted.ask, where, first, made)
+    now = world.clock.now()
+    world.journal.adopt(world.name, wanted.owner, wanted.cluster, generation, handles, now)
+    launched = began(chosen, now, made.created_at if made is not None else now)
+    ttl_s = (made.order.setup.ttl_s if made is not None else ttl(wanted, entry)) or 0
+    held = Held(
+        world=world.name,
+        owner=wanted.owner,
+        cluster=wanted.cluster,
+        generation=generation,
+        fingerprint=wanted.fingerprint,
+        status=next((node.status for node in chosen if node.status in DONE), status_of(chosen)),
+        provider=where.provider,
+        region=first.region,
+        zone=first.zone,
+        machine_type=first.machine_type,
+        gpu_type=first.gpu_type,
+        gpu_count=first.gpu_count,
+        nodes=len(chosen),
+        capacity=first.capacity,
+        reservation=where.reservation,
+        micro_usd=price.micro_usd,
+        price_as_of=price.as_of,
+        price_source=price.source,
+        handles=handles,
+        machines=tuple(node._replace(mark=node.mark._replace(generation=generation)) if node.mark is not None else node for node in chosen),
+        launched_at=launched,
+        ends_at=launched + ttl_s if ttl_s else 0.0,
+        entry=entry,
+        applied=applied(made.order.setup, wanted.ask.kind) if made is not None else (),
+        kind=wanted.ask.kind,
+        account=await world.call(where.provider, world.account, where.provider),
+    )
+    world.journal.launched(held)
+    names = ", ".join(node.name for node in chosen)
+    world.report("info", f"{wanted.cluster}: adopted {names} ({first.zone or first.region}, {per_hour(price.micro_usd)}), made by an earlier run")
+    return held
+
+
+async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made: journals.Entry | None) -> Price:
+    """The price when it was bought, else today's of the same place, else unknown."""
+    if made is not None and made.ticket is not None and made.ticket.placed is not None:
+        placed = made.ticket.placed
+        whole = placed.micro_usd
+        if whole is not None and placed.nodes != where.nodes:
+            # Not all of them were bought at once.
+            whole = whole * where.nodes // placed.nodes
+        return Price(whole, placed.price_as_of, placed.price_source)
+    from providers.engine.market.planning import market
+
+    offers = (await world.call(node.handle.provider, market, world, ask)).table
+    for row in offers.by_gpu.get(node.gpu_type, ()):
+        offer = offers.offer(row)
+        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (where.provider, node.region, node.machine_type, where.capacity)
+        if same and offer.zone in {"", node.zone} and offer.gpu_count == node.gpu_count and offer.node_micro_usd is not None:
+            return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
+    return Price()

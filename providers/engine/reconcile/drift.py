@@ -1,0 +1,106 @@
+"""What a machine is now, compared with what it was bought as: drift. Owns the properties that are compared, at a purchase and at each look.
+
+A property that the cloud does not report is unknown, and never a difference. Pure, but for `priced`, which asks what the machine costs as it is now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, NO_GPU, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.engine.record import Held
+    from providers.engine.world import World
+    from providers.model.machine import Node
+
+SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
+PRICE = ("micro_usd", "price_as_of", "price_source")
+UNKNOWN_GPU = "unknown"
+"""The GPU of a machine whose type was changed to one that is not known here: it satisfies nothing."""
+_OVER = frozenset({GONE, ENDED, FAILED, PREEMPTED})
+"""What is over is compared with nothing."""
+_RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
+
+
+class Shape(Protocol):
+    """A machine as it was ordered or bought: a candidate, or a record."""
+
+    @property
+    def machine_type(self) -> str: ...
+    @property
+    def gpu_type(self) -> str: ...
+    @property
+    def gpu_count(self) -> int: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def zone(self) -> str: ...
+    @property
+    def capacity(self) -> str: ...
+
+
+def differences(bought: Shape, node: Node) -> dict[str, object]:
+    """The properties of a machine that are not as bought, with what its cloud reports now."""
+    found = {name: getattr(node, name) for name in SHAPE}
+    reported = {name: value for name, value in found.items() if value or (name == "gpu_count" and node.gpu_type == NO_GPU)}
+    return {name: value for name, value in reported.items() if getattr(bought, name) and value != getattr(bought, name)}
+
+
+def as_bought(held: Held) -> Held:
+    """The record with every property, and the price, as it was bought."""
+    return held._replace(**dict(held.bought), bought=()) if held.bought else held
+
+
+def compared(held: Held, nodes: Sequence[Node]) -> tuple[Held, list[Node]]:
+    """The record with the shape that all its machines have now, and the machines. Those that differ from the others are `drifted`: lost to it."""
+    original = as_bought(held)
+    odd = {node.handle: differences(original, node) for node in nodes if node.status not in _OVER}
+    if not odd or nodes[0].kind == "service":
+        # A provider's own service runs on any of its choices; what of it changed is `Node.drift`.
+        return held, list(nodes)
+    first = next(iter(odd.values()))
+    if len(odd) < len(nodes) or any(other != first for other in odd.values()):
+        return original, [
+            node._replace(status=DRIFTED, detail=_lines(original, odd[node.handle])) if odd.get(node.handle) else node for node in nodes
+        ]
+    if not first:
+        return original, list(nodes)
+    if "machine_type" in first and not nodes[0].gpu_type:
+        first = {**first, "gpu_type": UNKNOWN_GPU}
+    bought = tuple(sorted((name, getattr(original, name)) for name in (*first, *PRICE)))
+    price = {name: getattr(held, name) for name in PRICE} if bought == held.bought else {}
+    return original._replace(**{**first, **price}, bought=bought), list(nodes)
+
+
+def text(held: Held) -> str:
+    """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing does."""
+    now = {name: getattr(held, name) for name in SHAPE if name in dict(held.bought)}
+    return f"{_lines(as_bought(held), now)}, changed at {held.provider}" if now else ""
+
+
+def acts(held: Held) -> bool:
+    """True where something is to be done about a difference: the machines run, and are not as they were bought."""
+    return bool(held.bought) and held.status in _RUNS
+
+
+async def priced(world: World, before: Held, after: Held) -> Held:
+    """The record at what its place and shape cost now: another shape than the last look saw has another price, or an unknown one."""
+    from providers.engine.reconcile.adopt import Place, Price, price_of
+    from providers.errors import CloudError
+
+    same = after.bought == before.bought and all(getattr(after, name) == getattr(before, name) for name in SHAPE)
+    if same or not after.bought or not after.machines:
+        return after
+    where = Place(after.provider, after.region, after.gpu_type, after.gpu_count, after.nodes, after.capacity)
+    try:
+        price = await price_of(world, None, where, after.machines[0], None)
+    except CloudError:
+        price = Price()
+    return after._replace(micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
+
+
+def _lines(bought: Held, now: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}: {getattr(bought, name)} -> {value}" for name, value in now.items())

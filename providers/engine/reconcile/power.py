@@ -1,0 +1,70 @@
+"""Stopping what is held and keeping it, and starting it again where it is. Owns that all machines change or none, and what a failure says.
+
+A start that finds no room is no reason to buy: the machines stay stopped and in the state, and moving them is a replacement that a preview shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine.accounts import home_of
+from providers.engine.messages import trimmed
+from providers.engine.reconcile.condition import seen, ttl
+from providers.engine.termination.settle import repeated
+from providers.errors import CloudError, GpusError
+from providers.model.machine import RUNNING, STOPPED
+
+if TYPE_CHECKING:
+    from providers.adapters.base import Adapter
+    from providers.engine.record import Held, Wanted
+    from providers.engine.world import World
+    from providers.model.machine import Handle
+
+
+async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
+    """Brings the machines to the state that is wanted; what comes back is what was seen afterwards. `digest` is noted as applied.
+
+    Raises GpusError when the cloud refuses: then those that had changed already are brought back, and nothing was bought or lost.
+    """
+    adapter = await home_of(world, held)
+    state = wanted.setup.state
+    done: list[Handle] = []
+    for handle in held.handles:
+        try:
+            await repeated(world, adapter.name, adapter.update, handle, {"state": state})
+        except CloudError as error:
+            back = [await _brought(world, adapter, other, STOPPED if state == RUNNING else RUNNING) for other in done]
+            raise GpusError(_refused(held, state, error, undone=all(back))) from error
+        done.append(handle)
+    now, limit_s = world.clock.now(), ttl(wanted, held.entry)
+    held = held._replace(
+        applied=tuple(sorted({**dict(held.applied), "state": digest}.items())),
+        # A machine's limit counts from each start.
+        ends_at=now + limit_s if limit_s and state == RUNNING else 0.0,
+    )
+    after = seen(held, await repeated(world, adapter.name, adapter.observe, held.handles), now)
+    if after is None:
+        raise GpusError(f"{held.cluster}: it is gone; run it again")
+    world.report("info", f"{held.cluster}: {after.status}")
+    if state == STOPPED:
+        world.journal.rests(after, now)
+    else:
+        world.journal.launched(after._replace(launched_at=now))
+    return after
+
+
+async def _brought(world: World, adapter: Adapter, handle: Handle, state: str) -> bool:
+    try:
+        await repeated(world, adapter.name, adapter.update, handle, {"state": state})
+    except CloudError:
+        return False
+    return True
+
+
+def _refused(held: Held, state: str, error: CloudError, *, undone: bool) -> str:
+    rest = "" if undone else "; its other machines could not be brought back: look at them"
+    if state == STOPPED:
+        return f"{held.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
+    where = held.zone or held.region
+    todo = "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
+    return f"{held.cluster}: could not be started again in {where}, so it stays stopped, and in the state: {trimmed(error)}{rest}; {todo}"

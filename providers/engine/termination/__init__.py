@@ -1,0 +1,1 @@
+"""Termination: machines are released, and confirmed gone."""

@@ -1,0 +1,216 @@
+"""The end of what an owner has: one generation, or all of it; confirmed, in every account it may be in. Buys nothing.
+
+Owns what a message must say about what could not be confirmed gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
+from providers.engine.deadlines import at_most, looking, together
+from providers.engine.journal import database as journals
+from providers.engine.leases import CLEAN_PATIENCE_S, leased
+from providers.engine.messages import bare, trimmed
+from providers.engine.record import UNSETTLED, Held
+from providers.engine.termination.settle import Left, abandon, bill, release, repeated
+from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
+from providers.model.machine import GONE, Handle, Node, is_foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from providers.adapters.base import Adapter
+    from providers.engine.accounts import Accounts
+    from providers.engine.record import Account
+    from providers.engine.world import World
+
+OWN_LIMIT_S = 70.0
+"""Real seconds that a deletion waits to learn whether its machines are still its own: a little more than all tries take where each fails at once."""
+
+
+async def end(world: World, held: Held) -> None:
+    """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
+    which = (world.name, held.owner, held.cluster, held.generation)
+    entries = world.journal.orders(*which)
+    handles = list(dict.fromkeys([*held.handles, *held.leftovers, *(handle for entry in entries for handle in entry.handles)]))
+    lefts: list[Left] = []
+    groups: dict[int, tuple[Adapter, list[Handle], list[journals.Entry]]] = {}
+
+    async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.Entry]] | None:
+        try:
+            adapter = await adapter_of(world, provider, account)
+        except CloudError as error:
+            lefts.append(Left(tuple(owed), trimmed(error)))
+            return None
+        return groups.setdefault(id(adapter), (adapter, [], []))
+
+    if held.provider:
+        await group(held.provider, account_of(world, held), [handle for handle in handles if handle.provider == held.provider])
+    for entry in entries:
+        found = await group(entry.provider, entry.account, entry.handles)
+        if found is not None and entry.state in journals.PENDING:
+            found[2].append(entry)
+    for handle in handles:
+        try:
+            ((adapter, _),) = await by_adapter(world, held, [handle])
+        except CloudError as error:
+            lefts.append(Left((handle,), trimmed(error)))
+            continue
+        groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
+
+    async def ended(adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.Entry]) -> None:
+        lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
+        try:
+            own, taken = await _own(world, adapter, held, there)
+        except CloudError as error:
+            lefts.append(Left(tuple(there), trimmed(error)))
+            return
+        lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
+
+    # Side by side: a cloud that does not answer keeps no machine of another one running.
+    await together(*(ended(*group) for group in groups.values()))
+    raise_left(held.cluster, lefts, held.micro_usd)
+    world.journal.release(*which, world.clock.now())
+
+
+async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
+    """Those of the machines that no other generation has taken over, and those that one has. Raises CloudErrors."""
+    if not handles:
+        return [], []
+    with at_most(OWN_LIMIT_S):
+        nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
+    if world.manifests[adapter.name].capabilities.relabels:
+        others = {node.handle for node in nodes if held.generation and is_foreign(node.mark, held.generation)}
+    else:
+        launches = await asyncio.to_thread(world.journal.launches, world.name, held.owner, held.cluster)
+        ids = {native for launch in launches if launch.ended_at is None and launch.generation != held.generation for native in launch.native_ids}
+        others = {node.handle for node in nodes if node.handle.native_id in ids}
+    return [node.handle for node in nodes if node.handle not in others], list(others)
+
+
+async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
+    """Settles and deletes all that the owner has, in every account it has used; returns the machines found. Raises HalfMade."""
+    if not owner:
+        raise GpusError("wanted the owner whose machines are ended, found none")  # an empty one is everybody to an adapter
+    lefts: list[Left] = []
+    found: dict[Handle, Node] = {}
+    orders = world.journal.orders(world.name, owner)
+    present: Accounts = tuple((provider, None) for provider in world.manifests)
+    closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
+    places = dict.fromkeys((*present, *used(world, owner), *of_settings(world, former), *((entry.provider, entry.account) for entry in orders)))
+    owed: dict[tuple[str, Account | None], list[journals.Entry]] = {
+        place: [entry for entry in orders if (entry.provider, entry.account) == place] for place in places
+    }
+
+    async def ended(names: Sequence[tuple[str, Account | None]], adapter: Adapter | CloudError) -> None:
+        """Ends all in one account, whatever names lead to it."""
+        entries = [entry for name in names for entry in owed[name]]
+        handles = {handle for entry in entries for handle in entry.handles}
+        place, account = said(*names[0]), names[0][1]
+        pending = [entry for entry in entries if entry.state in journals.PENDING]
+        try:
+            if isinstance(adapter, CloudError):
+                raise adapter
+            for entry in pending:
+                world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
+                lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
+            with nullcontext() if entries else looking():
+                nodes = await repeated(world, adapter.name, adapter.find, owner)
+        except CloudError as error:
+            if isinstance(error, NotConfigured) and not entries:
+                return
+            if account is not None and closed.issuperset(names):
+                # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
+                world.report("warning", f"{place} could not be searched; nothing is known to be left there: {bare(names[0][0], trimmed(error))}")
+                return
+            lefts.append(Left(tuple(handles), f"{place}: {bare(names[0][0], trimmed(error))}"))
+            return
+        there = {node.handle: node for node in nodes if node.status != GONE}
+        for node in there.values():
+            world.report("info", f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id}, which bears this stack's mark")
+        found.update(there)
+        if there or handles:
+            lefts.append(await release(world, adapter, owner, "", "", {*there, *handles}))
+
+    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
+        try:
+            with nullcontext() if owed[name, account] else looking():
+                return await adapter_of(world, name, account)
+        except CloudError as error:
+            return error
+
+    adapters = await asyncio.gather(*(reached(*place) for place in places))
+    accounts: dict[int, tuple[list[tuple[str, Account | None]], Adapter | CloudError]] = {}
+    for place, adapter in zip(places, adapters, strict=True):
+        accounts.setdefault(id(adapter), ([], adapter))[0].append(place)
+    # Side by side: a cloud that does not answer keeps no machine of another one running.
+    await together(*(ended(*account) for account in accounts.values()))
+    raise_left("ownership", lefts, None)
+    world.journal.release(world.name, owner, "", "", world.clock.now())
+    return tuple(found.values())
+
+
+async def end_elsewhere(world: World, owner: str) -> None:
+    """Settles the orders of runs that were cut short in an account that the settings no longer name, deleting what they made.
+
+    An order that a cluster in some state still waits for is that cluster's to go on with, in its own account. Raises GpusError where one cannot
+    be settled: then the settings must not move on.
+    """
+    launched = {launch.generation for launch in world.journal.launches(world.name, owner) if launch.ended_at is None}
+    for entry in world.journal.orders(world.name, owner, states=journals.PENDING):
+        mark = entry.order.mark
+        if mark.generation in launched or entry.account is None:
+            continue
+        where = said(entry.provider, entry.account)
+        try:
+            present = await adapter_of(world, entry.provider)
+        except CloudError:
+            present = None
+        try:
+            adapter = await adapter_of(world, entry.provider, entry.account)
+            if adapter is present:
+                continue
+            async with leased(world, owner, (mark.cluster,), CLEAN_PATIENCE_S):
+                world.report("info", f"{mark.cluster}: an order at {where} was never settled; finding out what became of it, and ending it")
+                left = await abandon(world, adapter, entry.order, entry.ticket)
+        except CloudError as error:
+            left = Left(entry.handles, trimmed(error))
+        if not left.clean:
+            raise GpusError(
+                f"{mark.cluster}: an order at {where} is not settled: {left.why}; {bill(left.handles or entry.handles, entry.micro_usd)}; "
+                "set the account back and run it again, or destroy"
+            )
+        world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed")
+
+
+def raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> None:
+    """Raises HalfMade naming all that is not confirmed gone; nothing when everything is."""
+    open_ones = [left for left in lefts if not left.clean]
+    if open_ones:
+        handles = tuple(dict.fromkeys(handle for left in open_ones for handle in left.handles))
+        why = "; ".join(dict.fromkeys(left.why for left in open_ones))
+        provider = handles[0].provider if handles else ""
+        raise HalfMade(
+            f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; run it again", provider=provider, handles=handles
+        )
+
+
+async def release_all(world: World, held: Held, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Left:
+    """Releases these, and all else of this generation but `keep`, in every account concerned."""
+    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    if held.provider:
+        home = await home_of(world, held)
+        groups[id(home)] = (home, [])
+    for adapter, own in await by_adapter(world, held, handles):
+        groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
+    lefts = [await release(world, adapter, held.owner, held.cluster, held.generation, own, keep) for adapter, own in groups.values()]
+    return Left(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+
+
+def stuck(held: Held, left: Left) -> Held:
+    """The record of something that must go and could not be deleted yet."""
+    reason = f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}; nothing else is bought until it is gone"
+    return held._replace(status=UNSETTLED, leftovers=tuple(handle for handle in left.handles if handle not in held.handles), reasons=(reason,))

@@ -1,0 +1,254 @@
+"""Certainty: what became of a call, and that what should be gone is gone. Owns every bounded retry; buys nothing.
+
+The rule behind all of it: nothing else is bought while something of an earlier try may exist, and "gone" is only ever the cloud's own word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from providers.engine.deadlines import left_s
+from providers.engine.messages import bare, trimmed
+from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
+from providers.model.machine import GONE, Handle, Order, Ticket
+from providers.model.money import per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from concurrent.futures import Future
+
+    from providers.adapters.base import Adapter
+    from providers.engine.journal.shared_lease import SharedLease
+    from providers.engine.world import World
+
+T = TypeVar("T")
+
+DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Pauses between tries of one thing, so seven tries over about a minute."""
+
+POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5
+GONE_LIMIT_S = 600.0
+"""How long a deletion that the cloud accepted may take. A GPU machine takes one to three minutes."""
+AGAIN_S = 60.0
+"""A deletion that was accepted is asked for again after this long."""
+_SLICE_S = 1.0
+
+
+class Brake:
+    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
+
+    Looked at between calls, never during one.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.abandoned = False
+        self.lease: SharedLease | None = None
+        """What says that another home has taken the cluster over, where the backend can."""
+        self.rival = ""
+        """Who else bought for the cluster meanwhile, as the labels at the cloud tell."""
+
+    @property
+    def on(self) -> bool:
+        """True once any of it happened."""
+        return self.abandoned or self._world.stop.is_set() or self.taken_over
+
+    @property
+    def taken_over(self) -> bool:
+        """True once another run has the cluster: what it has is not this one's to touch."""
+        return bool(self.rival) or (self.lease is not None and self.lease.lost)
+
+    @property
+    def why(self) -> str:
+        """For messages."""
+        if self.taken_over:
+            last = self.lease.last() if self.lease is not None else None
+            return f"taken over elsewhere: {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
+        return "the run that asked for it ended" if self.abandoned else "stopped by the user"
+
+    def check(self, cluster: str) -> None:
+        """Raises TakenOver where another run has the cluster: before anything of it is changed."""
+        if self.taken_over:
+            raise self.stopped(cluster, "nothing is changed")
+
+    def stopped(self, cluster: str, rest: str) -> GpusError:
+        """The end of a run that is stopped here; `rest` says what is left running."""
+        if self.taken_over:
+            return TakenOver(f"{cluster}: {self.why}; {rest}; run `pulumi up` again")
+        return GpusError(f"{cluster}: {self.why}; {rest}")
+
+
+class Left(NamedTuple):
+    """What is left after a release. `why` is empty when everything is confirmed gone; else it says what is in the way."""
+
+    handles: tuple[Handle, ...] = ()
+    why: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """True when nothing is left, on the cloud's word."""
+        return not self.why
+
+
+async def pause(world: World, seconds: float, brake: Brake | None = None) -> None:
+    """Waits on the world's clock; ends early when the brake is on."""
+    while seconds > 0 and not (brake is not None and brake.on):
+        piece = min(seconds, _SLICE_S)
+        await world.clock.sleep(piece)
+        seconds -= piece
+
+
+async def repeated(world: World, provider: str, function: Callable[..., T], *arguments: Any, tries: int = len(DELAYS_S) + 1) -> T:
+    """The result of a call that may be repeated at will: rate limits and passing faults are waited out, within bounds. Raises the last error."""
+    for delay in DELAYS_S[: tries - 1]:
+        try:
+            return await world.call(provider, function, *arguments)
+        except (RateLimited, Transient) as error:
+            wait_s = max(delay, getattr(error, "retry_after_s", 0.0))
+            if wait_s >= left_s():
+                raise
+            await pause(world, wait_s)
+    return await world.call(provider, function, *arguments)
+
+
+async def certain(world: World, adapter: Adapter, order: Order, inflight: Future[Ticket] | None = None) -> Ticket | None:
+    """What became of an order whose answer was lost: its ticket, or None when the cloud is certain that nothing was made.
+
+    `inflight` is the creating call itself if it may still be under way: until it has ended, "nothing was made" proves nothing. Asks by the
+    order's token with growing pauses. Raises OutcomeUnknown when it is still not known, HalfMade when something else than the order exists.
+    """
+    why = ""
+    # Once more than elsewhere: a cloud may be certain only after a minute, and one look may fail.
+    for delay in (*DELAYS_S, DELAYS_S[-1], 0.0):
+        landed = inflight is None or inflight.done()
+        if inflight is not None and landed and inflight.exception() is None:
+            return inflight.result()
+        try:
+            ticket = await world.call(adapter.name, adapter.resume, order)
+        except HalfMade:
+            raise
+        except (NotConfigured, BadCredentials) as error:
+            why = trimmed(error)
+            break
+        except (OutcomeUnknown, Transient, RateLimited) as error:
+            why = trimmed(error)
+        except CloudError:
+            # A refusal in the order's own name: it was carried out and made nothing.
+            return None
+        else:
+            if ticket is not None or landed:
+                return ticket
+            why = "the creating call is still under way"
+        await pause(world, delay)
+    raise OutcomeUnknown(
+        f"{adapter.name}: it is not known whether order {order.token} made {', '.join(order.node_names)}: {bare(adapter.name, why)}",
+        provider=adapter.name,
+        token=order.token,
+    )
+
+
+async def release(
+    world: World,
+    adapter: Adapter,
+    owner: str,
+    cluster: str,
+    generation: str,
+    handles: Iterable[Handle] = (),
+    keep: Collection[Handle] = (),
+) -> Left:
+    """Deletes these machines and every other that bears the mark, and confirms that they are gone.
+
+    An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are tried again with growing pauses, up to seven
+    times; one that the cloud accepted has `GONE_LIMIT_S` to take effect. Never raises a CloudError: what is not confirmed is returned.
+    """
+    targets = {handle: -AGAIN_S for handle in handles if handle not in keep}
+    gone: set[Handle] = set()
+    failures, looked, interval, rounds = 0, False, POLL_FIRST_S, 0
+    until = world.clock.now() + GONE_LIMIT_S
+    while True:
+        trouble: CloudError | None = None
+        try:
+            if not looked or gone.issuperset(targets):
+                # An empty owner would be everybody: then nothing but what was named is meant.
+                marked = await world.call(adapter.name, adapter.find, owner, cluster, generation) if owner else ()
+                found = [node for node in marked if node.status != GONE]
+                looked = True
+                for node in found:
+                    if node.handle not in keep:
+                        targets.setdefault(node.handle, -AGAIN_S)
+                        gone.discard(node.handle)
+                if gone.issuperset(targets):
+                    return Left()
+        except CloudError as error:
+            trouble = error
+        for handle, asked in targets.items():
+            if handle in gone or world.clock.now() - asked < AGAIN_S:
+                continue
+            try:
+                await world.call(adapter.name, adapter.delete, handle)
+                targets[handle] = world.clock.now()
+            except CloudError as error:
+                trouble = error
+        left = tuple(handle for handle in targets if handle not in gone)
+        if left:
+            try:
+                nodes = await world.call(adapter.name, adapter.observe, left)
+                gone.update(handle for handle, node in zip(left, nodes, strict=True) if node.status == GONE)
+            except CloudError as error:
+                trouble = error
+        left = tuple(handle for handle in targets if handle not in gone)
+        if trouble is None:
+            failures = 0
+            if not left and rounds == 0:
+                rounds += 1
+                continue
+            if world.clock.now() >= until:
+                return Left(left, f"the deletion was accepted but has not taken effect within {GONE_LIMIT_S / 60:.0f} min")
+            await pause(world, interval)
+            interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+            continue
+        if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S):
+            return Left(left, trimmed(trouble))
+        await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
+        failures += 1
+
+
+async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket | None, keep: Collection[Handle] = ()) -> Left:
+    """Ends an order that is under way: deletes what it has made so far and what it still makes, until the call itself has ended.
+
+    Returns what could not be confirmed. Never raises a CloudError.
+    """
+    mark = order.mark
+    handles: set[Handle] = set(ticket.handles) if ticket is not None else set()
+    why = ""
+    for delay in (*DELAYS_S, 0.0):
+        ended = False
+        try:
+            if ticket is None:
+                ticket = await world.call(adapter.name, adapter.resume, order)
+                ended = ticket is None or ticket.state == "done"
+            else:
+                ticket = await world.call(adapter.name, adapter.poll, ticket)
+                ended = ticket.state == "done"
+            if ticket is not None:
+                handles.update(ticket.handles)
+        except HalfMade as error:
+            handles.update(error.handles)
+            ended = True
+        except (OutcomeUnknown, Transient, RateLimited, NotConfigured, BadCredentials) as error:
+            # Whether it goes on cannot be told from the ticket: ask by the token next.
+            why, ticket = trimmed(error), None
+        except CloudError:
+            ended = True
+        left = await release(world, adapter, *mark[:3], handles=handles, keep=keep)
+        if ended or not left.clean:
+            return left
+        why = why or "the cloud still works on it"
+        await pause(world, delay)
+    return Left(tuple(handles), f"order {order.token} could not be ended: {why}")
+
+
+def bill(handles: Collection[Handle], micro_usd: int | None) -> str:
+    """`projects/p/zones/z/instances/n still costs $10.21/h`: what a message must say about machines that are left."""
+    names = ", ".join(handle.native_id for handle in handles) or "whatever it made"
+    return f"{names} may still cost {per_hour(micro_usd) if micro_usd is not None else 'money, at a price that is not known'}"
