@@ -119,7 +119,7 @@ class Task(_Program):
 
 
 class Workload(_Program):
-    """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See README, "Workloads"."""
+    """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See docs/how-to/workloads.md."""
 
     services: tuple[Task, ...] = ()
     image: str = ""

@@ -123,7 +123,7 @@ SPEC_INPUTS: dict[str, Any] = {
     ),
     "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
-    "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; README, Workloads, has the fields."),
+    "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; docs/reference/spec.md has the fields."),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
     "ready": _described(

@@ -88,7 +88,7 @@ class Stack:
         try:
             self._cli = _Cli(PulumiCommand(skip_version_check=True))
         except FileNotFoundError:
-            raise GpusError("wanted the Pulumi CLI on PATH, found none; see the README's set-up") from None
+            raise GpusError("wanted the Pulumi CLI on PATH, found none; run `make setup`, or see docs/how-to/own-project.md") from None
         self._project = project
         self.name = name
         self._stack: PulumiStack | None = None

@@ -1,7 +1,7 @@
 """Part A: the real command line and the real plugin, killed or interrupted at every step. Owns the steps, the points, and what counts as recovered.
 
 A point brings a stack to where its step begins, runs the step's command, and at one moment (`kills_moments`) ends the CLI, the plugin or both with -9, or
-sends the CLI a signal. Then comes what the README says under "When something dies": `pulumi cancel` if a lock is left, the same command or `up` again, at
+sends the CLI a signal. Then comes what docs/how-to/when-something-dies.md says: `pulumi cancel` if a lock is left, the same command or `up` again, at
 times `refresh` before; at the end `destroy`. After each of them it counts what really runs, and over the whole life that there was never one too many.
 """
 

@@ -1,4 +1,4 @@
-"""A service with a token as the README has it: what the stack shows is enough to find the token and to call with it."""
+"""A service with a token as docs/how-to/workloads.md has it: what the stack shows is enough to find the token and to call with it."""
 
 import json
 import subprocess

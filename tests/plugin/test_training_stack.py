@@ -1,4 +1,4 @@
-"""The training stack as the README has it, from `up` to what it saved, by the real engine on a rehearsal cloud."""
+"""The training stack as docs/how-to/workloads.md has it, from `up` to what it saved, by the real engine on a rehearsal cloud."""
 
 import subprocess
 

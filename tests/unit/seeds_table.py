@@ -1,4 +1,4 @@
-"""Writes docs/seeds.md from the rows: `python -m tests.unit.seeds_table`. Owns the page's words; the verdicts are the checks'."""
+"""Writes docs/research/seeds.md from the rows: `python -m tests.unit.seeds_table`. Owns the page's words; the verdicts are the checks'."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.unit import seeds_clore, seeds_google, seeds_modal
 from tests.unit.seeds_judge import STALE_ABOVE, VERDICTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "seeds.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "seeds.md"
 TITLES = {
     "000": "GPUs on Modal",
     "001": "Which GPU for a small model",
@@ -14,18 +14,24 @@ TITLES = {
     "004": "Training on Google Cloud",
 }
 ROWS = [*seeds_modal.ROWS, *seeds_clore.ROWS, *seeds_google.ROWS]
-HEAD = f"""# The first documents, row by row
+HEAD = f"""# Claims about renting GPUs, checked
 
-This project began with notes of other people on renting GPUs. Every command and table row of four of them stands here, in our words, with a verdict
-and the reason. It is made by `python -m tests.unit.seeds_table` and checked by `tests/unit/test_seeds.py`: a changed price, table or rule that turns
-a verdict fails the tests.
+This page lets you look up whether a claim about renting GPUs is right, and why.
 
-* **right**: ours says the same. A placement that is tight fits. **wrong**: it was never so. **stale**: it was so once, or has no date; a price is stale
-  when it differs from the catalog's by more than a factor of {STALE_ABOVE:g}. **does not fit**: the model does not fit the GPUs, or the claim is true of
-  something else.
-* What said so is in the last column. `sizing` is what `gpus size` computes: GiB on each GPU, 8,192 tokens of context and one sequence where nothing
-  else is named. `documentation` is a program's own, with the date it was read or is remembered; no test of ours can run that program.
-* Advice without a claim, and links, have no row.
+Every command and table row of four notes that other people wrote stands here, in our words, with a
+verdict and the reason. It is made by `python -m tests.unit.seeds_table` and checked by
+`tests/unit/test_seeds.py`: a changed price, table or rule that turns a verdict fails the tests.
+
+* **right**: ours says the same. A placement that is tight fits.
+* **wrong**: it was never so.
+* **stale**: it was so once, or has no date. A price is stale when it differs from the catalog's by
+  more than a factor of {STALE_ABOVE:g}.
+* **does not fit**: the model does not fit the GPUs, or the claim is true of something else.
+
+The last column names what said so. `sizing` is what `gpus size` computes: GiB on each GPU, 8,192
+tokens of context and one sequence where nothing else is named. `documentation` is a program's own,
+with the date it was read or is remembered; no test of ours can run that program. Advice without a
+claim, and links, have no row.
 """
 
 
@@ -48,5 +54,5 @@ def page():
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page())

@@ -157,13 +157,16 @@ def test_an_adapters_data_is_dated(name):
 
 
 @every
-def test_the_readme_has_a_section_on_the_provider(name):
-    """Some section explains `options.<provider>`, how to check the set-up, and where credentials come from."""
-    manifest = registry.manifests()[name]
-    sections = re.split(r"^## ", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    own = [text for text in sections if f"options.{name}" in text and f"gpus check {name}" in text]
-    assert own, f"{name}: wanted a README section with options.{name} and `gpus check {name}`, found none"
-    assert any(variable in text for text in own for variable in manifest.environment), f"{name}: wanted one of {manifest.environment} named there"
+def test_a_page_describes_the_provider(name):
+    """It explains `options.<provider>`, how to check the set-up, and where credentials come from; the index links to it."""
+    page = ROOT / "docs" / "providers" / f"{name}.md"
+    assert page.exists(), f"{name}: wanted its page at {page.relative_to(ROOT)}, found none"
+    text = page.read_text()
+    for part in (f"options.{name}", f"gpus check {name}"):
+        assert part in text, f"{name}: wanted {part} on {page.relative_to(ROOT)}, found none"
+    environment = registry.manifests()[name].environment
+    assert any(variable in text for variable in environment), f"{name}: wanted one of {environment} named there"
+    assert f"providers/{name}.md" in (ROOT / "docs" / "README.md").read_text(), f"{name}: wanted a link in docs/README.md, found none"
 
 
 @every

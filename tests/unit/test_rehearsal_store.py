@@ -331,7 +331,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
 @pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
 def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
-    """What a node's readiness can lack is rehearsed by the command that the README names, whatever the cloud."""
+    """What a node's readiness can lack is rehearsed by the command that the documentation names, whatever the cloud."""
     from providers.cli import rehearse
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))

@@ -59,5 +59,5 @@ def test_no_row_stands_twice():
 
 
 def test_the_page_is_current():
-    """docs/seeds.md is what the rows say today; `python -m tests.unit.seeds_table` writes it anew."""
+    """docs/research/seeds.md is what the rows say today; `python -m tests.unit.seeds_table` writes it anew."""
     assert PAGE.read_text() == page()

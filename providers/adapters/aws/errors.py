@@ -65,7 +65,7 @@ class Context(NamedTuple):
 
 
 _STOCKOUT = "EC2 has none there now"
-_RIGHTS = "run `gpus check aws`; the README names the rights needed; where only some regions are allowed, set `regions`"
+_RIGHTS = "run `gpus check aws`; docs/providers/aws.md names the rights needed; where only some regions are allowed, set `regions`"
 _CLOCK = "look at this machine's clock too: with a wrong one EC2 refuses good keys"
 _SIGN_IN = f"sign in again (aws sso login, or new keys); {_CLOCK}"
 _QUOTA = "ask for more in Service Quotas"

@@ -499,7 +499,7 @@ class _Walk:
                 error.code, f"were not ready within {duration.text(order.wait_s)}"
             )
             reason = f"{provider}: {OUT_OF_REACH} machines in a row {found}"
-            self.world.report("warning", f"{reason}; no more are bought there in this run; see README, `ready` and `wait`")
+            self.world.report("warning", f"{reason}; no more are bought there in this run; see docs/how-to/reach-a-machine.md, `ready` and `wait`")
             self.blocked.append((Scope(provider), "", reason))
 
     async def _refusal(self, adapter: Adapter, order: Order, error: CloudError, started: float) -> None:

@@ -1,0 +1,142 @@
+"""The pages: how long they may be, that their links lead somewhere, and that the reference lists what there is."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from providers import cli
+from providers.adapters.aws.check import RIGHTS
+from providers.plugin.schema import CLUSTER_OUTPUTS, SPEC_INPUTS
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "providers").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+
+every = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def parts(page):
+    """The page's lines outside code blocks, as (number, line), and those inside them."""
+    prose, code, inside = [], [], False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        else:
+            (code if inside else prose).append((number, line))
+    return prose, code
+
+
+def anchors(page):
+    """What a link may name on the page, as GitHub makes it of the headings."""
+    headings = [line.lstrip("#").strip() for _, line in parts(page)[0] if re.match(r"#+ ", line)]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page):
+    """Relative links of the page, as (number, path, anchor)."""
+    for number, line in parts(page)[0]:
+        for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            if not re.match(r"[a-z]+:", target):
+                path, _, anchor = target.partition("#")
+                yield number, path, anchor
+
+
+def test_the_readme_is_no_manual():
+    """At most 150 lines of at most 100 columns: tables and code too."""
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 150
+    assert [] == [line for line in lines if len(line) > 100]
+
+
+@every
+def test_prose_has_at_most_100_columns(page):
+    """Tables and code blocks may be longer, and so may a line that is one word: a link cannot be wrapped."""
+    long = [number for number, line in parts(page)[0] if len(line) > 100 and not line.startswith("|") and len(line.split()) > 2]
+    assert [] == long
+
+
+@every
+def test_every_relative_link_leads_somewhere(page):
+    """To a file that exists, and to a heading of it where the link names one."""
+    broken = []
+    for number, path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append((number, f"{path}#{anchor}" if anchor else path))
+    assert [] == broken
+
+
+def test_every_page_is_reached_from_the_readme():
+    """No page is left that nobody finds."""
+    reached, todo = set(), [README]
+    while todo:
+        page = todo.pop()
+        if page not in reached:
+            reached.add(page)
+            targets = ((page.parent / path).resolve() for _, path, _ in links(page) if path)
+            todo += [target for target in targets if target.suffix == ".md"]
+    assert {page for page in PAGES if "providers" != page.relative_to(ROOT).parts[0]} <= reached
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "docs" == page.relative_to(ROOT).parts[0]], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_first_what_it_is_for(page):
+    """Below its title a page says what it lets you do. A decision says what was decided."""
+    title, blank, first = page.read_text().splitlines()[:3]
+    assert title.startswith("# ") and "" == blank
+    assert first.startswith("**Decision.**" if re.match(r"\d{4}-", page.name) else "This page ")
+
+
+def test_the_readme_shows_a_stack_file_that_exists():
+    """It declares what the file does, word for word but for comments."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    assert yaml.safe_load((ROOT / "stacks" / "Pulumi.train-h100x8.yaml").read_text()) == yaml.safe_load(block)
+
+
+def test_the_tutorial_names_every_stack():
+    """Each declared stack is introduced."""
+    named = (ROOT / "docs" / "tutorial.md").read_text()
+    stacks = [path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")]
+    assert [] == [stack for stack in stacks if f"`{stack}`" not in named]
+
+
+def commands(capsys, *words):
+    """The commands that `gpus WORDS --help` shows."""
+    with contextlib.suppress(SystemExit):
+        cli.main([*words, "--help"])
+    listed = capsys.readouterr().out.partition("  COMMAND\n")[2]
+    return [" ".join(("gpus", *words, name)) for name in re.findall(r"^    (\w+)", listed, flags=re.MULTILINE)]
+
+
+def test_the_command_reference_lists_every_command(capsys):
+    """Each command that `gpus --help` shows is in a table of the page."""
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    found = [*commands(capsys), *commands(capsys, "rehearse")]
+    assert {"gpus plan", "gpus rehearse stock"} <= set(found)
+    assert [] == [name for name in found if f"| `{name}" not in text]
+
+
+def named_in_rows(page):
+    """What stands as code in the first column of the page's tables."""
+    return {name for _, line in parts(page)[0] if line.startswith("|") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+
+def test_the_spec_reference_lists_every_field():
+    """Each input of a cluster has a row."""
+    assert set() == set(SPEC_INPUTS) - named_in_rows(ROOT / "docs" / "reference" / "spec.md")
+
+
+def test_the_output_reference_lists_every_output():
+    """Each output of a cluster has a row, and nothing else has."""
+    assert set(CLUSTER_OUTPUTS) == named_in_rows(ROOT / "docs" / "reference" / "outputs.md")
+
+
+def test_the_page_on_aws_names_every_right():
+    """What a refusal sends you to the page for stands there."""
+    text = (ROOT / "docs" / "providers" / "aws.md").read_text()
+    rights = re.findall(r"\w+:\w+\*?|[A-Z]\w+", RIGHTS.replace(" for an instance profile", ""))
+    assert len(rights) > 20
+    assert [] == [right for right in rights if right not in text]
