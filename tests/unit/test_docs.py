@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from providers import cli
 from providers.adapters.aws.check import RIGHTS
+from providers.cli.main import main
 from providers.plugin.schema import CLUSTER_OUTPUTS, SPEC_INPUTS
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_the_tutorial_names_every_stack():
 def commands(capsys, *words):
     """The commands that `gpus WORDS --help` shows."""
     with contextlib.suppress(SystemExit):
-        cli.main([*words, "--help"])
+        main([*words, "--help"])
     listed = capsys.readouterr().out.partition("  COMMAND\n")[2]
     return [" ".join(("gpus", *words, name)) for name in re.findall(r"^    (\w+)", listed, flags=re.MULTILINE)]
 
