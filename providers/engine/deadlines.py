@@ -1,6 +1,7 @@
-"""How long a look may take over everything that it asks. Owns the deadline that the calls of a look inherit; pure but for the clock.
+"""How long a look or a deletion may take over everything that it asks. Owns the limits that its calls inherit; pure but for the clock.
 
-A look is side by side and bounded: what has not answered by then is not known, and stays as it was. Buying and deleting have bounds of their own.
+A look is side by side and bounded: what has not answered by then is not known, and stays as it was. A deletion goes on while its cloud answers.
+Buying has bounds of its own.
 """
 
 from __future__ import annotations
@@ -9,14 +10,24 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
     from contextlib import AbstractContextManager
 
+T = TypeVar("T")
+
 LOOK_LIMIT_S = 15.0
 """Real seconds that a look has for all the clouds it asks."""
+ANSWER_LIMIT_S = 30.0
+"""Real seconds that one call has where an answer is needed: see `while_answering`."""
+SILENCE_LIMIT_S = 70.0
+"""Real seconds that an account without any answer is waited for there, over all calls since its last answer."""
+ACCOUNT_LIMIT_S = 900.0
+"""Real seconds that an account has there for everything: more than a deletion takes that its cloud accepted, see `settle.GONE_LIMIT_S`."""
+NO_ANSWER = "no-answer"
+"""The engine's own code for a call that was given up."""
 
 
 class _Deadline(NamedTuple):
@@ -24,8 +35,21 @@ class _Deadline(NamedTuple):
     limit_s: float = inf
 
 
+class _Silence:
+    """How long one account has been waited for since it last answered. What asks it shares this."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.waited_s = 0.0
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.limit_s - self.waited_s)
+
+
 _NONE = _Deadline()
 _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline", default=_NONE)
+_SILENCE: ContextVar[_Silence | None] = ContextVar("silence", default=None)
 
 
 @contextmanager
@@ -43,20 +67,53 @@ def looking() -> AbstractContextManager[None]:
     return at_most(LOOK_LIMIT_S)
 
 
+@contextmanager
+def while_answering() -> Iterator[None]:
+    """Within it, what must be known or confirmed of one account: it is waited for as long as it answers, within `ACCOUNT_LIMIT_S`. One call has
+    `ANSWER_LIMIT_S`; an account that answers nothing is given up after `SILENCE_LIMIT_S`.
+    """
+    token = _SILENCE.set(_Silence(SILENCE_LIMIT_S))
+    try:
+        with at_most(ACCOUNT_LIMIT_S):
+            yield
+    finally:
+        _SILENCE.reset(token)
+
+
+async def answering(work: Awaitable[T]) -> T:
+    """The result of work that is done within `while_answering`."""
+    with while_answering():
+        return await work
+
+
+def waited(seconds: float, *, answered: bool) -> None:
+    """Takes note of a call that ended, or was given up, after so many real seconds."""
+    silence = _SILENCE.get()
+    if silence is not None:
+        silence.waited_s = 0.0 if answered else silence.waited_s + seconds
+
+
 def bounded() -> bool:
     """Whether a deadline holds here."""
     return _DEADLINE.get().until < inf
 
 
 def left_s() -> float:
-    """What is left until the deadline; infinity without one."""
-    return max(0.0, _DEADLINE.get().until - time.monotonic())
+    """How long may still be waited here: until the deadline, or for an account that does not answer. Infinity without a limit."""
+    silence = _SILENCE.get()
+    left = max(0.0, _DEADLINE.get().until - time.monotonic())
+    return left if silence is None else min(left, silence.left_s)
 
 
 def limit_s(call_limit_s: float) -> tuple[float, float]:
     """(what one call may take now, the limit to name where it does not answer)."""
-    left = left_s()
-    return (left, _DEADLINE.get().limit_s) if left < call_limit_s else (call_limit_s, call_limit_s)
+    left, silence = left_s(), _SILENCE.get()
+    if silence is not None:
+        call_limit_s = min(call_limit_s, ANSWER_LIMIT_S)
+        named_s = silence.limit_s if left == silence.left_s else _DEADLINE.get().limit_s
+    else:
+        named_s = _DEADLINE.get().limit_s
+    return (left, named_s) if left < call_limit_s else (call_limit_s, call_limit_s)
 
 
 async def together(*work: Awaitable[Any]) -> list[Any]:

@@ -81,7 +81,7 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: b
     `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
     machine that ended itself is to go.
 
-    A provider that can't be reached, or gives no answer within `patience.LOOK_LIMIT_S`, changes nothing but `detail`: the same record comes back,
+    A provider that can't be reached, or gives no answer within `deadlines.LOOK_LIMIT_S`, changes nothing but `detail`: the same record comes back,
     with a warning. Raises no CloudError.
     """
     try:
@@ -206,7 +206,7 @@ async def release_orphans(
             if mark is None or not is_orphan(node) or world.is_at_work(owner, mark.cluster):
                 continue
             world.report("warning", f"{mark.cluster}: deleting {node.handle.native_id}, which a run left behind and no state names")
-            left = await release(world, adapter, "", "", "", (node.handle,))
+            left = await deadlines.answering(release(world, adapter, "", "", "", (node.handle,)))
             if left.clean:
                 world.journal.release(world.name, owner, mark.cluster, "", world.clock.now(), (node.handle,))
             else:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, said
-from providers.engine.deadlines import looking
+from providers.engine.deadlines import looking, while_answering
 from providers.engine.messages import bare, trimmed
 from providers.engine.termination.settle import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
@@ -44,7 +43,7 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
 
     def waits(name: str, account: Account | None) -> AbstractContextManager[None]:
         """Where nothing is known to be, a cloud that gives no answer holds nothing up."""
-        return nullcontext() if (name, account) in owed else looking()
+        return while_answering() if (name, account) in owed else looking()
 
     async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:

@@ -7,6 +7,7 @@ a plan opens a world too.
 from __future__ import annotations
 
 import threading
+import time
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -286,23 +287,30 @@ class World:
         """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown; it is left to end by itself."""
         import asyncio
 
+        began, answered = time.monotonic(), False
         limit_s, named_s = deadlines.limit_s(self.call_limit_s)
         waiting = asyncio.wrap_future(future)
         # A call that was given up may still fail later; that is nobody's surprise.
         waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            return await asyncio.wait_for(asyncio.shield(waiting), limit_s)
+            result = await asyncio.wait_for(asyncio.shield(waiting), limit_s)
         except TimeoutError as error:
             _unheard()
             message = f"{provider}: no answer within {named_s:.0f}s"
-            raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code="no-answer") from error
-        except GpusError:
+            raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code=deadlines.NO_ANSWER) from error
+        except GpusError as error:
+            answered = not isinstance(error, (Transient, OutcomeUnknown))
             raise
         except Exception as error:
             if self.name == REHEARSAL and _is_sqlite(error):
                 raise GpusError(_unusable(error)) from error
             code = type(error).__name__
             raise Unclassified(f"{provider}: unexpected {code}; please report it", words=str(error), provider=provider, code=code) from error
+        else:
+            answered = True
+            return result
+        finally:
+            deadlines.waited(time.monotonic() - began, answered=answered)
 
     def close(self) -> None:
         """Lets go of threads and files. Calls under way end by themselves."""

@@ -98,6 +98,10 @@ class FakeCloud:
         """The next `times` calls of `method` raise `error`; with `after` the work is done first."""
         self._faults.setdefault(method, []).append(Fault(error, after, times))
 
+    def heal(self, method: str) -> None:
+        """Takes back what `fail` said of this method."""
+        self._faults.pop(method, None)
+
     @property
     def alive(self) -> list[Node]:
         """Every machine that costs money now."""

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from providers.adhoc import access, rentals
-from providers.engine import operations, deadlines, budget
+from providers.engine import budget, deadlines, operations
 from providers.engine.termination import garbage
-from providers.errors import BadCredentials, GpusError, HalfMade, RateLimited
+from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
 
@@ -158,11 +158,70 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
     assert not many.alive and max(most) == 3 and took < LIMIT_S + 10
 
 
-def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, monkeypatch):
-    """The record says that it may still cost money; once the cloud answers, the same command ends it."""
-    from providers.engine.termination import end
+@pytest.fixture
+def impatient(monkeypatch):
+    """The limits of a deletion, short enough to be waited for."""
+    monkeypatch.setattr(patience, "ANSWER_LIMIT_S", LIMIT_S / 2)
+    monkeypatch.setattr(patience, "SILENCE_LIMIT_S", LIMIT_S)
 
-    monkeypatch.setattr(end, "OWN_LIMIT_S", LIMIT_S)
+
+@pytest.mark.parametrize("methods", [("find",), ("observe",), ("delete",), ("find", "observe", "delete")], ids="-".join)
+def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, methods):
+    """Whichever of its calls hangs; the error names the machine, its price, and how to see that the cloud answers again."""
+    held = bought(many, "alpha", "train")
+    with hung(many.alpha, methods=methods):
+        began = time.monotonic()
+        with pytest.raises(
+            HalfMade, match=r"no answer within .*may still cost \$10\.00/h; run it again once `gpus check alpha` gets an answer"
+        ) as told:
+            run(operations.delete(many.world(), held))
+        took = time.monotonic() - began
+    assert took < 7 * LIMIT_S + 10 and held.handles[0].native_id in str(told.value)
+    run(operations.delete(many.world(), held))
+    assert not many.alive
+
+
+@pytest.mark.parametrize("settles", ["one cluster", "the stack"])
+def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time(many, impatient, settles):
+    """It is not known whether it made anything: the deletion fails, and says so."""
+    many.alpha.fail("submit", OutcomeUnknown("lost", provider="alpha"), after=True)
+    many.alpha.fail("resume", OutcomeUnknown("lost", provider="alpha"), times=99)
+    held = bought(many, "alpha", "train")
+    assert held.status == "unsettled"
+    many.alpha.heal("resume")
+    work = (lambda world: operations.delete(world, held)) if settles == "one cluster" else (lambda world: operations.settle(world, "own"))
+    with hung(many.alpha, methods=("find", "observe", "delete", "resume", "poll")):
+        began = time.monotonic()
+        with pytest.raises(HalfMade, match=r"no answer within .*`gpus check alpha` gets an answer"):
+            run(work(many.world()))
+        took = time.monotonic() - began
+    assert took < LIMIT_S + 10
+    run(work(many.world()))
+    assert not many.alive
+
+
+def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient):
+    """`gpus release` of what a hung cloud has: it fails within the limit, naming the machine."""
+    bought(many, "alpha", "box", access.owner())
+    with hung(many.alpha):
+        began = time.monotonic()
+        with pytest.raises(HalfMade, match="no answer within"):
+            run(rentals.let_go(many.world(), "box"))
+        took = time.monotonic() - began
+    assert took < LIMIT_S + 10
+    assert run(rentals.let_go(many.world(), "box")) and not many.alive
+
+
+def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient):
+    """An answer that says to come back later is one: only time without any answer counts."""
+    held = bought(many, "alpha", "train")
+    many.alpha.fail("delete", RateLimited("slow down", provider="alpha", retry_after_s=60), times=5)
+    run(operations.delete(many.world(), held))
+    assert not many.alive
+
+
+def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, impatient):
+    """The record says that it may still cost money; once the cloud answers, the same command ends it."""
     held = bought(many, "alpha", "train")
     other = bought(many, "beta", "other")
     (node,) = many.beta.alive

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
-from providers.engine.deadlines import at_most, looking, together
+from providers.engine.deadlines import answering, looking, together, while_answering
 from providers.engine.journal import database as journals
 from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.messages import bare, trimmed
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from providers.engine.record import Account
     from providers.engine.world import World
 
-OWN_LIMIT_S = 70.0
-"""Real seconds that a deletion waits to learn whether its machines are still its own: a little more than all tries take where each fails at once."""
-
 
 async def end(world: World, held: Held) -> None:
     """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
@@ -41,9 +38,10 @@ async def end(world: World, held: Held) -> None:
 
     async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.Entry]] | None:
         try:
-            adapter = await adapter_of(world, provider, account)
+            with while_answering():
+                adapter = await adapter_of(world, provider, account)
         except CloudError as error:
-            lefts.append(Left(tuple(owed), trimmed(error)))
+            lefts.append(Left.by(error, owed))
             return None
         return groups.setdefault(id(adapter), (adapter, [], []))
 
@@ -55,9 +53,10 @@ async def end(world: World, held: Held) -> None:
             found[2].append(entry)
     for handle in handles:
         try:
-            ((adapter, _),) = await by_adapter(world, held, [handle])
+            with while_answering():
+                ((adapter, _),) = await by_adapter(world, held, [handle])
         except CloudError as error:
-            lefts.append(Left((handle,), trimmed(error)))
+            lefts.append(Left.by(error, (handle,)))
             continue
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
@@ -66,12 +65,12 @@ async def end(world: World, held: Held) -> None:
         try:
             own, taken = await _own(world, adapter, held, there)
         except CloudError as error:
-            lefts.append(Left(tuple(there), trimmed(error)))
+            lefts.append(Left.by(error, there))
             return
         lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
 
     # Side by side: a cloud that does not answer keeps no machine of another one running.
-    await together(*(ended(*group) for group in groups.values()))
+    await together(*(answering(ended(*group)) for group in groups.values()))
     raise_left(held.cluster, lefts, held.micro_usd)
     world.journal.release(*which, world.clock.now())
 
@@ -80,8 +79,7 @@ async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Han
     """Those of the machines that no other generation has taken over, and those that one has. Raises CloudErrors."""
     if not handles:
         return [], []
-    with at_most(OWN_LIMIT_S):
-        nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
+    nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
     if world.manifests[adapter.name].capabilities.relabels:
         others = {node.handle for node in nodes if held.generation and is_foreign(node.mark, held.generation)}
     else:
@@ -126,7 +124,8 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
                 # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
                 world.report("warning", f"{place} could not be searched; nothing is known to be left there: {bare(names[0][0], trimmed(error))}")
                 return
-            lefts.append(Left(tuple(handles), f"{place}: {bare(names[0][0], trimmed(error))}"))
+            left = Left.by(error, handles)
+            lefts.append(left._replace(why=f"{place}: {bare(names[0][0], left.why)}"))
             return
         there = {node.handle: node for node in nodes if node.status != GONE}
         for node in there.values():
@@ -137,7 +136,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
 
     async def reached(name: str, account: Account | None) -> Adapter | CloudError:
         try:
-            with nullcontext() if owed[name, account] else looking():
+            with while_answering() if owed[name, account] else looking():
                 return await adapter_of(world, name, account)
         except CloudError as error:
             return error
@@ -147,7 +146,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
     for place, adapter in zip(places, adapters, strict=True):
         accounts.setdefault(id(adapter), ([], adapter))[0].append(place)
     # Side by side: a cloud that does not answer keeps no machine of another one running.
-    await together(*(ended(*account) for account in accounts.values()))
+    await together(*(answering(ended(*account)) for account in accounts.values()))
     raise_left("ownership", lefts, None)
     world.journal.release(world.name, owner, "", "", world.clock.now())
     return tuple(found.values())
@@ -175,9 +174,9 @@ async def end_elsewhere(world: World, owner: str) -> None:
                 continue
             async with leased(world, owner, (mark.cluster,), CLEAN_PATIENCE_S):
                 world.report("info", f"{mark.cluster}: an order at {where} was never settled; finding out what became of it, and ending it")
-                left = await abandon(world, adapter, entry.order, entry.ticket)
+                left = await answering(abandon(world, adapter, entry.order, entry.ticket))
         except CloudError as error:
-            left = Left(entry.handles, trimmed(error))
+            left = Left.by(error, entry.handles)
         if not left.clean:
             raise GpusError(
                 f"{mark.cluster}: an order at {where} is not settled: {left.why}; {bill(left.handles or entry.handles, entry.micro_usd)}; "
@@ -193,9 +192,9 @@ def raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> No
         handles = tuple(dict.fromkeys(handle for left in open_ones for handle in left.handles))
         why = "; ".join(dict.fromkeys(left.why for left in open_ones))
         provider = handles[0].provider if handles else ""
-        raise HalfMade(
-            f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; run it again", provider=provider, handles=handles
-        )
+        silent = list(dict.fromkeys(left.silent for left in open_ones if left.silent))
+        again = "run it again" + (f" once {' and '.join(f'`gpus check {name}`' for name in silent)} gets an answer" if silent else "")
+        raise HalfMade(f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; {again}", provider=provider, handles=handles)
 
 
 async def release_all(world: World, held: Held, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Left:
@@ -206,7 +205,7 @@ async def release_all(world: World, held: Held, handles: Iterable[Handle], keep:
         groups[id(home)] = (home, [])
     for adapter, own in await by_adapter(world, held, handles):
         groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
-    lefts = [await release(world, adapter, held.owner, held.cluster, held.generation, own, keep) for adapter, own in groups.values()]
+    lefts = [await answering(release(world, adapter, held.owner, held.cluster, held.generation, own, keep)) for adapter, own in groups.values()]
     return Left(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
 
 

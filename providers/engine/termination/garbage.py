@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.accounts import adapter_of, of_settings, said, used
-from providers.engine.deadlines import at_most, looking
+from providers.engine.deadlines import answering, at_most, looking
 from providers.engine.journal import database as journals
 from providers.engine.leases import leased
 from providers.engine.messages import bare, trimmed
@@ -320,7 +320,7 @@ async def _swept(world: World, group: Sequence[Found], claims: Claims) -> list[S
     owner, cluster = group[0].mark[:2]
     try:
         async with leased(world, owner, (cluster,), 0.0):
-            done = [await _one(world, found, claims) for found in group]
+            done = [await answering(_one(world, found, claims)) for found in group]
             if world.has_journal and not any(each.why for each in done):
                 await asyncio.to_thread(tidied, world, owner, cluster)
             return done

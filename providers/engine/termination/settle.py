@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from providers.engine.deadlines import left_s
+from providers.engine.deadlines import NO_ANSWER, left_s
 from providers.engine.messages import bare, trimmed
 from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
@@ -79,15 +79,23 @@ class Brake:
 
 
 class Left(NamedTuple):
-    """What is left after a release. `why` is empty when everything is confirmed gone; else it says what is in the way."""
+    """What is left after a release. `why` is empty when everything is confirmed gone; else it says what is in the way. `silent` is the provider
+    where it gave no answer.
+    """
 
     handles: tuple[Handle, ...] = ()
     why: str = ""
+    silent: str = ""
 
     @property
     def clean(self) -> bool:
         """True when nothing is left, on the cloud's word."""
         return not self.why
+
+    @classmethod
+    def by(cls, error: CloudError, handles: Iterable[Handle]) -> Left:
+        """What is left where this error is in the way."""
+        return cls(tuple(handles), trimmed(error), error.provider if error.code == NO_ANSWER else "")
 
 
 async def pause(world: World, seconds: float, brake: Brake | None = None) -> None:
@@ -159,7 +167,8 @@ async def release(
     """Deletes these machines and every other that bears the mark, and confirms that they are gone.
 
     An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are tried again with growing pauses, up to seven
-    times; one that the cloud accepted has `GONE_LIMIT_S` to take effect. Never raises a CloudError: what is not confirmed is returned.
+    times; one that the cloud accepted has `GONE_LIMIT_S` to take effect. An account that gives no answer is given up earlier where
+    `patience.while_answering` holds. Never raises a CloudError: what is not confirmed is returned.
     """
     targets = {handle: -AGAIN_S for handle in handles if handle not in keep}
     gone: set[Handle] = set()
@@ -207,8 +216,8 @@ async def release(
             await pause(world, interval)
             interval = min(interval * POLL_GROWTH, POLL_MOST_S)
             continue
-        if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S):
-            return Left(left, trimmed(trouble))
+        if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S) or left_s() <= 0:
+            return Left.by(trouble, left)
         await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
         failures += 1
 
