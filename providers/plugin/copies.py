@@ -74,6 +74,12 @@ def naming(id_: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def is_locked_by(process: int) -> bool | None:
+    """Whether the engine of that process id holds a stack's lock; None where the backend keeps none that can be read."""
+    root = _folder("stacks")
+    return bool(_locked_by(process)) if root is not None and root.is_dir() else None
+
+
 def _locked_by(process: int) -> str:
     """`PROJECT/STACK` that the engine of that process id works on, by its lock; empty where no lock says."""
     root = _folder("locks")

@@ -248,9 +248,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def _refused(self, context: Context, request: Any, values: Mapping[str, Any], error: Exception) -> None:
         """Ends the call with the error, after the other clusters have been begun. The preview of an `up` only shows it: they are to be bought."""
         name = str(values.get("cluster"))
-        if request.preview and not siblings.only_previews():
+        fails = siblings.only_previews() if request.preview else True
+        if fails is False:
             self._log("error", request.urn, grpc_errors.line(error))
             return
+        if fails is None:
+            self._log("info", request.urn, "a preview that finds no place fails; `pulumi up --skip-preview` acquires the other clusters")
         told = self._shown if request.preview else self._siblings
         told.begin(name)
         await told.others(name, self._declared)

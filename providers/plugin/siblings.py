@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
+from itertools import pairwise
+
+from providers.plugin import copies
 
 WAIT_S = 60.0
 """How long a failure waits for the next cluster to be begun: one that depends on it, or that is no target of this run, never is."""
@@ -37,12 +39,23 @@ class Siblings:
                 seen, until = len(self._begun), loop.time() + WAIT_S
 
 
-def only_previews(process: int | None = None) -> bool:
+_PREVIEWS = frozenset({"preview", "pre"})
+_COMMANDS = _PREVIEWS | {"up", "update", "destroy", "down", "dn", "refresh", "import", "watch"}
+_NAMING = frozenset({"-s", "--stack", "-C", "--cwd", "-m", "--message"})
+"""Flags whose value may read like a command."""
+
+
+def only_previews(pid: int | None = None) -> bool | None:
     """Whether the command that started this plugin is `pulumi preview`, which fails where a cluster has no place; the preview of `pulumi up` goes on
-    with the others. False where that cannot be told.
+    with the others. None where nothing tells.
+
+    Its command line says so. Where no command line can be read, the lock of a file backend does: a preview takes none (CLI 3.276, tried).
     """
-    try:
-        words = Path(f"/proc/{process or os.getppid()}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return any(word in (b"preview", b"pre") for word in words[1:])
+    from providers.engine.journal import process
+
+    pid = pid or os.getppid()
+    if words := process.words(pid):
+        commands = [word for before, word in pairwise(words) if word in _COMMANDS and before not in _NAMING]
+        return bool(commands) and commands[0] in _PREVIEWS
+    locked = copies.is_locked_by(pid)
+    return None if locked is None else not locked

@@ -1,10 +1,11 @@
 """Each cluster of a stack stands for itself: one without a place leaves the others alone, and the run fails at its end naming it."""
 
 import asyncio
-import os
+import json
 
 import pytest
 
+from providers.engine.journal import process
 from providers.plugin import siblings
 
 TWO = """
@@ -77,6 +78,68 @@ def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch):
     assert order == ["quick", "slow", "failed"]
 
 
-def test_command_is_read_from_the_process_that_started_the_plugin(tmp_path):
-    """Only `pulumi preview` is one; what cannot be read is none."""
-    assert not siblings.only_previews(os.getpid()) and not siblings.only_previews(2**22 + 5)
+@pytest.mark.parametrize(
+    ("words", "previews"),
+    [
+        ("pulumi preview -s up", True),
+        ("pulumi --non-interactive -C preview pre", True),
+        ("pulumi up -s preview --yes", False),
+        ("pulumi update --stack pre -m preview", False),
+        ("python -m pytest", False),
+    ],
+)
+def test_command_is_read_from_the_process_that_started_the_plugin(monkeypatch, words, previews):
+    """Only `pulumi preview` is one, whatever the stack and the folder are called."""
+    monkeypatch.setattr(process, "words", lambda _pid: tuple(words.split()))
+    assert siblings.only_previews(1) is previews
+
+
+def test_command_is_read_without_proc(monkeypatch, tmp_path):
+    """Where there is no /proc, `ps` says it; an unknown process has none."""
+    tool = tmp_path / "ps"
+    tool.write_text('#!/bin/sh\n[ "$*" = "-ww -o args= -p 77" ] && echo "pulumi preview -s dev"\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(process, "_PROC", tmp_path / "proc")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert process.words(77) == ("pulumi", "preview", "-s", "dev")
+    assert siblings.only_previews(77) is True and process.words(78) == ()
+
+
+@pytest.mark.parametrize(("locked", "previews"), [(True, False), (False, True), (None, None)])
+def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(monkeypatch, tmp_path, locked, previews):
+    """An `up` locks its stack before its own preview; another backend than a folder tells nothing."""
+    monkeypatch.setattr(process, "words", lambda _pid: ())
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}" if locked is not None else "s3://bucket")
+    folder = tmp_path / ".pulumi" / "locks" / "organization" / "project" / "dev"
+    folder.mkdir(parents=True)
+    (tmp_path / ".pulumi" / "stacks").mkdir()
+    (folder / "1.json").write_text(json.dumps({"pid": 77 if locked else 78}))
+    assert siblings.only_previews(77) is previews
+
+
+def test_preview_without_a_place_fails_where_no_command_can_be_read(project):
+    """With neither /proc nor `ps`, `pulumi preview` still fails, and the preview of `pulumi up` still buys the others."""
+    made = project("serve-l4")
+    made.head = made.file.read_text().partition("\n  gpus:clusters:")[0]
+    hide = made.folder / "hide"
+    hide.mkdir()
+    (hide / "sitecustomize.py").write_text(
+        "import os, pathlib, subprocess\n"
+        "real, run = pathlib.Path.read_bytes, subprocess.run\n"
+        "def read_bytes(self):\n"
+        "    if self.name == 'cmdline':\n"
+        "        raise FileNotFoundError(self)\n"
+        "    return real(self)\n"
+        "def hidden(argv, *rest, **more):\n"
+        "    if argv and argv[0] == 'ps':\n"
+        "        raise FileNotFoundError('ps')\n"
+        "    return run(argv, *rest, **more)\n"
+        "pathlib.Path.read_bytes, subprocess.run = read_bytes, hidden\n"
+    )
+    made.env["PYTHONPATH"] = str(hide)
+    declared(made, "H100:8", 0.5)
+    assert "bad: nothing acceptable for H100:8" in made.preview(fails=True)
+    said = made.run("up", "-s", made.stack, "--yes", fails=True)
+    assert "good-" in said and ": acquired" in said
+    assert [machine for machine in made.machines() if machine["name"].startswith("good-")]
+    made.destroy()

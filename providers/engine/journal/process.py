@@ -44,6 +44,14 @@ def alive(process: Process) -> bool:
     return bool(started) and (not process.started or started == process.started)
 
 
+def words(pid: int) -> tuple[str, ...]:
+    """The command line of a process; empty where the machine cannot tell."""
+    try:
+        return tuple(word.decode(errors="replace") for word in (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0"))
+    except OSError:
+        return tuple(_ps(pid, "args").split())
+
+
 def _boot() -> str:
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -73,8 +81,13 @@ def _started(pid: int) -> str | None:
         pass
     if _PROC.joinpath("self", "stat").exists() or os.name == "nt":
         return None
+    return _ps(pid, "lstart") or None
+
+
+def _ps(pid: int, field: str) -> str:
+    """What `ps` says of a process; empty where it says nothing."""
     try:
-        answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=5, check=False)
+        answer = subprocess.run(["ps", "-ww", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip() or None
+        return ""
+    return answer.stdout.strip()
