@@ -77,7 +77,7 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What a launcher can't do of what is declared, and what a service can't be reached by."""
     if spec.workload is None:
         return []
-    from providers.workloads.launch.compile import check, untimed
+    from providers.workloads.launch.compile import check, overriding, untimed
 
     ask = spec.ask()
     if ask.workload is None:
@@ -89,6 +89,7 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     # A provider with a door of its own asks for its own token there.
     expose = spec.expose if machines or not allowed else "private"
     found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)]
+    found.extend(problem for entry in ask.entries for problem in overriding(ask.workload, entry.override, entry.path))
     found.extend(untimed(ask.workload))
     if spec.kind == "service" and spec.expose == "public":
         network = (("managed", "true"),) if spec.network == "managed" else ()

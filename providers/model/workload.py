@@ -49,6 +49,11 @@ class Task(NamedTuple):
     health: str = ""
 
 
+def is_path(model: str) -> bool:
+    """Whether a task's `model` is a path on its machine, not a name that a library knows."""
+    return model.startswith(("/", "~/"))
+
+
 class Checkpoint(NamedTuple):
     """Where the work saves itself (`path`, on the machine), and where that is kept (`to`, a bucket's URL or a volume), synced every so often."""
 
@@ -118,11 +123,15 @@ class Program(NamedTuple):
     rendezvous: bool = False
     token_env: str = ""
     """The variable in which a service finds the token that its callers must show; nothing where it has none."""
+    models: tuple[str, ...] = ()
+    """Paths of models on the machine, which its containers see read-only."""
 
     @property
     def digest(self) -> str:
         """Twelve hex digits over everything that is started."""
-        return hashlib.sha256(json.dumps(self, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        # Without such a path it is as it was before there were any: what runs need not start anew.
+        content = self if self.models else self[:-1]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
     @property
     def port(self) -> int:

@@ -4,7 +4,9 @@ import shlex
 
 import pytest
 
+from providers.engine import declaring
 from providers.errors import SpecError
+from providers.model.spec import read_cluster
 from providers.model.workload import Override, Task, Workload
 from providers.workloads.sizing import fit, memory
 from providers.workloads.launch.compile import program
@@ -294,7 +296,59 @@ def test_of_two_words_for_one_flag_the_last_on_the_line_counts(args, command, ch
     override = Override(args=tuple(changed.items()))
     assert fit.fit(Workload((task,)), override, "H100", 8, 1).verdict.layout.tensor == tensor
     line = program(Workload((task,)), "service", "H100", 8, override=override).processes[0].line
-    assert all(flag in line for flag in flags) and ("--tensor-parallel-size 4" in line) is bool(command)
+    assert all(flag in line for flag in flags) and ("--tensor-parallel-size 4" in line) is ("size 4" in command)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args", "command", "changed", "flags", "absent"),
+    [
+        ("vllm", {"tensor-parallel-size": 4}, "", {"tp": 2}, ["-tp 2"], ["--tensor-parallel-size", "-tp 4"]),
+        ("vllm", {"tp": 4}, "", {"tensor_parallel_size": 2}, ["--tensor-parallel-size 2"], ["-tp"]),
+        ("vllm", {"tp": 4}, "--tensor-parallel-size 2", {}, ["--tensor-parallel-size 2"], ["-tp"]),
+        ("vllm", {"quantization": "fp8"}, "-q awq", {}, ["-q awq"], ["--quantization"]),
+        ("vllm", {"tp": 4}, "", {"tensor-parallel-size": False}, [], ["-tp", "--tensor-parallel-size 4"]),
+        ("sglang", {"tensor-parallel-size": 4}, "", {"tp": 2}, ["--tp 2"], ["--tensor-parallel-size"]),
+        ("sglang", {"tp_size": 4}, "--tp 2", {}, ["--tp 2"], ["--tp-size"]),
+        ("tgi", {"num-shard": 4}, "--num-shard 2", {}, ["--num-shard 2"], ["--num-shard 4"]),
+        ("llama.cpp", {"n-gpu-layers": 4}, "", {"ngl": 2}, ["-ngl 2"], ["--n-gpu-layers"]),
+        ("llama.cpp", {"ctx-size": 512}, "-c 256", {}, ["-c 256"], ["--ctx-size"]),
+        ("accelerate", {"num_processes": 4}, "--num-processes=2 train.py", {}, ["--num-processes=2"], ["--num_processes"]),
+    ],
+)
+def test_two_names_of_one_flag_reach_the_line_once(launcher, args, command, changed, flags, absent):
+    """Whether `args`, the command or a choice names it: what takes the other's place stands there alone."""
+    task = {"args": tuple(args.items()), **({"command": command} if command else {})}
+    line = " ".join(words(launcher, override=Override(args=tuple(changed.items())), **task))
+    assert all(f" {flag}" in line for flag in flags) and not any(f" {flag}" in line for flag in absent), line
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args"),
+    [("vllm", {"tp": 2, "tensor-parallel-size": 2}), ("sglang", {"tp": 2, "tp_size": 2}), ("llama.cpp", {"ngl": 1, "gpu-layers": 2})],
+)
+def test_two_names_of_one_flag_are_refused(launcher, args):
+    """Nobody knows which was meant."""
+    first, second = args
+    with pytest.raises(SpecError, match=rf"workload.args.{second}: wanted each flag of {launcher} once, found {first} too"):
+        words(launcher, args=tuple(args.items()))
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "todo"),
+    [
+        ({"args": {"tp": 2}}, "fallback[0].args.tp", "write a command here too"),
+        ({"args": {"tp": 2, "tensor-parallel-size": 2}, "command": "--seed 1"}, "fallback[0].args.tensor-parallel-size", "leave one out"),
+        ({"args": {"port": 9}}, "fallback[0].args.port", "write port"),
+        ({"args": {"max-batch-size": 9}}, "fallback[0].args.max-batch-size", "max-num-seqs"),
+        ({"command": "--seed '1"}, "fallback[0].command", "close the quote"),
+    ],
+)
+def test_what_is_wrong_with_the_flags_of_a_choice_is_told_there(override, path, todo):
+    """A fallback's flags are read as those of the workload are."""
+    serves = {"launcher": "vllm", "model": LLAMA, "command": "--tensor-parallel-size 4"}
+    raw = {"kind": "service", "gpu": "H100:8", "fallback": [{"gpu": "A100-80GB:8", **override}], "workload": serves}
+    problems = declaring.refused(read_cluster("serve", raw))
+    assert [problem.path for problem in problems] == [path] and todo in problems[0].todo
 
 
 @pytest.mark.parametrize(("launcher", "flag"), [("accelerate", "mixed_precision"), ("kohya", "mixed-precision")])

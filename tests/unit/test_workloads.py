@@ -368,6 +368,52 @@ def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, m
         assert machine.words[-1] == "running"
 
 
+@pytest.mark.parametrize("home", [True, False], ids=["~", "/"])
+@pytest.mark.parametrize("where", ["machine", "setup", "image", "nowhere"])
+def test_model_that_is_a_path_is_mounted_read_only(machine, where, home):
+    """What is on the machine, also once the setup lines have fetched it, its container sees; a model that is nowhere is told before a restart."""
+    machine.tool(
+        "docker",
+        f'printf "%s\\n" "$*" >>{machine.folder}/calls\n'
+        f'case "$*" in info*) echo \'{{"nvidia":{{}}}}\' ;; *"test -e"*) [ {where} = image ] ;; *" --init "*) echo served ;; esac',
+    )
+    machine.tool("nvidia-smi", "exit 0")
+    path = machine.folder / "models" / "it-7b"
+    if where == "machine":
+        path.mkdir(parents=True)
+    task = Task(launcher="vllm", model="~/models/it-7b" if home else str(path), port=9)
+    setup = (f"mkdir -p {path}",) if where == "setup" else ()
+    made = program(Workload((task,), setup=setup), "service", "H100", 1)._replace(kind="job")
+    assert machine.run(script(made)) == (1 if where == "nowhere" else 0), machine.log
+    calls = (machine.folder / "calls").read_text()
+    mount = f"--mount type=bind,source={path},target={path},readonly "
+    assert (mount in calls) is (where in {"machine", "setup"})
+    if where == "nowhere":
+        assert machine.words[-1].startswith(f"setup-wrong 1 the model {path} is neither on the machine nor in the image {made.image}: ")
+        assert " --init " not in calls
+
+
+def test_model_that_is_no_path_or_among_the_checkpoints_is_not_mounted():
+    """A container sees the checkpoints' folder already, to write to; the digest of what runs without such a path stays."""
+    kept = Checkpoint("/ckpt", "gs://b/x")
+    served = Workload((Task(launcher="vllm", model="/ckpt/last", port=9),), checkpoint=kept)
+    assert program(served, "service", "H100", 1).models == ()
+    assert program(served._replace(checkpoint=kept._replace(path="/ck")), "service", "H100", 1).models == ("/ckpt/last",)
+    assert program(VLLM, "service", "H100", 8).models == ()
+    assert "models" not in script(program(VLLM, "service", "H100", 8)).replace("OLLAMA_MODELS", "")
+    assert Program("job", (Process("a", "true"),)).digest == "cca4e662ec06"
+    assert Program("job", (Process("a", "true"),), models=("/m",)).digest != "cca4e662ec06"
+
+
+def test_model_that_nothing_puts_on_the_machine_is_told_in_the_plan():
+    """A line, no refusal: a disk image may hold it."""
+    task = Task(launcher="vllm", model="/models/x", port=9)
+    (told, _) = fit.unchecked(Workload((task,)))
+    assert told.startswith("/models/x is a path on the machine, and nothing puts a model there: setup may fetch it")
+    for more in ({"setup": ("fetch",)}, {"image": "me/own:1"}, {"checkpoint": Checkpoint("/models", "gs://b/x")}):
+        assert not [line for line in fit.unchecked(Workload((task,), **more)) if "nothing puts" in line]
+
+
 def test_another_program_takes_the_place_of_the_one_that_runs(machine):
     """An edit ends what ran and starts what is wanted now; the same script again leaves a running one alone."""
     first, second = job("echo first >>$HOME/said; sleep 60"), job("echo second >>$HOME/said")

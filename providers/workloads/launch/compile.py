@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from providers.catalog import names
 from providers.errors import Problem, SpecError
-from providers.model.workload import Process, Program
+from providers.model.workload import Process, Program, is_path
 from providers.workloads.launch import images
-from providers.workloads.launch.flag_checks import mistakes
+from providers.workloads.launch.flag_checks import changed, mistakes
 from providers.workloads.launch.recipes import RECIPES, TOKEN, Where, listens, recipe
 from providers.workloads.sizing import fit as fits
 from providers.workloads.sizing import parallelism
@@ -59,7 +59,15 @@ def program(
         nodes=nodes,
         rendezvous=nodes > 1,
         token_env=TOKEN if expose == "token" else "",
+        models=_mounted(workload),
     )
+
+
+def _mounted(workload: Workload) -> tuple[str, ...]:
+    """The models that are paths on the machine, but those among the checkpoints, which containers see anyway."""
+    kept = workload.checkpoint.path.rstrip("/") if workload.checkpoint is not None else ""
+    paths = (task.model.rstrip("/") for task in workload.tasks if is_path(task.model))
+    return tuple(dict.fromkeys(path for path in paths if not (kept and f"{path}/".startswith(f"{kept}/"))))
 
 
 def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
@@ -80,6 +88,13 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
         if expose == "token" and made.port and not made.token:
             found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {_checking()}"))
     return found
+
+
+def overriding(workload: Workload, override: Override | None, path: str) -> list[Problem]:
+    """What a launcher can't do of what the choice at this path changes."""
+    if override is None:
+        return []
+    return [problem for task in workload.tasks if task.launcher for problem in changed(task, override, f"{path}.")]
 
 
 def _apart(workload: Workload) -> list[Problem]:

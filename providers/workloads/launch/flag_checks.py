@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.errors import Problem
-from providers.workloads.launch.flags import RUNNERS, given, split
+from providers.workloads.launch.flags import RUNNERS, commanded, given, one, split
 from providers.workloads.sizing import architecture
 
 if TYPE_CHECKING:
-    from providers.model.workload import Task
+    from providers.model.workload import Override, Task
 
 LANGUAGE = frozenset({"vllm", "sglang", "tgi", "ollama", "llama.cpp"})
 _TRAINING = "a training flag: a server keeps no activations for a backward pass"
@@ -51,7 +51,30 @@ OWN = {
 
 def mistakes(task: Task, at: str) -> list[Problem]:
     """What is wrong with the flags of one task; `at` is the path of the task with its dot."""
-    return [*_flags(task, at), *_adapters(task, at), *_served(task, at), *_hidden(task, at), *_unreadable(task, at)]
+    return [*_flags(task, at), *_twice(task, at), *_adapters(task, at), *_served(task, at), *_hidden(task, at), *_unreadable(task, at)]
+
+
+def changed(task: Task, override: Override, at: str) -> list[Problem]:
+    """What is wrong with what a choice changes of one task; `at` is the path of the choice with its dot."""
+    own = task._replace(args=override.args, command=override.command)
+    found = [*_flags(own, at), *_twice(own, at), *_unreadable(own, at)]
+    said = {} if override.command else {one(task.launcher, name): name for name in commanded(task)}
+    for name, _ in override.args:
+        if other := said.get(one(task.launcher, name)):
+            todo = "say it in args of the workload, or write a command here too"
+            found.append(Problem(f"{at}args.{name}", "a flag that the workload's command does not say", f"--{other} in it", todo))
+    return found
+
+
+def _twice(task: Task, at: str) -> list[Problem]:
+    """Two names of one flag."""
+    first: dict[str, str] = {}
+    found = []
+    for name, _ in task.args:
+        other = first.setdefault(one(task.launcher, name), name)
+        if other != name:
+            found.append(Problem(f"{at}args.{name}", f"each flag of {task.launcher} once", f"{other} too, which is the same flag", "leave one out"))
+    return found
 
 
 def _flags(task: Task, at: str) -> list[Problem]:

@@ -10,13 +10,56 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from providers.model.workload import Task
 
 Value = str | int | float | bool
 RUNNERS = frozenset({"torchrun", "accelerate", "deepspeed", "kohya", "lightning", "ray"})
 """Launchers whose `command` names a program; that of all others is flags."""
+_NAMES = {
+    "vllm": (
+        ("tensor-parallel-size", "tp"),
+        ("pipeline-parallel-size", "pp"),
+        ("data-parallel-size", "dp"),
+        ("data-parallel-size-local", "dpl"),
+        ("decode-context-parallel-size", "dcp"),
+        ("enable-expert-parallel", "ep"),
+        ("quantization", "q"),
+    ),
+    "sglang": (
+        ("tp-size", "tp", "tensor-parallel-size"),
+        ("pp-size", "pp", "pipeline-parallel-size"),
+        ("dp-size", "dp", "data-parallel-size"),
+        ("ep-size", "ep", "expert-parallel-size"),
+    ),
+    "llama.cpp": (
+        ("ctx-size", "c"),
+        ("parallel", "np", "n-parallel"),
+        ("n-gpu-layers", "gpu-layers", "ngl"),
+        ("split-mode", "sm"),
+        ("tensor-split", "ts"),
+        ("main-gpu", "mg"),
+        ("cache-type-k", "ctk"),
+        ("cache-type-v", "ctv"),
+        ("override-tensor", "ot"),
+        ("cpu-moe", "cmoe"),
+        ("n-cpu-moe", "ncmoe"),
+        ("no-kv-offload", "nkvo"),
+        ("device", "dev"),
+        ("model-draft", "md"),
+        ("hf-repo-draft", "hfd"),
+        ("mmproj", "mm"),
+        ("batch-size", "b"),
+        ("ubatch-size", "ub"),
+        ("threads", "t"),
+        ("threads-batch", "tb"),
+        ("predict", "n-predict", "n"),
+        ("flash-attn", "fa"),
+    ),
+}
+"""All the names of one flag, by its program. Sources: as named with its recipe, 2026-11."""
+_FIRST = {(launcher, name): names[0] for launcher, flags in _NAMES.items() for names in flags for name in names}
 
 
 class Given(NamedTuple):
@@ -31,11 +74,31 @@ def given(task: Task) -> dict[str, Given]:
 
     To a server the whole command is flags. Elsewhere it names a program, and what follows that is the program's own.
     """
+    said = commanded(task)
+    return {
+        **{plain(name): Given(value, f"args.{name}") for name, value in _left(task, said) if value is not False},
+        **{name: Given(value, "command") for name, value in said.items()},
+    }
+
+
+def commanded(task: Task) -> dict[str, str | bool]:
+    """The launcher's flags in a task's command, by name; a flag of several names is there under the last one that was given."""
     words = split(task.command)
-    found = {plain(name): Given(value, f"args.{name}") for name, value in task.args if value is not False}
+    found: dict[str, tuple[str, str | bool]] = {}
     for name, value in spelled(words[: _program(words)] if task.launcher in RUNNERS else words).items():
-        found[name] = Given(value, "command")  # it follows the others on the line, and the last one counts
-    return found
+        found[one(task.launcher, name)] = (name, value)
+    return dict(found.values())
+
+
+def _left(task: Task, said: Collection[str]) -> list[tuple[str, Value]]:
+    """The task's `args` but those that its command says again: that follows them on the line, and the last one counts."""
+    again = {one(task.launcher, name) for name in said}
+    return [(name, value) for name, value in task.args if one(task.launcher, name) not in again]
+
+
+def one(launcher: str, name: str) -> str:
+    """One name for a flag, whichever of its program's names for it was given."""
+    return _FIRST.get((launcher, plain(name)), plain(name))
 
 
 def plain(name: str) -> str:
@@ -76,8 +139,10 @@ def _program(words: Sequence[str]) -> int:
 
 
 def written(task: Task, joined: str = " ") -> list[str]:
-    """`--name value` for each of a task's `args`, quoted, as its program spells it; `true` is the bare flag, `false` leaves it out."""
-    named = [(_spelled(task.launcher, name), value) for name, value in task.args if value is not False]
+    """`--name value` for each of a task's `args` that its command does not say again, quoted, as its program spells it; `true` is the bare flag,
+    `false` leaves it out.
+    """
+    named = [(_spelled(task.launcher, name), value) for name, value in _left(task, commanded(task)) if value is not False]
     return [name if value is True else f"{name}{joined}{shlex.quote(str(value))}" for name, value in named]
 
 
@@ -101,10 +166,10 @@ def _spelled(launcher: str, name: str) -> str:
     return dashes(launcher, name) + name
 
 
-def merged(args: Sequence[tuple[str, Value]], changed: Sequence[tuple[str, Value]]) -> tuple[tuple[str, Value], ...]:
-    """The flags with those of a choice in their place, however either spells them."""
-    taken = {plain(name) for name, _ in changed}
-    return (*((name, value) for name, value in args if plain(name) not in taken), *changed)
+def merged(launcher: str, args: Sequence[tuple[str, Value]], changed: Sequence[tuple[str, Value]]) -> tuple[tuple[str, Value], ...]:
+    """The flags with those of a choice in their place, however either names and spells them."""
+    taken = {one(launcher, name) for name, _ in changed}
+    return (*((name, value) for name, value in args if one(launcher, name) not in taken), *changed)
 
 
 class Ours(NamedTuple):

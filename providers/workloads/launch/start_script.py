@@ -64,6 +64,8 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
         names = " ".join(_container(process.name) for process in program.processes)
         folders = " ".join(sorted(set(CACHES.values())))
         parts.append(_IMAGE.format(image=shlex.quote(program.image), shell=SHELL, names=names, folders=folders))
+        if program.models:
+            parts.append(_MODELS.format(models=" ".join(map(_there, program.models)), shell=SHELL))
     checkpoint = program.checkpoint
     if checkpoint is not None and not checkpoint.to.startswith("volume:"):
         parts.append(_CHECKPOINT.format(path=shlex.quote(checkpoint.path), to=shlex.quote(checkpoint.to), every=checkpoint.every_s))
@@ -120,6 +122,8 @@ def _process(program: Program, index: int, *, inside: bool) -> str:
         if program.checkpoint is not None:
             at = shlex.quote(program.checkpoint.path)
             mounts += f"-v {at}:{at} "
+        if program.models:
+            mounts += '"${models[@]}" '
         name = _container(process.name)
         run = f"docker run --rm --init --name {name} --gpus all --network host --ipc host "
         # The image's own ENTRYPOINT would take the line for its arguments.
@@ -234,6 +238,17 @@ esac
 containers="{names}"
 for cache in {folders}; do # whoever the image's user is
   mkdir -p "$root/cache/$cache" && chmod 1777 "$root/cache/$cache"
+done
+"""
+
+_MODELS = """models=()
+for model in {models}; do # an image may have it
+  if [ -e "$model" ]; then
+    models+=(--mount "type=bind,source=$model,target=$model,readonly")
+  elif ! docker run --rm --network none --entrypoint {shell} "$image" -c 'test -e "$0"' "$model" >>"$root/log" 2>&1 9>&-; then
+    say setup-wrong 1 "the model $model is neither on the machine nor in the image $image: fetch it in setup, or name a published one"
+    exit 1
+  fi
 done
 """
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.catalog import names
 from providers.catalog.hardware import hardware
 from providers.model import images
+from providers.model.workload import is_path
 from providers.workloads.launch.flags import given, merged
 from providers.workloads.sizing import disk, gpus, memory, parallelism, throughput
 from providers.workloads.sizing.architecture import known
@@ -73,7 +74,7 @@ def overridden(task: Task, override: Override | None) -> Task:
     """The task as a fallback entry changes it, its fields saying what its flags say."""
     if override is None:
         return settled(task)
-    args = merged(task.args, override.args)
+    args = merged(task.launcher, task.args, override.args)
     return settled(task._replace(dtype=override.dtype or task.dtype, command=override.command or task.command, args=args))
 
 
@@ -172,7 +173,15 @@ def unchecked(workload: Workload, overrides: Sequence[Override | None] = (None,)
     `overrides` are those of the choices: what their flags say counts for them.
     """
     tasks = [overridden(task, each) for each in overrides for task in workload.tasks]
-    return tuple(dict.fromkeys(text for task in tasks for text in (_unloadable(task), _unchecked(workload, task)) if text))
+    found = (text for task in tasks for text in (_unloadable(task), _unfetched(workload, task), _unchecked(workload, task)))
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _unfetched(workload: Workload, task: Task) -> str:
+    """A model that is a path on a machine on which nothing declared puts anything."""
+    if not is_path(task.model) or workload.setup or workload.image or workload.files or workload.checkpoint is not None:
+        return ""
+    return f"{task.model} is a path on the machine, and nothing puts a model there: setup may fetch it, an image or a disk image may hold it"
 
 
 def _unloadable(task: Task) -> str:
