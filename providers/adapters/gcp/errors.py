@@ -364,6 +364,10 @@ def _error(
         named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
         text = f"{context.what}: {code}: {named}; {todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=metric, limit=limit, **base | ({} if quota is None else {"words": ""}))
+    if (first := next(iter(context.candidates), None)) is not None and first.reservation and todo == _STOCKOUT:
+        todo = _used_up(first)
+        # It is the user's own, who may free it any time; and what is remembered for the place would close other reservations there.
+        base["block_s"] = 0.0
     text = f"{context.what}: {code}; {todo}"
     if kind is NoCapacity and hints:
         text += f"; it names {', '.join(hints)} as worth trying"
@@ -372,6 +376,13 @@ def _error(
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)
+
+
+def _used_up(candidate: Candidate) -> str:
+    name = candidate.reservation
+    zone = f" --zone={candidate.zone}" if candidate.zone else ""
+    look = f"`gcloud compute reservations describe {name.rsplit('/', 1)[-1]}{zone}` shows how much is in use"
+    return f"reservation {name} has too little free: end what uses it, enlarge it, or list another capacity after it; {look}"
 
 
 def _metric(name: str) -> str:
