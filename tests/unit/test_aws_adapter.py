@@ -210,6 +210,32 @@ def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig):
     assert rig.got(candidate(capacity="spot"), generation="gen3")
 
 
+EVIL = "no \x1b[31mroom\x00\x08 \ufffe\udcff <&>"
+
+
+def test_text_that_xml_cannot_hold_is_replaced_in_an_answer(rig):
+    """ESC, NUL and the like have no form in XML: EC2's own client could not read the answer. What it can hold arrives as it is."""
+    rig.store.add_fault("aws", "ec2.CreateFleet", "http", times=1, status=400, reason="InsufficientInstanceCapacity", message=EVIL)
+    with pytest.raises(NoCapacity) as caught:
+        rig.ec2.submit(order(candidate()))
+    assert "InsufficientInstanceCapacity" in str(caught.value) and "no \ufffd[31mroom\ufffd\ufffd \ufffd\ufffd <&>" in str(caught.value)
+    answer = wire.refused("sts", wire.Refusal(400, "A\x1bB", EVIL))[0].decode()
+    assert "<Code>A\ufffdB</Code>" in answer and "&lt;&amp;&gt;" in answer
+
+
+@pytest.mark.parametrize("creating", [True, False])
+def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating):
+    """Should EC2 itself, or a proxy, send such a text: one line says so, without the answer's own text, and nothing is sent twice."""
+    monkeypatch.setattr(wire, "_written", lambda text: text)
+    method = "CreateFleet" if creating else "DescribeInstances"
+    rig.store.add_fault("aws", f"ec2.{method}", "http", times=1, status=400, reason="InsufficientInstanceCapacity", message="no \x1b[31mroom")
+    with pytest.raises(OutcomeUnknown if creating else Transient) as caught:
+        rig.ec2.submit(order(candidate())) if creating else rig.ec2.find("own1")
+    told = str(caught.value)
+    assert "the answer could not be read" in told and "not well-formed" in told and "room" not in told and "\n" not in told
+    assert rig.count(method) >= 1 and told.isprintable()
+
+
 @pytest.mark.parametrize(
     ("kind", "settings", "error"),
     [

@@ -329,7 +329,9 @@ def from_exception(error: BaseException, context: Context) -> CloudError:
         row = EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
         if row is not None:
             kind = row.kind if context.creating else row.reading or row.kind
-            return _error(kind, row, type(error).__name__, str(error), context, context.candidates)
+            # Of an answer that it cannot read, botocore repeats all that was sent.
+            said = str(error).partition(" Further retries may succeed:")[0]
+            return _error(kind, row, type(error).__name__, said, context, context.candidates)
     return _unknown(type(error).__name__, str(error), context)
 
 

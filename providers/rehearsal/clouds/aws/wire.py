@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
-from xml.sax.saxutils import escape
+from xml.sax import saxutils
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,6 +21,8 @@ Json = dict[str, Any]
 
 _SIGNED = {"ec2": "ec2", "ssm": "ssm", "sts": "sts", "servicequotas": "service-quotas", "pricing": "pricing"}
 """A signature's service name -> botocore's."""
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no way to write, not even escaped (W3C, "Extensible Markup Language", 2.2)."""
 _CREDENTIAL = re.compile(r"Credential=[^/]+/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 
 
@@ -70,7 +72,7 @@ def operation_of(service: str, served: Collection[str], headers: Any, payload: b
     if _is_json(service):
         name = str(headers.get("X-Amz-Target") or "").rpartition(".")[2]
     else:
-        name = dict(parse_qsl(payload.decode(), keep_blank_values=True)).get("Action", "")
+        name = dict(parse_qsl(payload.decode(errors="replace"), keep_blank_values=True)).get("Action", "")
     if name not in served:
         raise Refusal(400, "InvalidAction", f"The action {name or '(none)'} is not valid for this web service.")
     return name
@@ -85,7 +87,7 @@ def parameters(service: str, operation: str, payload: bytes) -> Json:
         except ValueError:
             raise Refusal(400, "SerializationException", "the body is no JSON") from None
         return _from_json(shape, given, "")
-    fields = dict(parse_qsl(payload.decode(), keep_blank_values=True))
+    fields = dict(parse_qsl(payload.decode(errors="replace"), keep_blank_values=True))
     version = fields.pop("Version", "")
     fields.pop("Action", None)
     if version != model(service).api_version:
@@ -120,7 +122,7 @@ def answer(request: Request, body: Json) -> tuple[bytes, str]:
 
 def refused(service: str, refusal: Refusal) -> tuple[bytes, str]:
     """(content, content type) of an error."""
-    code, message = escape(refusal.code), escape(refusal.message)
+    code, message = _written(refusal.code), _written(refusal.message)
     if service and _is_json(service):
         return json.dumps({"__type": refusal.code, "message": refusal.message}).encode(), "application/x-amz-json-1.1"
     if service == "sts":
@@ -251,7 +253,12 @@ def _to_xml(shape: Any, value: Any, path: str) -> str:
         return timestamp(float(value))
     if kind in ("integer", "long") and not isinstance(value, int):
         raise ValueError(f"{path}: wanted a whole number, made {value!r}")
-    return escape(str(value))
+    return _written(str(value))
+
+
+def _written(text: str) -> str:
+    """The text as XML has it; what it cannot write, as ESC, stands as U+FFFD."""
+    return saxutils.escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _to_json(shape: Any, value: Any, path: str) -> None:
