@@ -94,6 +94,20 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
     return _journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
 
 
+def stacks(world: str | None = None) -> frozenset[str]:
+    """The names of the stacks that this machine's journal has met."""
+    if not (home() / JOURNAL_FILE).exists():
+        return frozenset()
+    found: set[str] = set()
+    for name in WORLDS if world is None else (world,):
+        opened_world = open_world(name)
+        try:
+            found.update(met.stack for met in opened_world.journal.owners(name) if met.stack)
+        finally:
+            opened_world.close()
+    return frozenset(found)
+
+
 def over(name: str, world: str | None = None, stack: str = "") -> Declared | None:
     """What of that name is over, with its machines gone; None where there is none, or something of the name still has machines.
 

@@ -19,6 +19,7 @@ from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
 from providers.engine.concluding import moment
 from providers.engine.reconcile.condition import ON_DONE
+from providers.cli import stackfile
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.money import per_hour
@@ -196,7 +197,7 @@ def wait(options: argparse.Namespace) -> int:
     try:
         timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
     except ValueError:
-        raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout))]) from None
+        raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout), duration.remedy(options.timeout))]) from None
     name = options.name or stack_clusters.only_job(options.world, options.stack or "")
     code, why = portal().run(stack_clusters.finished_job(name, options.world, options.stack or "", timeout_s))
     print(f"gpus: {name}: {why}", file=sys.stderr)
@@ -221,9 +222,11 @@ def logs(options: argparse.Namespace) -> int:
 
 
 def ps(options: argparse.Namespace) -> int:
-    """Lists what is held ad hoc, in every world that something was bought in, and what the journal knows of stacks; 0."""
+    """Lists what is held ad hoc, in every world that something was bought in, and what the journal knows of stacks; 0. SpecError for no stack."""
     found = () if options.stack else provision.find(world=options.world, settings=_settings(options))
     stacks = stack_clusters.known(options.world, options.stack or "")
+    if options.stack and not stacks:
+        _is_a_stack(options.stack)
     if options.json:
         import json
 
@@ -262,6 +265,15 @@ def ps(options: argparse.Namespace) -> int:
     if any(machine.process is None for machine in found):
         print("used by nobody: kept, or left by a process that was killed; gpus release NAME ends it")
     return OK
+
+
+def _is_a_stack(text: str) -> None:
+    """Raises SpecError for a stack that neither a file here nor this machine's journal knows."""
+    project = stackfile.nearest_project()
+    every = sorted({*(stackfile.names(project) if project is not None else ()), *stack_clusters.stacks()})
+    if text.rpartition("/")[2] not in every:
+        wanted = "a stack with a file here, or one that this machine's journal knows"
+        raise SpecError([Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")])
 
 
 def _ends(one: stack_clusters.Declared) -> str:

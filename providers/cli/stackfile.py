@@ -44,18 +44,28 @@ def project_folder() -> Path:
     return project
 
 
+def names(project: Path) -> tuple[str, ...]:
+    """The stacks of a project that have a file."""
+    found = (path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in _folder(project).glob("Pulumi.*.yaml"))
+    return tuple(sorted(found))
+
+
+def _folder(project: Path) -> Path:
+    """Where the project's stack files are."""
+    from providers.model import yaml_file
+
+    return project / str(yaml_file.mapping(project / "Pulumi.yaml").get("stackConfigDir") or ".")
+
+
 def read(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
     from providers.engine import validate
     from providers.model import yaml_file
 
     project = project_folder()
-    declared = yaml_file.mapping(project / "Pulumi.yaml")
-    folder = project / str(declared.get("stackConfigDir") or ".")
-    file = folder / f"Pulumi.{name}.yaml"
+    file = _folder(project) / f"Pulumi.{name}.yaml"
     if not file.is_file():
-        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
-        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(known) or 'none'}")])
+        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(names(project)) or 'none'}")])
     config = yaml_file.mapping(file).get("config")
     config = config if isinstance(config, dict) else {}
     clusters = config.get("gpus:clusters")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from providers.cli import stackfile
 from providers.cli.arguments import Parser
 from providers.errors import Problem, SpecError
-from providers.model.duration import seconds as duration
-from providers.model.duration import text as duration_text
+from providers.model import duration
 
 if TYPE_CHECKING:
     import argparse
@@ -95,11 +94,11 @@ class _Log:
 
 def _interval(text: str) -> float:
     try:
-        found = float(duration(text))
+        found = float(duration.seconds(text))
     except (ValueError, OverflowError):
-        raise SpecError([Problem("--interval", 'a duration such as "5m"', repr(text))]) from None
+        raise SpecError([Problem("--interval", 'a duration such as "5m"', repr(text), duration.remedy(text))]) from None
     if found < _LEAST_S:
-        raise SpecError([Problem("--interval", f"at least {duration_text(_LEAST_S)}", text)])
+        raise SpecError([Problem("--interval", f"at least {duration.text(_LEAST_S)}", text)])
     return found
 
 

@@ -8,6 +8,7 @@ from providers.model import foreign
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_BARE = re.compile(r"\d+(?:\.\d+)?")
 _LENGTH_MAX = 40
 """Characters of a duration."""
 LONGEST_S = 3_650 * 86_400
@@ -19,7 +20,10 @@ class TooLongError(ValueError):
 
 
 def seconds(text: str | float) -> int:
-    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds. Raises TooLongError beyond all bounds, and ValueError."""
+    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds. Raises TooLongError beyond all bounds, and ValueError.
+
+    A text without a unit is refused: `remedy` says what to write.
+    """
     if isinstance(text, bool):
         raise ValueError(f"{text!r} is no duration")
     if isinstance(text, (int, float)):
@@ -29,12 +33,17 @@ def seconds(text: str | float) -> int:
         if cleaned.isdigit():
             raise TooLongError(f"{cleaned!r}... is too long")
         raise ValueError(f"{cleaned!r}... is no duration")
-    if cleaned.isdigit():
-        return _whole(cleaned, text)
     parts = _PART.findall(cleaned)
     if not parts or "".join(f"{number}{unit}" for number, unit in parts) != cleaned.replace(" ", ""):
         raise ValueError(f"{text!r} is no duration")
     return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
+
+
+def remedy(value: object) -> str:
+    """`write 15s or 15m` for a text that is a number without a unit; empty for anything else."""
+    number = value.strip() if isinstance(value, str) else ""
+    short = len(number) <= _LENGTH_MAX and number.isascii() and _BARE.fullmatch(number)
+    return f"write {number}s or {number}m" if short else ""
 
 
 def _whole(found: str | float, told: object) -> int:

@@ -22,11 +22,11 @@ from providers.model.ask import Ask, Capacity, Entry, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
 from providers.model.workload import Override as WorkloadOverride
-from providers.model.workload_spec import DTYPES, Checkpoint, Task, Train, Value, Workload
+from providers.model.workload_spec import DTYPES, Checkpoint, Number, Task, Train, Value, WholeNumber, Workload
 from providers.model.workload_spec import problems as workload_problems
 
 Spot = Literal["never", "prefer", "only"]
-Duration = str | int | float
+Duration = str | Number
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
@@ -171,8 +171,8 @@ class Cluster(_Strict):
     secrets: Mapping[str, Mapping[str, str]] = {}
     network: Literal["default", "managed"] = "default"
     options: Mapping[str, Mapping[str, Any]] = {}
-    run: str | int = ""
-    reclaim: str | int = ""
+    run: str | WholeNumber = ""
+    reclaim: str | WholeNumber = ""
     state: Literal["running", "stopped"] = "running"
     workload: Workload | None = None
     on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
@@ -493,12 +493,13 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
     if value is None:
         return None
     try:
-        total = duration.seconds("" if isinstance(value, bool) else value)
+        total = duration.seconds(value)
     except duration.TooLongError:
         problems.append(_too_long(path, value))
         return None
     except ValueError:
-        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', repr(value)[: wording.FOUND_MAX]))
+        found = repr(value)[: wording.FOUND_MAX]
+        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, duration.remedy(value)))
         return None
     if total < least_s:
         problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))

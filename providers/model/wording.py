@@ -35,6 +35,7 @@ _FIELDS = {
     "wait": 'a duration such as "20h", "15m" or "1h30m"',
     "ttl": 'a duration such as "20h", "15m" or "1h30m"',
     "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
+    "every": 'a duration such as "5m"',
     "checkpoint": "a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
     "context": "a number of tokens from 1, such as 32768 or 32k",
     "sequence": "a number of tokens from 1, such as 2048 or 2k",

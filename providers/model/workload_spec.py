@@ -21,6 +21,9 @@ from providers.model.workload import Training as TrainingRecord
 from providers.model.workload import Workload as WorkloadRecord
 
 Value = str | int | float | bool
+WholeNumber = Annotated[int, Field(strict=True)]
+"""Never a boolean, which pydantic else takes for 0 or 1."""
+Number = WholeNumber | Annotated[float, Field(strict=True)]
 Launcher = Literal[
     "torchrun",
     "accelerate",
@@ -83,17 +86,17 @@ class Checkpoint(_Part):
 
     path: str
     to: str
-    every: str | int = "5m"
+    every: str | WholeNumber = "5m"
 
 
 class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
     method: Literal["full", "lora", "qlora"] = "full"
-    tokens: float | str = 0
+    tokens: Number | str = 0
     sequence: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)] = 2048
     batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
-    hours: Mapping[str, float] = {}
+    hours: Mapping[str, Number] = {}
 
 
 class _Program(_Part):
@@ -201,7 +204,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
             if duration.seconds(kept.every) < 10:
                 bad("checkpoint.every", "at least 10s", kept.every)
         except ValueError:
-            bad("checkpoint.every", 'a duration such as "5m"', kept.every)
+            bad("checkpoint.every", 'a duration such as "5m"', kept.every, duration.remedy(kept.every))
     if workload.resume and kept is None:
         bad("resume", "a checkpoint to resume from", None, "set checkpoint, or leave resume out")
     if kind == "service" and workload.on_done == "keep":

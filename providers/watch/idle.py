@@ -57,7 +57,10 @@ def ended(state: State, gap_s: float = GAP_S) -> Found:
 
 
 def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, list[float]], gap_s: float, gone: list[str]) -> str:
-    held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
+    try:
+        held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
+    except ValueError:
+        return f"idle_after: wanted a duration such as 2h, found {cluster.inputs['idle_after']!r}"
     if held is None:
         return "idle_after: it was not placed from this machine, so nobody can look at its GPUs from here"
     if idle.timed(world, held):

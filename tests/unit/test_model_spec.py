@@ -142,6 +142,55 @@ def test_the_fingerprint_leaves_out_policy():
         assert read_cluster("train", {"gpu": "H100:8", **substance}).fingerprint() != base.fingerprint()
 
 
+@pytest.mark.parametrize("where", ["wait", "ttl", "idle_after", "fallback[0].wait", "fallback[0].ttl", "workload.checkpoint.every"])
+@pytest.mark.parametrize("text", ["15", " 900 ", "1.5"])
+def test_duration_in_text_needs_a_unit(where, text):
+    """`"15"` may be meant as seconds or as minutes: the message says how to write either."""
+    number = text.strip()
+    assert problems(at(where, text))[where].todo == f"write {number}s or {number}m"
+
+
+BOOLEANS = (
+    *("wait", "ttl", "idle_after", "run", "reclaim", "nodes", "disk_gib", "max_price_per_hour", "ports[0]"),
+    *("fallback[0].wait", "fallback[0].ttl", "fallback[0].nodes", "fallback[0].min_memory_gib"),
+    *("gpu.count", "gpu.min_memory_gib", "prices.overrides[0].price_usd_per_hour"),
+    *("workload.port", "workload.context", "workload.concurrency", "workload.checkpoint.every"),
+    *("workload.train.tokens", "workload.train.sequence", "workload.train.batch", "workload.train.hours.T4"),
+)
+
+
+@pytest.mark.parametrize("where", BOOLEANS)
+@pytest.mark.parametrize("value", [True, False])
+def test_boolean_is_no_number(where, value):
+    """Nowhere: `ttl: true` is no second, `run: yes` no 1."""
+    found = problems(at(where, value))
+    assert set(found) == {where} and found[where].found == str(value).lower()
+
+
+def at(path, value):
+    """A declaration that has a value at a path, and is right besides."""
+    raw = {"gpu": "H100:8", "kind": "job" if "workload" in path else "machine"}
+    raw |= (
+        {"fallback": [{"gpu": "A100-80GB:8"}]} if "fallback" in path else {"prices": {"overrides": [{"provider": "gcp"}]}} if "prices" in path else {}
+    )
+    raw |= {"gpu": {"type": "H100"}} if path.startswith("gpu.") else {}
+    if "workload" in path:
+        raw["workload"] = {"command": "true", "model": "7b"}
+        raw["workload"] |= {"checkpoint": {"path": "/c", "to": "gs://bucket/x"}} if "checkpoint" in path else {"train": {}} if "train" in path else {}
+    *steps, last = [int(part) if part.isdigit() else part for part in path.replace("[", ".").replace("]", "").split(".")]
+    here = raw
+    for index, step in enumerate(steps):
+        if isinstance(here, dict):
+            here = here.setdefault(step, [] if isinstance([*steps, last][index + 1], int) else {})
+        else:
+            here = here[step]
+    if isinstance(here, list):
+        here.append(value)
+    else:
+        here[last] = value
+    return raw
+
+
 def test_whole_floats_are_whole_numbers():
     """The engine's wire knows only floats: 8.0 nodes are 8 nodes, 1.5 nodes are refused."""
     assert read_cluster("t", {"gpu": "H100:8", "nodes": 2.0}).nodes == 2
@@ -182,13 +231,13 @@ def test_any_value_is_a_cluster_or_a_clean_refusal(raw):
             continue
 
 
-@pytest.mark.parametrize(("text", "total"), [("20h", 72_000), ("1h30m", 5_400), ("90", 90), (90, 90), ("7d", 604_800), ("0s", 0), ("1.5h", 5_400)])
+@pytest.mark.parametrize(("text", "total"), [("20h", 72_000), ("1h30m", 5_400), (90, 90), ("7d", 604_800), ("0s", 0), ("1.5h", 5_400)])
 def test_durations(text, total):
     """People's durations are whole seconds."""
     assert duration.seconds(text) == total
 
 
-@pytest.mark.parametrize("text", ["", "h", "-1h", "1h-", "1x", "1 fortnight", float("nan"), -5, True])
+@pytest.mark.parametrize("text", ["", "h", "90", "1.5", "-1h", "1h-", "1x", "1 fortnight", float("nan"), -5, True])
 def test_no_duration(text):
     """What is no duration is refused."""
     with pytest.raises(ValueError):

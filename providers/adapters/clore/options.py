@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
-from providers.model.duration import seconds
+from providers.model import duration
 from providers.model.workload import CONTAINER_SCRIPT, packed
 
 if TYPE_CHECKING:
@@ -144,13 +144,14 @@ def _number(key: str, raw: object, values: dict[str, object], found: list[Proble
 
 def _deadline(raw: object, values: dict[str, object], found: list[Problem]) -> None:
     try:
-        total = seconds(raw) if isinstance(raw, (int, float, str)) else -1
+        total = duration.seconds(raw) if isinstance(raw, (int, float, str)) else -1
     except ValueError:
         total = -1
     if 60 <= total <= 3_600:
         values["start_deadline_s"] = float(total)
     else:
-        found.append(Problem("start_deadline", "a duration from 1m to 1h; a cancel within 10m is free of the creation fee", repr(raw)))
+        wanted = "a duration from 1m to 1h; a cancel within 10m is free of the creation fee"
+        found.append(Problem("start_deadline", wanted, repr(raw), duration.remedy(raw)))
 
 
 def _ids(key: str, raw: object, values: dict[str, object], found: list[Problem]) -> None:
