@@ -53,7 +53,8 @@ def _main(arguments: list[str]) -> int:
         if isinstance(beneath, io.TextIOWrapper):
             beneath.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
-        _readable(arguments)
+        if arguments[:1] not in (["cp"], ["run"], ["ssh"]):
+            _readable(arguments)
         if not arguments:
             _parser().print_help()
             code: int = OK
@@ -102,9 +103,13 @@ def _warn_of_proxy() -> None:
         print(f"gpus: {line}", file=sys.stderr)
 
 
-def _readable(arguments: Sequence[str]) -> None:
-    """Raises SpecError for a word that is no text, where none names a file to copy or another program's argument."""
-    for word in arguments if arguments[:1] not in (["cp"], ["run"], ["ssh"]) else ():
+_COPIED = frozenset({"put", "get", "source", "target"})
+"""Arguments that name files, whose names need not be text."""
+
+
+def _readable(words: Iterable[str]) -> None:
+    """Raises SpecError for a word that is no text."""
+    for word in words:
         try:
             word.encode()
         except UnicodeEncodeError:
@@ -131,7 +136,10 @@ def _told(error: OSError) -> str:
 def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The arguments, read; and the words after `--`, which are another program's, for the commands that run one."""
     cut = arguments.index("--") if arguments[:1] in (["run"], ["ssh"]) and "--" in arguments else len(arguments)
-    return _parser(arguments[0] if arguments else "").parse_args(arguments[:cut]), arguments[cut + 1 :]
+    options = _parser(arguments[0] if arguments else "").parse_args(arguments[:cut])
+    given = [value if isinstance(value, list) else [value] for name, value in vars(options).items() if name not in _COPIED]
+    _readable(word for words in given for word in words if isinstance(word, str))
+    return options, arguments[cut + 1 :]
 
 
 def _complain(text: str, code: int) -> int:

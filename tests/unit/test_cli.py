@@ -10,6 +10,7 @@ import pytest
 from providers.cli import main, stackfile
 from providers.catalog.table import table
 from providers.adapters import registry
+from providers.engine.world import open_world
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 
@@ -339,6 +340,62 @@ def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_
     for words in (("release", "x"), ("ssh", "x"), ("cp", "x:a", "b")):
         code, _, err = run(capsys, *words)
         assert code != 0 and "there are none yet: `gpus run GPU --name NAME --keep` gets one" in err
+
+
+@pytest.mark.parametrize("stack", ["nobody", "organization/project/nobody"])
+def test_list_of_a_stack_that_nobody_knows_fails_and_names_those_there_are(capsys, tmp_path, stack):
+    """Of the project's files and of this machine's journal; one that has a file and nothing running is an answer."""
+    (tmp_path / "Pulumi.yaml").write_text("name: project\nstackConfigDir: stacks\n")
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.dev.yaml").write_text("config: {}\n")
+    code, out, err = run(capsys, "ps", "-s", stack)
+    assert (code, out) == (2, "") and f"found '{stack}'; there are: dev" in err
+    assert run(capsys, "ps", "-s", stack, "--json")[0] == 2
+    for known in ("dev", "organization/project/dev"):
+        code, out, err = run(capsys, "ps", "-s", known)
+        assert (code, err) == (0, "") and out.startswith(f"nothing of stack {known} runs")
+    world = open_world("rehearsal")
+    world.journal.owned("rehearsal", "own", "project", "gone")
+    world.close()
+    assert run(capsys, "ps", "-s", "gone")[0] == 0
+    assert "there are: dev, gone" in run(capsys, "ps", "-s", stack)[2]
+
+
+def test_list_of_an_unknown_stack_outside_a_project_fails_too(capsys):
+    """Nothing is known there."""
+    code, _, err = run(capsys, "ps", "-s", "dev")
+    assert code == 2 and "found 'dev'; there are: none" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "L4:1", "--set", "gcp:project=\udcff", "--", "true"),
+        ("run", "\udcff", "--", "true"),
+        ("run", "L4:1", "--name", "\udcff", "--", "true"),
+        ("run", "L4:1", "--region", "a", "--region", "\udcff", "--", "true"),
+        ("run", "-s", "\udcff", "--on", "L4:1"),
+        ("ssh", "\udcff"),
+        ("ssh", "box", "-L", "\udcff"),
+        ("cp", "a", "box:b", "--set", "gcp:project=\udcff"),
+        ("cp", "a", "box:b", "-s", "\udcff"),
+        ("logs", "\udcff"),
+        ("release", "a", "\udcff"),
+    ],
+)
+def test_argument_that_is_no_text_is_refused(capsys, words):
+    """Wherever it stands; only the names of files to copy, and another program's arguments, are what they are."""
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "") and err.startswith("gpus: arguments: wanted text in UTF-8, found ") and "\\udcff" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "NOPE:1", "--put", "\udcff", "--", "\udcff"), ("cp", "\udcff", "box:\udcff"), ("ssh", "box", "--", "\udcff")]
+)
+def test_names_of_files_and_words_of_another_program_need_not_be_text(capsys, words):
+    """What is wrong with these is something else."""
+    code, _, err = run(capsys, *words)
+    assert code != 0 and "UTF-8" not in err
 
 
 def test_a_run_that_cannot_begin_buys_nothing(capsys, monkeypatch, tmp_path):
