@@ -85,11 +85,11 @@ def clipped(text: str, most: int = COLUMNS) -> str:
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def folded(text: str, indent: str = "   ") -> str:
-    """The text on lines of its own, within the columns."""
+def folded(text: str, first: str = "   ") -> str:
+    """The text on lines of its own, within the columns; `first` stands before the first of them, three spaces before the others."""
     import textwrap
 
-    return textwrap.fill(text, COLUMNS, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, COLUMNS, initial_indent=first, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
 
 
 def trimmed(error: Exception) -> str:
@@ -153,7 +153,7 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
         if not hints
         else "no place is acceptable"
     )
-    lines = [f"{cluster}: wanted {asked}, none was acquired: {tried}"]
+    lines = [folded(f"{cluster}: wanted {asked}, none was acquired: {tried}", "")]
     for attempt in attempts:
         lines.append(clipped(str(attempt)))
         if attempt.message:
@@ -161,10 +161,10 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
     # Offers of other GPUs were never meant: only the near misses help.
     near = [f"{rule} {count}" for rule, count in refusals if rule != NAMES[GPU]]
     if near:
-        lines.append(f"not tried: {', '.join(near)}")
+        lines.append(folded(f"not tried: {', '.join(near)}", ""))
     lines.extend(hints)
     more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
     if any(attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"} for attempt in attempts):
         more = f"put right what is said above, or {more}"
-    lines.append(more)
+    lines.append(folded(more, ""))
     return AllFailed("\n".join(lines), attempts, refusals)

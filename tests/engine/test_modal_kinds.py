@@ -6,6 +6,7 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
+from providers.engine.concluding import moment
 from providers.engine.record import Held, Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
@@ -129,8 +130,12 @@ def test_a_start_that_never_arrived_is_sent_again(rig):
 def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
     """Modal starts nothing: one line, one attempt for the whole list, and no app is left."""
     rig.store.set_stock("modal", "", "", "", 0)
+    until = moment(rig.world.clock.now() + 120)
     with pytest.raises(AllFailed, match="modal any L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
+    (told,) = [line for line in rig.said if "waits for" in line]
+    assert told.startswith("#1 modal any L4:1 on-demand") and "waits for L4 or A10, until " in told and told.endswith(" UTC at most (wait: 2m)")
+    assert until <= told.partition("until ")[2].removesuffix(" at most (wait: 2m)")
     assert [] == rig.live() and 1 == rig.sent("AppPublish")
 
 

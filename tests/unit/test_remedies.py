@@ -180,6 +180,16 @@ def test_one_attempt_is_one_try():
     assert ": 2 tries\n" in str(all_failed("train", ASK, [attempt("aws", error)] * 2, []))
 
 
+def test_what_was_not_tried_is_folded():
+    """However many rules refused places, and however many choices were wanted, each line stays within the columns, and every word is there."""
+    refusals = [(f"rule number {number} of many", 1000 + number) for number in range(30)]
+    wanted = Ask(tuple(Entry("RTX-PRO-6000", 8, path=f"gpu[{number}]") for number in range(9)))
+    shown = str(all_failed("train", wanted, [], refusals, ["a hint"]))
+    assert max(map(len, shown.splitlines())) <= COLUMNS
+    said = " ".join(shown.split())
+    assert f"not tried: {', '.join(f'{rule} {count}' for rule, count in refusals)}" in said and said.count("RTX-PRO-6000:8") == 9
+
+
 def test_a_limit_whose_name_is_its_metric_is_named_once():
     """Google names both, and for some limits they are one word."""
     item = {"code": "QUOTA_EXCEEDED", "message": "x", "errorDetails": [{"quotaInfo": {"metricName": "M", "limitName": "M", "limit": 0.0}}]}

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.accounts import adapter_of
+from providers.engine.concluding import moment
 from providers.engine.journal import database as journals
 from providers.engine.launch.refusals import PROVIDER_WIDE, ahead, of_account, refused
 from providers.engine.launch.taken_over import of_another, theirs
@@ -403,8 +404,11 @@ class _Walk:
 
     async def _wait(self, adapter: Adapter, ticket: Ticket, deadline: float) -> Ticket:
         """Polls until it is done. Raises the refusal, `_Late` when the time is over or the brake is on, `_Unsure`, or HalfMade."""
-        interval, told = POLL_FIRST_S, False
+        interval, told, waits = POLL_FIRST_S, False, None
         while ticket.state != "done":
+            if ticket.detail != waits:
+                waits = ticket.detail
+                self.world.report("progress", f"{self._line(ticket.order)}: {self._until(ticket, deadline)}")
             if ticket.state == QUEUED and not told:
                 told = True
                 self.world.report("info", f"{self._line(ticket.order)}: in the cloud's queue {ticket.detail}".rstrip())
@@ -431,6 +435,11 @@ class _Walk:
             if ticket.state != "done" and (self.brake.on or self.now >= deadline):
                 raise _Late(ticket)
         return ticket
+
+    def _until(self, ticket: Ticket, deadline: float) -> str:
+        """`sb-1 queues for H200:8, until 2026-11-28 22:10 UTC at most (wait: 15m)`: what is waited for, and when it is given up."""
+        at_most = f"until {moment(deadline)} at most (wait: {duration.text(ticket.order.wait_s)})"
+        return f"{ticket.detail or 'waiting for the cloud'}, {at_most}"
 
     # How an order can end, other than well
 
