@@ -11,8 +11,8 @@ from providers.adapters.base import LIVE, REHEARSAL, WORLDS, home
 from providers.adhoc import access, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
-from providers.engine.concluding import moment
 from providers.engine.deadlines import together
+from providers.engine.messages import moment
 from providers.engine.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.adapters.base import REHEARSAL
 from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
-from providers.engine.concluding import moment
-from providers.engine.reconcile.condition import ON_DONE
 from providers.cli import stackfile
+from providers.engine.messages import moment
+from providers.engine.reconcile.condition import ON_DONE
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.money import per_hour

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.messages import moment
 from providers.engine.reconcile.condition import ENDS_SLACK_S
 
 if TYPE_CHECKING:
@@ -21,10 +22,3 @@ def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
     if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
         return f"at {moment(min(held.ends_at, now))} by its ttl"
     return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"
-
-
-def moment(at: float) -> str:
-    """`2026-11-27 18:04 UTC`, of seconds since the epoch."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -77,6 +77,13 @@ def refusal_lines(number: int, candidates: Sequence[Candidate], error: CloudErro
     return text if told or goes_on else f"{text}\n{folded(trimmed(error))}"
 
 
+def moment(at: float) -> str:
+    """`2026-11-27 18:04 UTC`, of seconds since the epoch."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def clipped(text: str, most: int = COLUMNS) -> str:
     """One line of at most so many columns; what is too much is left out of the middle, since both ends matter."""
     if len(text) <= most:

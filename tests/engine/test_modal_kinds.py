@@ -6,7 +6,7 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.concluding import moment
+from providers.engine.messages import moment
 from providers.engine.record import Held, Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
@@ -134,7 +134,7 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
     with pytest.raises(AllFailed, match="modal any L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
     (told,) = [line for line in rig.said if "waits for" in line]
-    assert told.startswith("#1 modal any L4:1 on-demand") and "waits for L4 or A10, until " in told and told.endswith(" UTC at most (wait: 2m)")
+    assert told.startswith("#1 modal any L4:1 on-demand") and "waits for L4:1 A10:1, until " in told and told.endswith(" UTC at most (wait: 2m)")
     assert until <= told.partition("until ")[2].removesuffix(" at most (wait: 2m)")
     assert [] == rig.live() and 1 == rig.sent("AppPublish")
 

@@ -161,8 +161,8 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
 @pytest.fixture
 def impatient(monkeypatch):
     """The limits of a deletion, short enough to be waited for."""
-    monkeypatch.setattr(patience, "ANSWER_LIMIT_S", LIMIT_S / 2)
-    monkeypatch.setattr(patience, "SILENCE_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(deadlines, "ANSWER_LIMIT_S", LIMIT_S / 2)
+    monkeypatch.setattr(deadlines, "SILENCE_LIMIT_S", LIMIT_S)
 
 
 @pytest.mark.parametrize("methods", [("find",), ("observe",), ("delete",), ("find", "observe", "delete")], ids="-".join)
@@ -176,7 +176,9 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
         ) as told:
             run(operations.delete(many.world(), held))
         took = time.monotonic() - began
-    assert took < 7 * LIMIT_S + 10 and held.handles[0].native_id in str(told.value)
+    assert took < 7 * LIMIT_S + 10
+    # What was seen gone is not named; whether there is more, only a search could tell.
+    assert methods == ("find",) or held.handles[0].native_id in str(told.value)
     run(operations.delete(many.world(), held))
     assert not many.alive
 

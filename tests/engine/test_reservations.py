@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from providers.adapters.gcp.standin.console import reserve
-from providers.adapters.rehearsal import open_store
+from providers.rehearsal.clouds.gcp.console import reserve
+from providers.rehearsal.store import open_store
 from providers.catalog.table import table
-from providers.engine import cluster
-from providers.engine.records import Wanted
+from providers.engine import operations
+from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -39,7 +39,7 @@ class Cloud:
         spec = Cluster(name=name, gpu="H100:8", nodes=nodes, providers=("gcp",), capacity=capacity)
         try:
             wanted = Wanted("own1", name, spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
-            return asyncio.run(cluster.create(world, wanted, f"gen-{name}"))
+            return asyncio.run(operations.create(world, wanted, f"gen-{name}"))
         finally:
             world.close()
 
@@ -56,7 +56,7 @@ def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after):
     cloud.reserve("yours")
     held = cloud.up("train", "reservation(mine)", after)
     assert held.status == "running" and (held.capacity, held.reservation) == (after.partition("(")[0], "yours" if "yours" in after else "")
-    (told,) = [line for line in cloud.lines if line.startswith("#1")]
+    (told,) = [line for line in cloud.lines if line.startswith("#1") and "sold out" in line]
     assert "sold out (ZONE_RESOURCE_POOL_EXHAUSTED)" in told
     said = " ".join(told.split())
     assert "reservation mine has too little free: end what uses it, enlarge it, or list another capacity after it; " in said

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from providers.engine import declaring
+from providers.engine import validate
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import Override, Task, Workload
@@ -347,7 +347,7 @@ def test_what_is_wrong_with_the_flags_of_a_choice_is_told_there(override, path, 
     """A fallback's flags are read as those of the workload are."""
     serves = {"launcher": "vllm", "model": LLAMA, "command": "--tensor-parallel-size 4"}
     raw = {"kind": "service", "gpu": "H100:8", "fallback": [{"gpu": "A100-80GB:8", **override}], "workload": serves}
-    problems = declaring.refused(read_cluster("serve", raw))
+    problems = validate.refused(read_cluster("serve", raw))
     assert [problem.path for problem in problems] == [path] and todo in problems[0].todo
 
 

@@ -385,7 +385,7 @@ def _error(kind: type[CloudError], row: Row, code: str, message: str, context: C
     if todo == _ELSEWHERE and not context.candidates:
         todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
-        todo = _AGAIN
+        todo = row.todo.replace(_SETTLE, _AGAIN)
     if kind is NotEnabled and context.region:
         todo = f"{row.todo}: {optin.region_command(context.region)}"
     base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, candidates), "block_s": row.block_s}

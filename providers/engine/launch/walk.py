@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.accounts import adapter_of
-from providers.engine.concluding import moment
 from providers.engine.journal import database as journals
 from providers.engine.launch.refusals import PROVIDER_WIDE, ahead, of_account, refused
 from providers.engine.launch.taken_over import of_another, theirs
@@ -19,7 +18,7 @@ from providers.engine.launch.verify import delivered
 from providers.engine.market import closed_places
 from providers.engine.market.host_fit import hosting, with_disk
 from providers.engine.market.planning import listed, overlay
-from providers.engine.messages import WAITED, all_failed, bare, clipped, line, refusal_lines, said, too_slow, trimmed, wrong_anywhere
+from providers.engine.messages import WAITED, all_failed, bare, clipped, line, moment, refusal_lines, said, too_slow, trimmed, wrong_anywhere
 from providers.engine.readiness.wait import LOADING, REACH, SETUP, WRONG, until_ready
 from providers.engine.setup import start, started
 from providers.engine.silence import Silence

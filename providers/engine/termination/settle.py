@@ -168,7 +168,7 @@ async def release(
 
     An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are tried again with growing pauses, up to seven
     times; one that the cloud accepted has `GONE_LIMIT_S` to take effect. An account that gives no answer is given up earlier where
-    `patience.while_answering` holds. Never raises a CloudError: what is not confirmed is returned.
+    `deadlines.while_answering` holds. Never raises a CloudError: what is not confirmed is returned.
     """
     targets = {handle: -AGAIN_S for handle in handles if handle not in keep}
     gone: set[Handle] = set()
