@@ -23,8 +23,8 @@ test-full: ## the long tests: all runs through the real Pulumi engine, launchers
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m pytest -m long
 
-lint:
-	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+lint: ## style, types, and shellcheck of every shell program
+	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" | xargs -0 shellcheck --severity style
 
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 

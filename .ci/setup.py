@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -260,37 +261,15 @@ def get_tools() -> None:
             link.symlink_to(kept / tool)
 
 
-ACTIVATION = """
-# ---- gpus: rehearsal by default. Local state and the empty passphrase, from any folder; what is set already stays.
-export GPUS_PROJECT={project}
-export GPUS_HOME="${{GPUS_HOME:-$GPUS_PROJECT/.state/gpus}}"
-export PULUMI_BACKEND_URL="${{PULUMI_BACKEND_URL:-file://$GPUS_PROJECT/.state}}"
-if [ -z "${{PULUMI_CONFIG_PASSPHRASE_FILE:-}}" ]; then export PULUMI_CONFIG_PASSPHRASE="${{PULUMI_CONFIG_PASSPHRASE:-}}"; fi
-export PULUMI_SKIP_UPDATE_CHECK=true
-# Pulumi's parts talk to each other over loopback, which is nothing for a proxy: gRPC reads no_proxy, others NO_PROXY.
-no_proxy="${{no_proxy:-${{NO_PROXY:-}}}}"
-NO_PROXY="${{NO_PROXY:-$no_proxy}}"
-case ",$no_proxy," in *,127.0.0.1,* | ',*,') ;; *) no_proxy="${{no_proxy:+$no_proxy,}}127.0.0.1,localhost" ;; esac
-case ",$NO_PROXY," in *,127.0.0.1,* | ',*,') ;; *) NO_PROXY="${{NO_PROXY:+$NO_PROXY,}}127.0.0.1,localhost" ;; esac
-export no_proxy NO_PROXY
-# Google's plugin is only needed for a live `network: managed`; without this line every run asks for it, whatever the stack.
-export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="${{PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION:-true}}"
-pulumi() {{
-    # Outside any Pulumi project, this one is meant.
-    _gpus_at="$PWD"
-    while [ "$_gpus_at" != "/" ] && [ ! -f "$_gpus_at/Pulumi.yaml" ]; do _gpus_at="$(dirname "$_gpus_at")"; done
-    if [ -f "$_gpus_at/Pulumi.yaml" ]; then command pulumi "$@"; else command pulumi -C "$GPUS_PROJECT" "$@"; fi
-}}
-# ---- gpus: end
-"""
+ACTIVATION = REPOSITORY / ".ci" / "activate.sh"
+BEGIN, END = "# ---- gpus: rehearsal by default", "# ---- gpus: end"
 
 
 def activation() -> None:
     """What `. .venv/bin/activate` sets beyond Python's own."""
     script = BIN / "activate"
-    text = re.sub(r"\n# ---- gpus: rehearsal.*?# ---- gpus: end\n", "", script.read_text(), flags=re.DOTALL)
-    quoted = "'" + str(REPOSITORY).replace("'", "'\\''") + "'"
-    wanted = text + ACTIVATION.format(project=quoted)
+    text = re.sub(rf"\n{BEGIN}.*?{END}\n", "", script.read_text(), flags=re.DOTALL)
+    wanted = f"{text}\n{BEGIN}\nGPUS_PROJECT={shlex.quote(str(REPOSITORY))}\n{ACTIVATION.read_text()}{END}\n"
     if script.read_text() != wanted:
         script.write_text(wanted)
 

@@ -19,7 +19,7 @@ def activated(shell, tmp_path, **environ):
     setup = importlib.util.module_from_spec(spec)
     sys.modules["setup_script"] = setup
     spec.loader.exec_module(setup)
-    script = setup.ACTIVATION.format(project="'/p'") + '\nprintf "%s|%s" "$no_proxy" "$NO_PROXY"'
+    script = "GPUS_PROJECT=/p\n" + setup.ACTIVATION.read_text() + '\nprintf "%s|%s" "$no_proxy" "$NO_PROXY"'
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **environ}
     return subprocess.run([shell, "-euc", script], env=clean, capture_output=True, text=True, check=True).stdout.split("|")
 
