@@ -225,11 +225,13 @@ class Adapter(Protocol):
 
 START_UP_STATUS = "/var/lib/gpus/start-up"
 """The file in which a machine's start-up script leaves its exit status; readiness reads it over ssh. Not there while the script runs."""
-KEEP_STATUS = f"""gpus_status={START_UP_STATUS}
-mkdir -p "${{gpus_status%/*}}"
-rm -f "$gpus_status"
-trap 'gpus_code=$?; echo "${{gpus_failed:-$gpus_code}}" > "$gpus_status.new" && mv "$gpus_status.new" "$gpus_status"' EXIT"""
-"""How a start-up script (bash) begins to leave it. A script that goes on after a command failed sets `gpus_failed` itself."""
+
+
+def keep_status(file: str = START_UP_STATUS) -> str:
+    """Shell (bash) that defines `keep_status`: a script that calls it leaves its exit status in this file."""
+    from providers.model import shell
+
+    return shell.program(__file__, "keep_status", gpus_status=file)
 
 
 def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:

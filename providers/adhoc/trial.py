@@ -17,7 +17,7 @@ from providers.adapters.base import REHEARSAL
 from providers.engine.launch.verify import HEALTHY
 from providers.engine.readiness.handover import as_root, begun_by
 from providers.errors import GpusError, Problem, SpecError
-from providers.model import duration
+from providers.model import duration, shell
 from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
 from providers.rehearsal.node import LABEL
 
@@ -277,8 +277,7 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
 
 def inherited(names: Sequence[str], environ: str = "/proc/1/environ") -> str:
     """Shell lines by which a login has these variables of the container's own: ssh gives a session an environment of its own. Pure."""
-    line = "[ -n \"${{{name}:-}}\" ] || export {name}=\"$(tr '\\0' '\\n' <{environ} | sed -n 's/^{name}=//p')\"\n"
-    return "".join(line.format(name=name, environ=environ) for name in names)
+    return shell.program(__file__, "inherit", inherited=names, environ=environ)
 
 
 def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:
@@ -286,33 +285,19 @@ def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:
 
     `new`: only what is written from now on. Pure.
     """
-    ended = "|".join(f'"{digest} {state}"' for state in ends)
-    text = f"""set -f
-root="${{GPUS_ROOT:-{ROOT}}}"
-waited=0
-until [ -e "$root/log" ]; do
-  waited=$((waited + 1))
-  if [ "$waited" -gt {BEGIN_S} ]; then
-    echo "gpus: the start-up script has written nothing to $root/log in {BEGIN_S} s" >&2
-    exit 1
-  fi
-  sleep 1
-done
-tail -n {"0" if new else "+1"} -F "$root/log" 2>/dev/null &
-tail=$!
-trap 'kill "$tail" 2>/dev/null' EXIT
-trap 'exit 143' HUP INT TERM PIPE
-while kill -0 "$tail" 2>/dev/null; do
-  set -- $(cat "$root/status" 2>/dev/null)
-  case "${{2:-}} ${{3:-}}" in {ended}) break ;; esac
-  sleep 0.5
-done
-sleep 1
-code=1
-case "${{3:-}}" in {SUCCEEDED}|{READY}) code=0 ;; {"|".join((FAILED, *NOT_SET_UP))}) code=${{4:-1}} ;; esac
-exit "$code"
-"""
-    return as_root(text)
+    return as_root(
+        shell.program(
+            __file__,
+            "follow",
+            digest=digest,
+            folder=ROOT,
+            ends=" ".join(ends),
+            well=f"{SUCCEEDED} {READY}",
+            ill=" ".join((FAILED, *NOT_SET_UP)),
+            begin_s=BEGIN_S,
+            first_line="0" if new else "+1",
+        )
+    )
 
 
 async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequence[str]) -> int:

@@ -6,33 +6,33 @@ Google stops it, and whoever looks next deletes the rest.
 
 from __future__ import annotations
 
+from providers.model import shell
+
 BUSY_PERCENT = 5
 """A GPU that was busy for less of the time than this, as its driver says, is idle."""
 LINE = "gpus_idle_s="
-"""How the script's limit is written: on a line of its own, so that it can be found in what a machine was given."""
+"""How the timer's limit is written: on a line of its own, so that it can be found in what a machine was given."""
 QUERY = "nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits"
 _EVERY_S = 10
+_PATH = "/usr/local/sbin/gpus-idle"
+_UNIT = f"""[Unit]
+Description=End of an idle machine
+[Service]
+ExecStart={_PATH}
+Restart=always
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def timer(idle_s: int) -> str:
+    """The program that looks every ten seconds. A driver that does not answer is never idleness."""
+    return shell.program(__file__, "idle", gpus_idle_s=idle_s, busy_percent=BUSY_PERCENT, every_s=_EVERY_S)
 
 
 def script(idle_s: int) -> str:
-    """Shell for a machine's first boot, or every one: a service that looks every ten seconds. A driver that does not answer is never idleness."""
-    return f"""{LINE}{idle_s}
-cat > /usr/local/sbin/gpus-idle <<'GPUS'
-#!/bin/bash
-quiet=$(cut -d. -f1 /proc/uptime)
-while sleep {_EVERY_S}; do
-  now=$(cut -d. -f1 /proc/uptime)
-  most=$({QUERY} 2>/dev/null | sort -n | tail -n 1)
-  case "$most" in ''|*[!0-9]*) quiet=$now; continue ;; esac
-  if [ "$most" -ge {BUSY_PERCENT} ]; then quiet=$now; fi
-  if [ $((now - quiet)) -ge "$1" ]; then exec systemctl poweroff; fi
-done
-GPUS
-chmod 755 /usr/local/sbin/gpus-idle
-unit='[Unit]\\nDescription=End of an idle machine\\n[Service]\\nExecStart=/usr/local/sbin/gpus-idle %s\\nRestart=always\\n'
-printf "$unit"'[Install]\\nWantedBy=multi-user.target\\n' "$gpus_idle_s" > /etc/systemd/system/gpus-idle.service
-systemctl daemon-reload
-systemctl enable --now gpus-idle.service"""
+    """Shell for a machine's first boot, or every one: it puts the timer in place as a service."""
+    return shell.service("gpus-idle", _UNIT, _PATH, timer(idle_s))
 
 
 def limit_s(text: str) -> int:

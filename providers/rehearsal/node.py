@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import private, private_folder
 from providers.catalog import names
 from providers.engine.readiness.wait import CLOSED, Look
+from providers.model import shell
 from providers.model.workload import ROOT
 from providers.rehearsal.store import NODE_LOOK
 from providers.remote import driver
@@ -91,32 +92,24 @@ class StandIn(NamedTuple):
         """
         tools = self.folder / "bin"
         private_folder(tools)
-        script = tools / "nvidia-smi"
-        rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
-        numbered = "\n".join(f"{index}, {name}, 0, {mib}" for index in range(count))
-        if driver_answers:
-            body = f"""case "$*" in
-  *--query-gpu=name,memory.total*) cat <<'GPUS'
-{rows}
-GPUS
-  ;;
-  *--query-gpu=index,name,memory.used,memory.total*) cat <<'GPUS'
-{numbered}
-GPUS
-  ;;
-  *--query-gpu=utilization.gpu*) for _ in $(seq {count}); do cat "$HOME/{BUSY_FILE}" || exit {_NO_DRIVER}; done ;;
-  *) echo "{LABEL}: there is no GPU here; it stands for {count} x {name}" ;;
-esac"""
-        else:
-            body = f'echo "{LABEL}: the driver does not answer" >&2\nexit {_NO_DRIVER}'
-        self._tool(script, body)
-        # Nobody becomes root of this machine by a rehearsal.
-        self._tool(tools / "sudo", 'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"')
-        self._tool(tools / "hostname", f"echo {shlex.quote(' '.join((self.name, *addresses)))}")
+        smi = shell.program(
+            __file__,
+            "nvidia_smi",
+            label=LABEL,
+            name=name,
+            mib=mib,
+            count=count,
+            busy_file=BUSY_FILE,
+            answers="yes" if driver_answers else "",
+            no_driver=_NO_DRIVER,
+        )
+        self._tool(tools / "nvidia-smi", smi)
+        self._tool(tools / "sudo", shell.program(__file__, "sudo"))
+        self._tool(tools / "hostname", f"#!/bin/sh\necho {shlex.quote(' '.join((self.name, *addresses)))}\n")
 
-    def _tool(self, path: Path, body: str) -> None:
+    def _tool(self, path: Path, text: str) -> None:
         partial = path.with_name(f"{path.name}.new")
-        private(partial).write_text(f"#!/bin/sh\n# A {LABEL}.\n{body}\n", encoding="utf-8")
+        private(partial).write_text(text, encoding="utf-8")
         partial.chmod(0o700)
         partial.replace(path)
 

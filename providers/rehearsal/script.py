@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 BOOT_S, SETUP_S, LOAD_S = 1.0, 2.0, 3.0
 """World seconds from running to the script's first word, for its setup lines, and until a service answers."""
 
-_DIGEST = re.compile(r"^digest=([0-9a-f]{12})$", re.MULTILINE)
-_PACKED = re.compile(r"(?:printf %s|echo) ([A-Za-z0-9+/=]{64,}) \| base64 -d \| gunzip")
+_SENT = re.compile(r"^digest=([0-9a-f]{12})\nkind=(\w+)\nrelease=(.*)$", re.MULTILINE)
+_SETUP = re.compile(r"^setup=(.*)$", re.MULTILINE)
+_PACKED = re.compile(r"(?:^packed=|echo )([A-Za-z0-9+/=]{64,})", re.MULTILINE)
 
 
 class Work(NamedTuple):
@@ -35,18 +36,25 @@ class Work(NamedTuple):
     releases: bool
 
 
+def unpacked(given: str) -> str:
+    """The program that stands packed in user data or a command; what is given, where none does."""
+    match = _PACKED.search(given)
+    if match is None or _SENT.search(given) is not None:
+        return given
+    try:
+        return gzip.decompress(base64.b64decode(match[1])).decode()
+    except (binascii.Error, OSError, EOFError, zlib.error, UnicodeDecodeError):
+        return given
+
+
 def find(given: str) -> Work | None:
     """The work in a start-up script, in user data or in a command that holds one packed; None where there is none."""
-    text = given
-    if (match := _PACKED.search(given)) is not None and _DIGEST.search(given) is None:
-        try:
-            text = gzip.decompress(base64.b64decode(match[1])).decode()
-        except (binascii.Error, OSError, EOFError, zlib.error, UnicodeDecodeError):
-            return None
-    found = _DIGEST.search(text)
+    text = unpacked(given)
+    found, setup = _SENT.search(text), _SETUP.search(text)
     if found is None:
         return None
-    return Work(found[1], "say succeeded 0; else" in text, "setup.sh" in text, "\nsync; " in text)
+    job = found[2] == "job"
+    return Work(found[1], job, setup is not None and bool(setup[1]), job and bool(found[3]))
 
 
 def words(work: Work, up: float, now: float, job_s: float, code: int) -> list[tuple[float, str]]:

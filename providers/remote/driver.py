@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
 from providers.engine.readiness.wait import NO_DRIVER, WRONG_GPUS, Look
+from providers.model import shell
 
 if TYPE_CHECKING:
     from providers.engine.readiness.wait import Ordered
 
-NAMES = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
 _STATUS = "gpus-start-up "
-QUERY = f'{NAMES}; code=$?; status=${{GPUS_START_UP:-{START_UP_STATUS}}}; [ -r "$status" ] && echo "{_STATUS}$(head -c 8 "$status")"; exit $code'
+QUERY = shell.program(__file__, "driver", status=START_UP_STATUS, word=_STATUS.strip())
 """What is asked of a machine, in sh: its cards, and what its start-up script ended with, if it has ended and left that."""
 _SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""

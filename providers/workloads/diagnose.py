@@ -9,33 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model import shell
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OK, BAD, UNKNOWN = "ok", "wrong", "unknown"
 MARK = "gpus-doctor"
 
-SMI = "nvidia-smi --format=csv,noheader,nounits --query-gpu"
-LOOKS = {
-    "gpus": f"{SMI}=index,name,memory.used,memory.total",
-    "torch": "python3 -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.device_count())'",
-    "visible": 'printf "%s\\n" "${CUDA_VISIBLE_DEVICES-unset}"',
-    "xid": "dmesg 2>/dev/null | grep -o 'NVRM: Xid.*' | tail -n 3",
-    "oom": "dmesg 2>/dev/null | grep -iE 'out of memory|oom-kill' | tail -n 3",
-    "apps": "nvidia-smi --format=csv,noheader,nounits --query-compute-apps=pid,used_memory,process_name",
-    "topology": "nvidia-smi topo -m",
-    "pcie": f"{SMI}=index,pcie.link.width.current,pcie.link.width.max,utilization.gpu",
-    "throttle": f"{SMI}=index,clocks_event_reasons.hw_slowdown,clocks_event_reasons.hw_thermal_slowdown,temperature.gpu",
-    "shm": "df -m /dev/shm | awk 'NR==2 {print $2}'",
-    "disk": "df -P / | awk 'NR==2 {print $5}'",
-    "load": "printf '%s %s\\n' \"$(cut -d' ' -f1 /proc/loadavg)\" \"$(nproc)\"",
-    "nccl": "env | grep '^NCCL_' | sort",
-}
-"""Name of each look and its command. The fields are those of `nvidia-smi --help-query-gpu`, driver 580."""
-
-OF_A_STAND_IN = ("gpus",)
-"""What is looked at on a rehearsal's stand-in node: all else would tell of the computer that it runs on."""
 LEFT_OUT = "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is left out"
+"""Of a rehearsal's stand-in node."""
 
 SHM_LEAST_MIB = 1024
 FULL_PERCENT = 95
@@ -63,9 +46,7 @@ class Finding(NamedTuple):
 
 def script(*, stand_in: bool = False) -> str:
     """The shell script: each look's name, exit code and output, one after the other; on a rehearsal's stand-in of its nvidia-smi alone."""
-    looks = {name: command for name, command in LOOKS.items() if not stand_in or name in OF_A_STAND_IN}
-    parts = [f'out=$({{ {command}; }} 2>/dev/null); printf "{MARK} {name} %s\\n%s\\n" "$?" "$out"' for name, command in looks.items()]
-    return "\n".join(parts) + "\n"
+    return shell.program(__file__, "diagnose", mark=MARK, stand_in="yes" if stand_in else "")
 
 
 def read(output: str) -> dict[str, tuple[int, list[str]]]:

@@ -63,7 +63,7 @@ def compiled(spec, name):
                 scripts = [item["value"] for item in metadata if item["key"] == "startup-script"]
             elif provider == "aws":
                 ec2.creating_call(order, ec2.Around(ec2.Image("ami-1"), ("sg-1",), subnets=((first.zone, "subnet-1"),)))
-                scripts = [script for script in [ec2.user_data(order.setup, order.candidates[0].region)] if script]
+                scripts = [script for script in [ec2.first_boot(order.setup, order.candidates[0].region)] if script]
                 assert all(len(base64.b64encode(script.encode())) for script in scripts)
             else:
                 scripts = []

@@ -14,6 +14,7 @@ from providers.model import secret
 from providers.model.machine import Mark, Order
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
+from providers.rehearsal.script import unpacked
 
 GCP = "projects/my-project/secrets/hf-token"
 AWS = "ssm:/ml/hf-token"
@@ -210,7 +211,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     secrets = {"HF_TOKEN": {"aws": AWS}, "WANDB_API_KEY": {"aws": arn}}
     spec = check(gpu="A10G:1", secrets=secrets, options=ACCOUNTS, providers=["aws"], regions=["us-east-1"]).spec
     made = order(spec, "aws")
-    script = ec2.user_data(made.setup, made.candidates[0].region)
+    script = ec2.first_boot(made.setup, made.candidates[0].region)
     place = Place(tmp_path)
     (tmp_path / "value").write_text(f"{VALUE}\n")
     place.tool("aws", f"if [[ $* == *ssm* ]]; then cat {tmp_path}/value; else echo wandb-value; fi")
@@ -229,7 +230,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     call = ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",)))
     data = call.template["LaunchTemplateData"]
     assert data["IamInstanceProfile"] == {"Name": "gpu"}
-    assert AWS.removeprefix("ssm:") in base64.b64decode(data["UserData"]).decode()
+    assert unpacked(base64.b64decode(data["UserData"]).decode()) == script and AWS in script
     place.tool("aws", "exit 255")
     place.env.unlink()
     assert place.run(script).returncode != 0 and not place.env.exists()

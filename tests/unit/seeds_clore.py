@@ -131,7 +131,7 @@ TRAINING = [
 
 CHOICE = [
     documented("003", "`nvidia-smi`, `nvidia-smi -L`", RIGHT, "every GPU, and its name and UUID", "nvidia-smi's own help, 2026-11"),
-    holds("003", "`nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv`", RIGHT, lambda: driver.NAMES.startswith("nvidia-smi --query-gpu=name,memory.total --format=csv"), "the query that our readiness check makes, with other fields", DRIVER),
+    holds("003", "`nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv`", RIGHT, lambda: "nvidia-smi --query-gpu=name,memory.total --format=csv" in driver.QUERY, "the query that our readiness check makes, with other fields", DRIVER),
     holds("003", "`export CUDA_VISIBLE_DEVICES=0,1`", RIGHT, lambda: pinned("vllm", (0, 1), model="meta-llama/Llama-3.1-8B")[0] == {"CUDA_VISIBLE_DEVICES": "0,1"}, "what `gpus: [0, 1]` of a service sets", LAUNCHER),
     holds("003", "`export CUDA_VISIBLE_DEVICES=2`", RIGHT, lambda: pinned("vllm", (1,), model="meta-llama/Llama-3.1-8B")[0] == {"CUDA_VISIBLE_DEVICES": "1"}, "one GPU by its number, as `gpus: [N]` sets it; inside it is then number 0", LAUNCHER),
     holds("003", "The same in Python", WRONG, lambda: not unbound(VISIBLE), lambda: f"a stray line stands where {', '.join(sorted(unbound(VISIBLE)))} should be imported; and it must run before CUDA is first used", READ),

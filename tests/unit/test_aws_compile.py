@@ -3,6 +3,7 @@
 import base64
 import csv
 import gzip
+import random
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from providers.adapters.aws import CAPABILITIES, MANIFEST, machines
 from providers.adapters.aws import compile as native
 from providers.adapters.aws.options import Options, problems, read
 from providers.rehearsal.clouds.aws import places, wire
+from providers.rehearsal.script import unpacked
 from providers.errors import NotEnabled, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -46,7 +48,9 @@ def valid(operation, body):
 
 
 def script(call):
-    return base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode() if call.template else call.body["UserData"]
+    """(user data, the program that is packed in it)."""
+    text = base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode() if call.template else call.body["UserData"]
+    return text, unpacked(text)
 
 
 # Options
@@ -291,32 +295,31 @@ def test_an_own_reservation_or_capacity_block_is_named(block):
 # User data
 
 
-def test_the_key_and_the_end_of_the_run_are_in_the_user_data(tmp_path):
+def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
     """The script makes the user with the key and what sets the end of the run; the machine's own shutdown terminates it. It is sound shell."""
     call = native.creating_call(order(ttl_s=72_000, ssh_public_key="ssh-ed25519 AAAA it's me", ssh_user="gpus"), AROUND)
-    text = script(call)
-    assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(text.splitlines()) and "AAAA it'\"'\"'s me" in text
+    text, program = script(call)
+    assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(text.splitlines()) and "AAAA it'\"'\"'s me" in program
     assert "terminate" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
     assert "no run limit" in call.notes[0] and "20h" in call.notes[0]
-    file = tmp_path / "user-data"
-    file.write_text(text)
-    subprocess.run(["bash", "-n", str(file)], check=True)
+    for each in (text, program):
+        subprocess.run(["bash", "-n"], input=each, text=True, check=True)
 
 
 def test_the_clusters_own_key_stands_beside_the_users():
     """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended with."""
     own = "ssh-ed25519 BBBB gpus-own-train"
-    text = script(native.creating_call(order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND))
-    assert f"printf '%s\\n' 'ssh-ed25519 AAAA me' '{own}' >> " in text and "/var/lib/gpus/start-up" in text
-    alone = script(native.creating_call(order(own_public_key=own), AROUND))
-    assert f"printf '%s\\n' '{own}' >> " in alone
+    _, text = script(native.creating_call(order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND))
+    assert f"keys=('ssh-ed25519 AAAA me' '{own}')\n" in text and "/var/lib/gpus/start-up" in text
+    _, alone = script(native.creating_call(order(own_public_key=own), AROUND))
+    assert f"keys=('{own}')\n" in alone
 
 
 def test_b32_user_data_is_bounded_when_planning():
     """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
-    (problem,) = native.fits(Setup(ssh_public_key="ssh-rsa " + "A" * 16_384))
+    (problem,) = native.fits(Setup(ssh_public_key="ssh-rsa " + base64.b64encode(random.Random(1).randbytes(16_384)).decode()))
     assert problem.wanted == "user data of at most 16,384 bytes"
-    assert [] == native.fits(Setup(ssh_public_key="ssh-rsa " + "A" * 3_000, ttl_s=3_600))
+    assert [] == native.fits(Setup(ssh_public_key="ssh-rsa " + base64.b64encode(random.Random(1).randbytes(3_000)).decode(), ttl_s=3_600))
 
 
 def test_several_network_cards_have_no_public_address():

@@ -231,10 +231,7 @@ class Boots:
         self.folder, self.ttl_s, self.now, self.shown = folder, ttl_s, 1_000_000, "gpus_start=0"
         (folder / "bin").mkdir()
         (folder / "state").mkdir()
-        text = limit.script(ttl_s, on_ttl)
-        body = text.partition("limit.sh <<'GPUS'\n")[2].partition("\nGPUS\n")[0]
-        self.script = body.replace(limit.FOLDER, str(folder / "state"))
-        (folder / "state" / "limit").touch()
+        self.script = limit.timer(ttl_s, on_ttl, str(folder / "state" / "limit"))
 
     def __call__(self, later_s=0, *, answers=True):
         """Seconds from this boot to the end; None where nothing ends it."""

@@ -13,8 +13,7 @@ def played(tmp_path, readings, limit_s):
     """Runs the timer with a driver that gives these readings, one each ten seconds; after how many it powered off (None: it went on to the end)."""
     bins = tmp_path / "bin"
     bins.mkdir()
-    text = idle.script(limit_s).partition("<<'GPUS'\n")[2].partition("\nGPUS\n")[0]
-    (tmp_path / "timer").write_text(text)
+    (tmp_path / "timer").write_text(idle.timer(limit_s))
     (tmp_path / "readings").write_text("\n".join(readings) + "\n")
     tools = {
         "sleep": 'n=$(($(cat "$T/n" 2>/dev/null || echo 0) + 1)); echo $n > "$T/n"; [ $n -le $(wc -l < "$T/readings") ]',
@@ -26,7 +25,7 @@ def played(tmp_path, readings, limit_s):
         (bins / name).write_text(f"#!/bin/bash\n{body}\n")
         (bins / name).chmod(0o755)
     environment = {"PATH": f"{bins}:{os.environ['PATH']}", "T": str(tmp_path)}
-    subprocess.run(["bash", str(tmp_path / "timer"), str(limit_s)], env=environment, timeout=30, check=False)
+    subprocess.run(["bash", str(tmp_path / "timer")], env=environment, timeout=30, check=False)
     return int((tmp_path / "n").read_text()) if (tmp_path / "off").exists() else None
 
 
@@ -52,6 +51,7 @@ def test_what_a_machine_was_given_is_shell_and_can_be_read_back():
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     assert idle.limit_s(f"#!/bin/bash\nset -u\n{text}\n") == 7200
     assert idle.limit_s("#!/bin/bash\n") == 0
+    assert idle.QUERY in text
 
 
 @pytest.mark.parametrize(("output", "percent"), [("0\n97\n", 97), (" 3 \n", 3), ("", None), ("[N/A]\n0\n", None), ("0 %\n", None)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.adapters.base import KEEP_STATUS, START_UP_STATUS
+from providers.adapters.base import keep_status
 from providers.catalog.names import nominal_memory_gib
 from providers.engine.readiness.wait import NO_DRIVER, WRONG_GPUS
 from providers.remote import driver, files
@@ -74,7 +74,7 @@ def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_anot
 def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
     """What the head of a script keeps is what it ended with, also where it went on after a failure; while it runs there is none."""
     file = tmp_path / "gpus" / "start-up"
-    head = KEEP_STATUS.replace(START_UP_STATUS, str(file))
+    head = f"{keep_status(str(file))}keep_status"
     for _ in range(2):
         subprocess.run(["bash", "-c", f"{head}\n[ ! -e {file} ] || exit 99\n{body}"], check=False)
         assert file.read_text().strip() == status

@@ -155,7 +155,7 @@ def test_a_plain_workload_is_the_containers_own_command_and_environment():
 def test_setup_and_files_are_done_by_the_start_up_script():
     """With an image, both run inside it before the command, whose exit code is the job's."""
     chosen = started({"image": "a/b:1", "command": "exit 7", "setup": ["true"]})
-    assert chosen.command[:2] == ("bash", "-c") and "export GPUS_ROOT=/tmp/gpus" in chosen.command[2]
+    assert chosen.command[:2] == ("bash", "-c") and chosen.command[2].startswith("GPUS_ROOT=/tmp/gpus\n")
 
 
 def test_the_start_up_script_ends_with_the_programs_exit_code(tmp_path):

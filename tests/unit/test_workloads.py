@@ -123,7 +123,7 @@ def test_training_launchers_name_processes_nodes_and_the_leader():
     assert "--no_ssh" in line("deepspeed", nodes=2)
     assert line("kohya").startswith("accelerate launch --num_processes=8")
     assert line("lightning") == "python3 train.py --epochs 3"
-    assert "ray start --head" in line("ray", nodes=2)
+    assert {"gpus=8", "nodes=2", "work='train.py --epochs 3'"} <= set(line("ray", nodes=2).splitlines())
 
 
 def test_a_server_listens_here_unless_it_is_exposed():
@@ -400,7 +400,7 @@ def test_model_that_is_no_path_or_among_the_checkpoints_is_not_mounted():
     assert program(served, "service", "H100", 1).models == ()
     assert program(served._replace(checkpoint=kept._replace(path="/ck")), "service", "H100", 1).models == ("/ckpt/last",)
     assert program(VLLM, "service", "H100", 8).models == ()
-    assert "models" not in script(program(VLLM, "service", "H100", 8)).replace("OLLAMA_MODELS", "")
+    assert "model_paths=()\n" in script(program(VLLM, "service", "H100", 8))
     assert Program("job", (Process("a", "true"),)).digest == "cca4e662ec06"
     assert Program("job", (Process("a", "true"),), models=("/m",)).digest != "cca4e662ec06"
 

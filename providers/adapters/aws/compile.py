@@ -6,7 +6,6 @@ Owns every field of the request bodies. Fields and enums: botocore 1.44.8's mode
 from __future__ import annotations
 
 import base64
-import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import limit, machines, optin
@@ -14,9 +13,9 @@ from providers.adapters.aws import secrets as secret
 from providers.adapters.aws.host import DEFAULT_DISK_GIB
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
-from providers.adapters.base import KEEP_STATUS, too_large
+from providers.adapters.base import keep_status, too_large
 from providers.errors import NotEnabled, Unsupported
-from providers.model import idle
+from providers.model import idle, shell
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.place import Scope
@@ -44,6 +43,17 @@ user's own tags, so that an edit takes away what it no longer lists and leaves a
 _TAG_MAX = 256
 USER_DATA_MAX = 16_384
 """Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28)."""
+
+_WORK_UNIT = f"""[Unit]
+Description=What this machine is for
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart=/bin/bash {BOOT_SCRIPT}
+KillMode=mixed
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 class Image(NamedTuple):
@@ -214,48 +224,38 @@ def matching(order: Order, reservation: Reservation) -> Candidate | None:
     return None
 
 
-def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
-    """A script for cloud-init's first boot: the user with the key, and the timer that ends the machine.
+def first_boot(setup: Setup, region: str = "", *, alone: bool = True) -> str:
+    """What a machine runs at its first boot: it makes the user with the keys, and what runs at every boot, such as the timer that ends the machine.
 
     EC2 has no run limit of its own: the limit is a timer inside the machine (see `limit`), and the machine's own shutdown then terminates it (or
     stops it, where the spec says to keep it). A machine that hangs does not end itself.
     """
-    parts = ["#!/bin/bash", "set -u", f"gpus_failed=\n{KEEP_STATUS}\ntrap 'gpus_failed=$?' ERR"]
     keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
-    if keys:
-        user, listed = shlex.quote(setup.ssh_user), " ".join(map(shlex.quote, keys))
-        parts.append(
-            f"""user={user}
-id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$user"
-home=$(getent passwd "$user" | cut -d: -f6)
-install -d -m 700 -o "$user" -g "$(id -gn "$user")" "$home/.ssh"
-printf '%s\\n' {listed} >> "$home/.ssh/authorized_keys"
-chown "$user:$(id -gn "$user")" "$home/.ssh/authorized_keys"
-chmod 600 "$home/.ssh/authorized_keys"
-printf '%s ALL=(ALL) NOPASSWD:ALL\\n' "$user" > /etc/sudoers.d/90-gpus
-chmod 440 /etc/sudoers.d/90-gpus"""
-        )
-    if setup.ttl_s:
-        parts.append(limit.script(setup.ttl_s, setup.on_ttl))
-    if setup.idle_s and alone:
-        parts.append(idle.script(setup.idle_s or 0))
-    if secrets := referred(setup.secrets):
-        parts.append(secret.fetching(secrets, region))
-    if setup.script:
-        parts.append(_boot(setup.script))
-    return "\n".join(parts) + "\n" if len(parts) > 3 else ""
+    secrets = referred(setup.secrets)
+    programs = (
+        limit.script(setup.ttl_s, setup.on_ttl) if setup.ttl_s else "",
+        idle.script(setup.idle_s) if setup.idle_s and alone else "",
+        secret.fetching(secrets, region) if secrets else "",
+        shell.service("gpus-work", _WORK_UNIT, BOOT_SCRIPT, setup.script, mode=0o644, at_once=False) if setup.script else "",
+    )
+    if not keys and not any(programs):
+        return ""
+    return "".join((keep_status(), shell.program(__file__, "login", user=setup.ssh_user, keys=keys), *programs))
 
 
-def _boot(script: str) -> str:
-    """Lines that run a script at every boot: user data itself runs at the first one alone."""
-    text, folder = packed(script.encode()), BOOT_SCRIPT.rpartition("/")[0]
-    unit = "[Unit]\\nDescription=What this machine is for\\nWants=network-online.target\\nAfter=network-online.target\\n"
-    unit += f"[Service]\\nExecStart=/bin/bash {BOOT_SCRIPT}\\nKillMode=mixed\\n[Install]\\nWantedBy=multi-user.target\\n"
-    return f"""mkdir -p {folder}
-printf %s {text} | base64 -d | gunzip > {BOOT_SCRIPT}
-printf '{unit}' > /etc/systemd/system/gpus-work.service
-systemctl daemon-reload
-systemctl enable --now --no-block gpus-work.service"""
+def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
+    """The script for cloud-init: `first_boot`, packed, after the lines that are read back. Empty where there is nothing to do."""
+    program = first_boot(setup, region, alone=alone)
+    if not program:
+        return ""
+    return shell.program(
+        __file__,
+        "user_data",
+        gpus_ttl_s=setup.ttl_s or "",
+        gpus_start=0 if setup.ttl_s else "",
+        gpus_idle_s=(setup.idle_s or "") if alone else "",
+        packed=packed(program.encode()),
+    )
 
 
 def timed_idle(order: Order) -> bool:

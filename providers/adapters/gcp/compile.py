@@ -5,17 +5,16 @@ Owns every field of the request body. Fields and enums: Compute Engine discovery
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import KEEP_STATUS, too_large
+from providers.adapters.base import keep_status, too_large
 from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp import secrets as secret
 from providers.adapters.gcp.host import DEFAULT_DISK_GIB
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import Unsupported
-from providers.model import idle
+from providers.model import idle, shell
 from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 from providers.model.machine import OWN_KEY
@@ -41,6 +40,8 @@ RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 """The key that working code uses (dstack, Google's samples); the discovery text's shorter one is older."""
 METADATA_MAX, METADATA_ALL_MAX = 262_144, 524_288
 """Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read 2026-11-28)."""
+_FINISHED = "/var/lib/gpus/finished"
+"""There once the container has ended well: then no boot runs it again."""
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
@@ -224,54 +225,16 @@ def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()
     A container that ended with 0 while the machine was up is finished, and is not run again; one that failed, or went down with the machine, is.
     The Deep Learning images of 2026 come without docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
     """
-    head = f"#!/bin/bash\nset -euo pipefail\n{KEEP_STATUS}\n" + (secret.fetching(secrets) if secrets else "")
-    if not container:
-        return head
-    # By name alone: docker takes the values from its own environment, so that they stand on no command line.
-    given = "".join(f"-e {name} " for name, _ in secrets)
-    source = f"set -a; . {secret.FILE}; set +a; " if secrets else ""
-    return f"""{head}image={shlex.quote(container)}
-export DEBIAN_FRONTEND=noninteractive
-if ! command -v docker >/dev/null; then
-  apt-get update -q
-  apt-get install -qy docker.io
-fi
-if ! command -v nvidia-ctk >/dev/null; then
-  keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
-  source=https://nvidia.github.io/libnvidia-container
-  curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
-  echo "deb [signed-by=$keyring] $source/stable/deb/\\$(ARCH) /" > /etc/apt/sources.list.d/nvidia-container-toolkit.list
-  apt-get update -q
-  apt-get install -qy nvidia-container-toolkit
-fi
-if ! docker info --format '{{{{json .Runtimes}}}}' | grep -q nvidia; then
-  nvidia-ctk runtime configure --runtime=docker
-  systemctl restart docker
-fi
-for _ in $(seq 60); do nvidia-smi >/dev/null 2>&1 && break; sleep 5; done
-finished=/var/lib/gpus/finished
-running=$(docker inspect --format '{{{{.Config.Image}}}}' gpus 2>/dev/null || true)
-if [ "$running" = "$image" ] && [ -e "$finished" ]; then
-  echo "gpus: the container has finished; it is not run again"
-  exit 0
-elif [ "$running" = "$image" ]; then
-  docker start gpus
-else
-  rm -f "$finished"
-  docker rm -f gpus >/dev/null 2>&1 || true
-  {source}docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host {given}"$image"
-fi
-mkdir -p "${{finished%/*}}"
-systemd-run --collect --unit "gpus-watch-$(date +%s)" bash -c '
-while code=$(docker wait gpus); do
-  echo "gpus: the container ended with $code"
-  if [ "$code" = 0 ]; then
-    [ "$(systemctl is-system-running)" = stopping ] || touch "$0"
-    exit 0
-  fi
-  sleep 5
-done' "$finished"
-"""
+    program = shell.program(
+        __file__,
+        "start_up",
+        secrets=secret.wanted(secrets),
+        secrets_file=secret.FILE,
+        secret_names=[name for name, _ in secrets],
+        image=container,
+        finished=_FINISHED,
+    )
+    return keep_status() + program
 
 
 def _check(order: Order, candidate: Candidate, options: Options) -> None:
@@ -380,13 +343,14 @@ def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
     secrets = referred(setup.secrets)
-    if setup.script and not options.container:
-        first = f"(\n{start_up_script('', secrets)})\n" if secrets else ""
-        found["startup-script"] = f"#!/bin/bash\n{first}{setup.script}" if first else setup.script
-    elif options.container or secrets:
-        found["startup-script"] = start_up_script(options.container, secrets)
-    if setup.idle_s and alone:
-        found["startup-script"] = f"#!/bin/bash\n{idle.script(setup.idle_s)}\n{found.get('startup-script', '')}"
+    # One program after the other: each runs whatever became of those before it.
+    programs = (
+        idle.script(setup.idle_s) if setup.idle_s and alone else "",
+        start_up_script(options.container, secrets) if options.container or secrets else "",
+        "" if options.container else setup.script,
+    )
+    if any(programs):
+        found["startup-script"] = "".join(programs)
     return found
 
 

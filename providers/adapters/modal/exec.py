@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.modal.client import Client, credentials
 from providers.errors import GpusError
+from providers.model import shell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,15 +49,7 @@ while True:
     while data:
         data = data[os.write(1, data):]
 """.strip()
-_PORT = (
-    "sh",
-    "-c",
-    'for python in python3 python; do command -v $python >/dev/null && exec $python -c "$0" "$1"; done; '
-    'command -v socat >/dev/null && exec socat - "TCP:localhost:$1"; '
-    'command -v nc >/dev/null && exec nc localhost "$1"; '
-    'echo "wanted python3, socat or nc in the sandbox\'s image, which carry a port, found none" >&2; exit 127',
-    _PYTHON,
-)
+_PORT = ("sh", "-c", shell.program(__file__, "port", relay=_PYTHON), "sh")
 """Carries its own input and output to the port that is the word after it. Sandboxes take no connection from outside but through a public address of
 Modal's that is declared beforehand; this way nothing is opened."""
 

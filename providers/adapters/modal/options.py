@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem
-from providers.model import duration
+from providers.model import duration, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,7 +154,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> list[Problem
 
 def running(program: Program, script: str, kind: str, section: Mapping[str, object]) -> dict[str, object]:
     """The section with what is to run, unless it names its own. A registry image gets the Python that a function is handed over in."""
-    made: dict[str, object] = {"command": ["bash", "-c", f"export GPUS_ROOT=/tmp/gpus\n{script}"]}
+    made: dict[str, object] = {"command": ["bash", "-c", f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{script}"]}  # noqa: S108 - a container's own
     if program.image and "python" not in section:
         made["image"] = program.image
         if kind != "machine":

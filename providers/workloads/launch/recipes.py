@@ -1,7 +1,7 @@
 """How each program is started on a placement: one small recipe for every launcher, its flags taken from the program's own documentation.
 
-Owns the command lines and their defaults. Pure. A line is for `bash -c`: values of the user's are quoted, `$GPUS_*` are the start-up script's own
-variables. What the documentation was, and when, stands with each recipe.
+Owns the command lines and their defaults; a line with steps of its own is a shell program beside this file. A line is for `bash -c`: values of the
+user's are quoted, `$GPUS_*` are the start-up script's own variables. What the documentation was, and when, stands with each recipe.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import Problem, SpecError
+from providers.model import shell
 from providers.workloads.launch.flags import Ours, given, ours, written
 from providers.workloads.sizing.memory import LLAMA_CPP, USABLE
 
@@ -128,31 +129,12 @@ def _lightning(task: Task, where: Where) -> str:
 
 
 def _ray(task: Task, where: Where) -> str:
-    gpus = f"--num-gpus={where.gpu_count}"
-    several = where.nodes > 1
-    # Of several addresses that a machine has, the one by which the others know it; Ray itself takes the one that leads to the internet.
-    leader, own = ("$GPUS_LEADER", ' --node-ip-address="$GPUS_ADDRESS"') if several else ("127.0.0.1", "")
-    # Its daemons leave the process group, so they are ended by name when the program is to give way.
-    stop = "ray stop >/dev/null 2>&1"
-    ends = f"trap '{stop}; exit 143' TERM INT; "
-    head = f"ray start --head --port={RAY_PORT}{own} {gpus} --dashboard-host=127.0.0.1 --disable-usage-stats"
-    work = f'export RAY_ADDRESS="{leader}:{RAY_PORT}"; {_wait_for_nodes(where.nodes)}{task.command}'
-    run = f"{head} && {{ {work}; }}; code=$?; {stop}; exit $code"
-    if not several:
-        return f"{ends}{run}"
-    # A worker ends when its head does; that is no failure of its own.
-    worker = (
-        f'for _ in $(seq 120); do ray start --address="{leader}:{RAY_PORT}"{own} {gpus} --disable-usage-stats && break; sleep 5; done; '
-        f'while ray health-check --address "{leader}:{RAY_PORT}" >/dev/null 2>&1; do sleep 5; done; {stop}; exit 0'
-    )
-    return f'{ends}if [ "$GPUS_NODE_RANK" = 0 ]; then {run}; else {worker}; fi'
+    return _last_line_open(shell.program(__file__, "ray", gpus=where.gpu_count, nodes=where.nodes, port=RAY_PORT, work=task.command))
 
 
-def _wait_for_nodes(nodes: int) -> str:
-    if nodes == 1:
-        return ""
-    count = "import ray; ray.init(logging_level='error'); print(sum(node['Alive'] for node in ray.nodes()))"
-    return f'for _ in $(seq 120); do [ "$(python3 -c {shlex.quote(count)} 2>/dev/null | tail -n 1)" -ge {nodes} ] && break; sleep 5; done; '
+def _last_line_open(program: str) -> str:
+    """Without the end of its last line, which may get further words."""
+    return program.removesuffix("\n")
 
 
 def _key(variable: str, where: Where) -> str:
@@ -222,13 +204,17 @@ def _tgi(task: Task, where: Where) -> str:
 
 
 def _ollama(task: Task, where: Where) -> str:
-    at = f"{where.host}:{task.port or OLLAMA_PORT}"
-    own = f"127.0.0.1:{task.port or OLLAMA_PORT}"
-    fetch = f"for _ in $(seq 60); do OLLAMA_HOST={own} ollama pull {_named(task.model)} && break; sleep 5; done"
-    set_there = dict(task.env)
-    ours_too = (("OLLAMA_CONTEXT_LENGTH", task.context), ("OLLAMA_NUM_PARALLEL", task.concurrency))
-    wanted = "".join(f"{name}={value} " for name, value in ours_too if value and name not in set_there)
-    return f"({fetch}) & {wanted}OLLAMA_HOST={at} exec ollama serve"
+    own = {name for name, _ in task.env}
+    program = shell.program(
+        __file__,
+        "ollama",
+        model=task.model,
+        listen=where.host,
+        port=task.port or OLLAMA_PORT,
+        context="" if "OLLAMA_CONTEXT_LENGTH" in own else task.context or "",
+        parallel="" if "OLLAMA_NUM_PARALLEL" in own else task.concurrency or "",
+    )
+    return _last_line_open(program)
 
 
 def _llama_cpp(task: Task, where: Where) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import too_large
 from providers.adapters.gcp.options import ACCOUNT, CONTAINER
 from providers.errors import Problem
+from providers.model import shell
 from providers.model.host import Host
 
 if TYPE_CHECKING:
@@ -95,28 +96,14 @@ def running(program: Program, script: str, section: Mapping[str, object]) -> dic
         (process,) = program.processes
         made |= {"command": ["bash", "-c", process.line], "env": dict(process.env)}
     else:
-        made["command"] = ["bash", "-c", f"export GPUS_ROOT=/tmp/gpus\n{PEERS if program.rendezvous else ''}{script}"]
+        made["command"] = ["bash", "-c", _programs(program, script)]
     return {**made, **section}
 
 
-PEERS = """mkdir -p "$GPUS_ROOT"
-found=$(python3 - "$GPUS_ROOT/peers" <<'GPUS_CLUSTER'
-import json, os, sys
-spec = json.loads(os.environ["CLUSTER_SPEC"])
-pools = sorted(name for name in spec["cluster"] if name.startswith("workerpool"))
-peers = [(name, index, host.rpartition(":")[0] or host) for name in pools for index, host in enumerate(spec["cluster"][name])]
-with open(sys.argv[1] + ".new", "w") as file:
-    file.write("".join(host + "\\n" for _, _, host in peers))
-os.replace(sys.argv[1] + ".new", sys.argv[1])
-task = spec["task"]
-print([(name, index) for name, index, _ in peers].index((task["type"], int(task["index"]))))
-GPUS_CLUSTER
-) || { echo "gpus: wanted this node's place in CLUSTER_SPEC, found none" >&2; exit 1; }
-export GPUS_NODE_RANK=$found
-"""
-"""What the start-up script finds on machines of ours by login: the nodes' addresses, the first one leading, and which this one is. Vertex AI tells
-each container in `CLUSTER_SPEC` (Google, "Distributed training", 2026-11).
-"""
+def _programs(program: Program, script: str) -> str:
+    """The start-up script, after what tells several nodes of each other."""
+    peers = shell.program(__file__, "peers") if program.rendezvous else ""
+    return f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{peers}{script}"  # noqa: S108 - a container's own
 
 
 def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:

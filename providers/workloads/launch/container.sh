@@ -1,0 +1,103 @@
+#!/bin/bash
+# The part of start.sh that has Docker with NVIDIA's toolkit, the image, and a container for each process.
+: "${image:?}" "${entrypoint:?}" "${kept?}"
+declare -a cache_folders file_paths model_paths
+# One name a process, and "INDEX NAME=FOLDER" for each variable that says where they keep what they download.
+declare -a process_names process_caches
+
+install_docker() {
+  export DEBIAN_FRONTEND=noninteractive
+  if ! command -v docker >/dev/null; then
+    if ! { logged apt-get update -q && logged apt-get install -qy docker.io; }; then
+      say setup-failed 1 docker could not be installed, see the log
+      exit 1
+    fi
+  fi
+  if ! docker info --format '{{json .Runtimes}}' 2>/dev/null | grep -q nvidia; then
+    command -v nvidia-ctk >/dev/null || logged install_toolkit
+    logged nvidia-ctk runtime configure --runtime=docker && systemctl restart docker
+  fi
+  for _ in $(seq 60); do
+    nvidia-smi >/dev/null 2>&1 && break
+    sleep 5
+  done
+}
+
+install_toolkit() {
+  keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
+  source=https://nvidia.github.io/libnvidia-container
+  curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
+  echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" >/etc/apt/sources.list.d/nvidia-container-toolkit.list
+  apt-get update -q && apt-get install -qy nvidia-container-toolkit
+}
+
+pull_image() {
+  code=125
+  # 125: the registry or Docker itself; anything else says something of the image.
+  for pause in 5 20 60 0; do
+    logged docker run --rm --network none --entrypoint "$entrypoint" "$image" -c :
+    code=$?
+    [ "$code" = 125 ] || break
+    sleep "$pause"
+  done
+  case "$code" in
+    0) ;;
+    126 | 127)
+      say setup-wrong "$code" "the image $image has no $entrypoint, which runs the command line: take one with a shell"
+      exit 1
+      ;;
+    *)
+      say setup-failed "$code" "the image $image could not be pulled or started, see the log"
+      exit 1
+      ;;
+  esac
+  for name in "${process_names[@]}"; do containers+=("gpus-$name"); done
+  # Whoever the image's user is.
+  for cache in "${cache_folders[@]}"; do
+    mkdir -p "$GPUS_ROOT/cache/$cache" && chmod 1777 "$GPUS_ROOT/cache/$cache"
+  done
+}
+
+# The models that are on the machine are mounted; an image may have the others.
+find_models() {
+  models=()
+  for model in ${model_paths[@]+"${model_paths[@]}"}; do
+    model=$(there "$model")
+    # shellcheck disable=SC2016 # expanded by the image's shell
+    if [ -e "$model" ]; then
+      models+=(--mount "type=bind,source=$model,target=$model,readonly")
+    elif ! logged docker run --rm --network none --entrypoint "$entrypoint" "$image" -c 'test -e "$0"' "$model"; then
+      say setup-wrong 1 "the model $model is neither on the machine nor in the image $image: fetch it in setup, or name a published one"
+      exit 1
+    fi
+  done
+}
+
+# set_caches INDEX: what a container has downloaded outlives it.
+set_caches() {
+  for entry in ${process_caches[@]+"${process_caches[@]}"}; do
+    pair=${entry#* }
+    [ "${entry%% *}" != "$1" ] || own+=("${pair%%=*}=$GPUS_ROOT/cache/${pair#*=}")
+  done
+}
+
+# run_in_container INDEX LINE
+run_in_container() {
+  name="gpus-${process_names[$1]}"
+  gpus_command=(docker run --rm --init --name "$name" --gpus all --network host --ipc host -v "$GPUS_ROOT:$GPUS_ROOT")
+  for path in ${file_paths[@]+"${file_paths[@]}"}; do
+    path=$(there "$path")
+    gpus_command+=(-v "$path:$path" -w "$HOME")
+  done
+  [ -z "$kept" ] || gpus_command+=(-v "$kept:$kept")
+  gpus_command+=(${models[@]+"${models[@]}"})
+  for pair in ${own[@]+"${own[@]}"}; do gpus_command+=(-e "${pair%%=*}"); done
+  # The image's own ENTRYPOINT would take the line for its arguments.
+  gpus_command+=(--env-file "$GPUS_ROOT/container.env" --entrypoint "$entrypoint" "$image" -c "$2")
+  docker rm -f "$name" >/dev/null 2>&1
+}
+
+write_env_file() {
+  env -0 | grep -zvE '^(PATH|HOME|PWD|SHLVL|_|USER|LOGNAME|SHELL)=' | tr '\n\0' ' \n' >"$GPUS_ROOT/container.env"
+  chmod 600 "$GPUS_ROOT/container.env"
+}
