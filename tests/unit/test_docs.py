@@ -73,6 +73,13 @@ def test_every_relative_link_leads_somewhere(page):
     assert [] == broken
 
 
+@every
+def test_every_path_named_exists(page):
+    """A file or folder of this repository that a page names as code, from its root on; `mine` and `mycloud` are the reader's."""
+    named = set(re.findall(r"`((?:providers|tests|stacks|docs|\.ci)/[\w./-]+)`", page.read_text()))
+    assert [] == sorted(path for path in named if not (ROOT / path).exists() and not re.search("mine|mycloud", path))
+
+
 def test_every_page_is_reached_from_the_readme():
     """No page is left that nobody finds."""
     reached, todo = set(), [README]
