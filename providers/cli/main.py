@@ -91,7 +91,9 @@ def _main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CUT if arguments[:1] in (["run"], ["ssh"]) else OK  # a command that was cut short has not succeeded
     except OSError as error:
-        return _complain(_told(error), WRONG)
+        from providers.engine.own_machine import of_machine
+
+        return _complain(of_machine(error), WRONG)
     return code
 
 
@@ -114,23 +116,6 @@ def _readable(words: Iterable[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise SpecError([Problem("arguments", "text in UTF-8", repr(word))]) from None
-
-
-def _told(error: OSError) -> str:
-    """A failure of this machine's own, with the file; one of the state's folder, or of a full disk, says how to have another folder."""
-    import errno
-
-    from providers.adapters.base import home
-
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # these name no file
-    if error.errno is not None and error.strerror != os.strerror(error.errno) and error.filename:
-        return f"{error.filename}: {error.strerror}"  # words of ours, which say what to do
-    text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-    try:
-        ours = error.filename is not None and str(error.filename).startswith(str(home()))
-    except OSError:
-        ours = False
-    return f"{text}; make room there, or set GPUS_HOME to a folder that can be written" if ours or full else text
 
 
 def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         raise SpecError([Problem("--stack", "a stack's name of letters, digits, -, _ and .", repr(options.stack)[:80])])
     project = stackfile.project_folder()
     interval_s, most = _interval(options.interval), _most(options.max_buys)
-    log = _Log(options.log)
+    log = RoundLog(options.log)
     from providers.watch.rounds import BUSY, FAILED, Watch
     from providers.watch.stack import Stack
 
@@ -58,22 +58,22 @@ def run(argv: Sequence[str]) -> int:
         watch.stop()
 
     former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    result = ""
+    result, written = "", True
     try:
         while not end.is_set():
             began = time.monotonic()
             found = watch.round()
             result = found.result
-            log.write(options.stack, found)
+            written = log.write(options.stack, found)
             if options.once or end.wait(max(1.0, interval_s - (time.monotonic() - began))):
                 break
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-    return 1 if result in (FAILED, BUSY) else 0
+    return 1 if result in (FAILED, BUSY) or not written else 0
 
 
-class _Log:
+class RoundLog:
     """One line on the screen and, where a file is named, one of JSON there, for each round."""
 
     def __init__(self, path: str | None) -> None:
@@ -81,15 +81,22 @@ class _Log:
         if self._path is not None:
             self._path.open("a", encoding="utf-8").close()  # a file that cannot be written is told before anything is done
 
-    def write(self, stack: str, found: Round) -> None:
+    def write(self, stack: str, found: Round) -> bool:
+        """Shows the round and appends it; False where it could not be appended, which ends no watch."""
         record: dict[str, Any] = {"stack": stack, **found.as_json()}
         print(f"{record['at']} {stack}: {found.result}: {found.text}", flush=True)
         for line in found.lines if found.text not in found.lines or len(found.lines) > 1 else ():
             print(f"  {line}", flush=True)
-        if self._path is not None:
+        if self._path is None:
+            return True
+        try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-        sys.stdout.flush()
+        except OSError as error:
+            todo = "make room there, or name another file with --log"
+            print(f"gpus: {self._path}: the round is not in the log: {error.strerror}; {todo}", file=sys.stderr, flush=True)
+            return False
+        return True
 
 
 def _interval(text: str) -> float:

@@ -31,6 +31,10 @@ def _line(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}; the state folder is where GPUS_HOME says"
+    if isinstance(error, OSError) and error.errno is not None:
+        from providers.engine.own_machine import of_machine
+
+        return of_machine(error)
     return f"unexpected {type(error).__name__}: {error}{_kept_traceback(error)}"
 
 

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import home, private
+from providers.engine.own_machine import of_machine
 from providers.engine.termination import idle
 from providers.engine.world import open_world
 from providers.errors import GpusError
@@ -50,7 +51,8 @@ def ended(state: State, gap_s: float = GAP_S) -> Found:
         others = {key: value for key, value in memory.items() if key not in {cluster.id for cluster in asked}}
         private(home() / FILE).write_text(json.dumps({**others, **kept}), encoding="utf-8")
     except (GpusError, OSError) as error:
-        lines.append(f"idle_after: {error}")
+        said = of_machine(error) if isinstance(error, OSError) else error
+        lines.append(f"idle_after: {said}")
     finally:
         world.close()
     return Found(tuple(gone), tuple(lines))

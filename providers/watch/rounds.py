@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.base import REHEARSAL
+from providers.engine.own_machine import of_machine
 from providers.errors import GpusError
 from providers.watch.idle import ended
 from providers.watch.stack import Failed, Locked, Stack, State
@@ -69,6 +70,9 @@ class Watch:
                 result = Round(began, BUSY, f"another update is under way, and had not ended in time: {error}")
             except Failed as error:
                 result = Round(began, FAILED, str(error), lines=error.lines)
+            except OSError as error:
+                # A full disk may have room again in a later round.
+                result = Round(began, FAILED, of_machine(error))
             break
         if self.stopping:
             result = result._replace(result=STOPPED, text=f"stopped; {result.text}")

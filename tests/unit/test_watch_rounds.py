@@ -1,11 +1,15 @@
 """The rounds of a watch over a stand-in of the stack: what counts against the cap, what a failure and a lock come to, what the log says."""
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 from pulumi.automation import CommandResult
 from pulumi.automation.errors import create_command_error
 
+from providers.cli.watch import RoundLog
 from providers.watch.rounds import HOUR_S, Watch
 from providers.watch.stack import Failed, Locked, Run, _failure, read_state
 
@@ -59,6 +63,43 @@ def home(tmp_path, monkeypatch):
 
 def played(stack, most=3, pause=lambda _seconds: True, patience_s=300.0):
     return Watch(stack, most, patience_s, lambda: NOW, pause).round()
+
+
+NO_FOLDER = "No usable temporary directory found in ['/tmp', '/var/tmp']"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+            "No space left on device; make room there, or set GPUS_HOME to a folder that can be written",
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, NO_FOLDER),
+            "wanted a folder that takes temporary files, found none among ['/tmp', '/var/tmp']; make room on the disk, "
+            "or set TMPDIR to a folder that can be written",
+        ),
+        (PermissionError(errno.EACCES, "Permission denied", "/opt/pulumi"), "Permission denied: /opt/pulumi"),
+    ],
+)
+def test_failure_of_this_machine_is_a_failed_round(error, text):
+    """A full disk ends no watch: the round says what to do, and the next one tries again."""
+    stack = Played(state(("train", "running", "a", "2026-01-01T00:00:00Z")), fails=[error])
+    watch = Watch(stack, 3, 300.0, lambda: NOW, lambda _seconds: True)
+    found = watch.round()
+    assert (found.result, found.text) == ("failed", text)
+    assert watch.round().result == "unchanged"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_log_that_cannot_be_written_is_told_and_ends_no_watch(capsys):
+    """The round stands on the screen; `gpus watch --once` then fails."""
+    found = played(Played(state(("train", "running", "a", "2026-01-01T00:00:00Z"))))
+    assert not RoundLog("/dev/full").write("dev", found)
+    out, err = capsys.readouterr()
+    assert "dev: unchanged: nothing to do" in out
+    assert err == ("gpus: /dev/full: the round is not in the log: No space left on device; make room there, or name another file with --log\n")
 
 
 def test_nothing_to_do_is_still_written_down():
