@@ -87,6 +87,23 @@ def default_credentials(provider: str) -> tuple[Any, str]:
     return credentials, found or ""
 
 
+class _Resources:
+    """An API's resources, each made once: Google's client makes every method of one anew whenever it is named (7 ms for `instances`)."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+        self._made: dict[str, _Resources] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        return (lambda: self._resource(name, found)) if getattr(found, "__is_resource__", False) else found
+
+    def _resource(self, name: str, make: Callable[[], Any]) -> _Resources:
+        if name not in self._made:
+            self._made[name] = _Resources(make())
+        return self._made[name]
+
+
 class Client:
     """One API at one endpoint (Google's own when None). Safe from several threads: each call has its own connection."""
 
@@ -106,8 +123,8 @@ class Client:
             if self._built is None:
                 options = {"api_endpoint": self._endpoint} if self._endpoint else None
                 unused = httplib2.Http()  # a connection is given to each call
-                self._built = build(
-                    self._api.name, self._api.version, http=unused, client_options=options, static_discovery=True, cache_discovery=False
+                self._built = _Resources(
+                    build(self._api.name, self._api.version, http=unused, client_options=options, static_discovery=True, cache_discovery=False)
                 )
             return self._built
 

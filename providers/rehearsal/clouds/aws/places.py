@@ -7,7 +7,7 @@ Owns the account's zone names and default network, which are made up but the sam
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ def name_of(zone: str) -> str:
     return next((name for name, found in names(region_of(zone)).items() if found == zone), "")
 
 
+@lru_cache(maxsize=4096)
 def made_up(prefix: str, *parts: str) -> str:
     """An id that is the same everywhere: `subnet-` and 17 hex digits."""
     return f"{prefix}-{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:17]}"

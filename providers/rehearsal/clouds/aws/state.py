@@ -7,7 +7,8 @@ passed. So whoever reads next, from any process and after any jump of the clock,
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.rehearsal.clouds.aws import places
 
@@ -91,6 +92,12 @@ class Instance(NamedTuple):
         return dict(self.body["tags"])
 
 
+@lru_cache(maxsize=4096)
+def _read(*row: Any) -> Instance:
+    """An instance of its row. Read once and shared: nobody changes what it holds, `write` takes a new one."""
+    return Instance._make((*row[:7], json.loads(row[7]), [(float(at), state, why) for at, state, why in json.loads(row[8])]))
+
+
 def cut(timeline: Timeline, now: float, then: Iterable[tuple[float, str, str]]) -> Timeline:
     """What has happened until now, and a new future."""
     return [entry for entry in timeline if entry[0] <= now] + list(then)
@@ -113,7 +120,7 @@ class Rows:
     def instances(self, region: str = "", *, shown: bool = True) -> list[Instance]:
         """Instances in the order they were made, of one region or all; with `shown`, those that EC2 lists now."""
         rows = self.db.execute("SELECT * FROM aws_instance WHERE ? IN ('', region) ORDER BY id", (region,))
-        found = [Instance._make((*row[:7], json.loads(row[7]), [(float(at), state, why) for at, state, why in json.loads(row[8])])) for row in rows]
+        found = [_read(*row) for row in rows]
         return [item for item in found if item.state(self.now)] if shown else found
 
     def add(self, instance: Instance) -> Instance:
