@@ -2,6 +2,8 @@
 PYTHON ?= python3
 STACK ?= train-h100x8
 ACTIVATE = . .venv/bin/activate
+# Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: up test test-full setup destroy lint lock bench hostile crash
 

@@ -150,7 +150,6 @@ def test_nothing_to_be_had(project):
     made.destroy()
 
 
-@pytest.mark.core
 def test_sold_out_on_one_cloud_lands_on_the_next(project):
     """Google Cloud has none: the same `up` goes on at EC2, shows each attempt, and destroy leaves nothing."""
     made = project()
@@ -202,7 +201,6 @@ def test_live_without_credentials_is_not_a_rehearsal(project):
     made.destroy()
 
 
-@pytest.mark.core
 def test_managed_network(project):
     """Two nodes in a network of their own; after a kill the machines go before the network, which they use."""
     made = project("train-h100x8x2")
@@ -374,7 +372,6 @@ def test_live_needs_credentials_before_anything_is_declared(project):
     assert "gcp:project: wanted plain text, found a secret" in made.preview(fails=True)
 
 
-@pytest.mark.core
 def test_a_forced_replacement_says_what_goes(project):
     """Under --replace nothing is compared, and the preview still knows the machine that goes; an edit that nothing can serve leaves it alone."""
     made = project("serve-l4")

@@ -24,7 +24,6 @@ def declared(made, gpu, cap):
     made.file.write_text(f"{made.head}\n  gpus:clusters:{TWO.format(gpu=gpu, cap=cap)}")
 
 
-@pytest.mark.core
 @pytest.mark.parametrize("bad", ["new", "edited"])
 def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad):
     """Two clusters, one preempted, the other without any acceptable place: `preview` shows both and fails; `up`, its own preview included, buys the one
