@@ -12,8 +12,9 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL, home, private, private_folder
 from providers.errors import GpusError, Problem, SpecError
+from providers.home import home, private, private_folder
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal import node
 from providers.remote.ssh import Key, given_key, made_key
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import LIVE
 from providers.errors import GpusError
 from providers.model import duration
 from providers.model.money import per_hour
+from providers.model.worlds import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

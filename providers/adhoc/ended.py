@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NoReturn
 
 from providers.adapters import registry
-from providers.adapters.base import REHEARSAL
 from providers.engine.journal.database import EVERY
 from providers.engine.readiness.output import kept
 from providers.engine.world import open_world
 from providers.errors import GpusError
+from providers.model.worlds import REHEARSAL
 from providers.remote.files import no_link
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.adapters.base import REHEARSAL
 from providers.engine.accounts import home_of
-from providers.engine.launch.verify import HEALTHY
-from providers.engine.termination.settle import pause
+from providers.engine.record import HEALTHY
+from providers.engine.tasks import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING
 from providers.model.money import per_hour, usd
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL, StandInProbe
 from providers.remote import files
 from providers.remote.run import started, streamed
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.adhoc.access import Access
-    from providers.engine.readiness.wait import Probe
     from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.machine import Node
     from providers.remote.line import Line
+    from providers.remote.probe import Probe
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ import uuid
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from providers.adapters.base import LIVE, REHEARSAL, WORLDS, home
 from providers.adhoc import access, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
@@ -15,6 +14,8 @@ from providers.engine.deadlines import together
 from providers.engine.messages import moment
 from providers.engine.world import open_world
 from providers.errors import GpusError, Problem, SpecError
+from providers.home import home
+from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
     import os

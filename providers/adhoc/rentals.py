@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import fitting, operations
-from providers.engine.accounts import account_of
+from providers.engine.accounts import account_of, survey
 from providers.engine.deadlines import looking, together
+from providers.engine.desired import Wanted
 from providers.engine.journal import database as journals
 from providers.engine.readiness.access import probe as probed
-from providers.engine.record import UNSETTLED, Account, Held, Wanted
-from providers.engine.surveying import survey
+from providers.engine.record import UNSETTLED, Account, Held
 from providers.engine.termination.settle import bill
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError

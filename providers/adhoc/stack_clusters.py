@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import REHEARSAL, WORLDS, home
 from providers.adhoc.machine import AsyncMachine
 from providers.engine.accounts import home_of
-from providers.engine.concluding import LIMIT, why_ended
 from providers.engine.journal.database import EVERY
-from providers.engine.journal.running import JOURNAL_FILE
-from providers.engine.launch.verify import HEALTHY
+from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import ITSELF
-from providers.engine.reconcile.condition import runs_on, seen, works
-from providers.engine.record import DEGRADED, Held
-from providers.engine.termination.settle import repeated
+from providers.engine.reconcile.condition import seen
+from providers.engine.record import DEGRADED, HEALTHY, Held, runs_on, works
+from providers.engine.tasks import repeated
 from providers.engine.world import open_world
 from providers.errors import GpusError
+from providers.home import JOURNAL_FILE, home
 from providers.model.machine import ENDED, FAILED
 from providers.model.money import usd
 from providers.model.workload import ROOT
+from providers.model.worlds import REHEARSAL, WORLDS
 from providers.rehearsal.node import LABEL
 from providers.remote.run import finished
 

@@ -13,12 +13,12 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from providers.adapters.base import REHEARSAL
-from providers.engine.launch.verify import HEALTHY
 from providers.engine.readiness.handover import as_root, begun_by
+from providers.engine.record import HEALTHY
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import duration, shell
 from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
 
 if TYPE_CHECKING:

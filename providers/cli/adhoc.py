@@ -14,17 +14,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from providers.adapters.base import REHEARSAL
 from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
 from providers.cli import stackfile
 from providers.engine.messages import moment
-from providers.engine.reconcile.condition import ON_DONE
+from providers.engine.record import ON_DONE
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.money import per_hour
 from providers.model.screen import program
 from providers.model.workload import KEEP
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
 from providers.remote.run import finished
 

@@ -13,12 +13,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import REHEARSAL, WORLDS
 from providers.cli import stackfile
 from providers.cli.arguments import Parser
 from providers.errors import AllFailed, CloudError, GpusError, NotConfigured, Problem, SpecError
 from providers.model.ask import RANKS
 from providers.model.screen import on_screen
+from providers.model.worlds import REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
     import argparse

@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import REHEARSAL, home, remedy
 from providers.cli.arguments import Parser
 from providers.engine.journal.database import FILE, Journal
 from providers.errors import GpusError, Problem, SpecError
+from providers.home import home, remedy
 from providers.model.ask import CAPACITIES
 from providers.model.duration import TooLongError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal.store import AHEAD_MAX_S, ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
+from providers.model.worlds import WORLDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

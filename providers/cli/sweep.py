@@ -93,8 +93,8 @@ def _asked(unclaimed: Sequence[Found]) -> bool:
 
 def _adhoc_owner() -> str:
     """The owner id of this user's ad hoc clusters; empty where there were none. Looking makes none."""
-    from providers.adapters.base import home
     from providers.adhoc import access
+    from providers.home import home
 
     return access.owner() if (home(writable=False) / "owner").exists() else ""
 

@@ -17,10 +17,10 @@ from providers.model.money import per_hour
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from providers.engine.accounts import Accounts
-    from providers.engine.record import Held, Wanted
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -175,7 +175,7 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
 
     from providers.engine.accounts import adapter_of
     from providers.engine.deadlines import looking
-    from providers.engine.termination.settle import repeated
+    from providers.engine.tasks import repeated
 
     own = {spell.key for spell in known if not spell.ended_at}
 
@@ -281,24 +281,17 @@ class Budget:
         rest = f"{_usd(self.limit - total)} left" if total <= self.limit else f"{_usd(total - self.limit)} too much"
         return f"{head}, {_usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) = {least}{_usd(total)}, {rest}"
 
-    def refusal(self, wanted: Wanted, plan: Plan, now: float) -> GpusError:
-        """Why nothing of a plan may be bought, by the one that would cost least."""
-        name = wanted.cluster
+    def refusal(self, name: str, plan: Plan, limit_of: Callable[[Candidate], int | None], now: float) -> GpusError:
+        """Why nothing of a cluster's plan may be bought, by the candidate that would cost least; `limit_of` gives its time limit in seconds."""
         unknown = self.sums(now, name).unknown
-        best = min(plan.candidates, key=lambda candidate: cost_of(candidate.micro_usd, limit_of(wanted, candidate), now) or 0)
-        line = self.line(best.micro_usd, limit_of(wanted, best), now, name)
+        best = min(plan.candidates, key=lambda candidate: cost_of(candidate.micro_usd, limit_of(candidate), now) or 0)
+        line = self.line(best.micro_usd, limit_of(best), now, name)
         todo = (
             f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the limit out"
             if unknown
             else "shorten ttl, allow cheaper ones, destroy what runs, or raise gpus:max_spend"
         )
         return GpusError(f"{name}: nothing is bought: max_spend {line}; {todo}")
-
-
-def limit_of(wanted: Wanted, candidate: Candidate) -> int | None:
-    """How long what is bought may live by the declaration, in seconds; None for no limit."""
-    own = wanted.ask.entries[candidate.entry].ttl_s
-    return wanted.setup.ttl_s if own is None else own
 
 
 def cost_of(micro_usd: int | None, limit_s: int | None, now: float) -> int | None:

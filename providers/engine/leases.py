@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine.messages import trimmed
-from providers.engine.termination.settle import Brake, pause
+from providers.engine.tasks import Brake, pause
 from providers.errors import Busy, GpusError, TakenOver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from providers.engine.world import World
 
@@ -69,34 +69,3 @@ async def leased(world: World, owner: str, clusters: Sequence[str], patience_s: 
             # A lease that can't be dropped ends with this process; what happened before matters more.
             with suppress(GpusError):
                 world.journal.drop(world.name, owner, cluster, holder)
-
-
-async def shielded(world: World, work: Callable[[Brake], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
-    """The result of work that a cancelled caller must not cut short.
-
-    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to is undone; only then the cancellation
-    goes on.
-    """
-    brake = Brake(world)
-    task = asyncio.ensure_future(work(brake))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        brake.abandoned = True
-        landing = asyncio.ensure_future(_land(world, task, undo))
-        while not landing.done():
-            try:
-                await asyncio.shield(landing)
-            except asyncio.CancelledError:
-                continue
-        raise
-
-
-async def _land(world: World, task: asyncio.Future[T], undo: Callable[[T], Awaitable[None]] | None) -> None:
-    try:
-        result = await task
-        if undo is not None:
-            await undo(result)
-    except Exception as error:
-        # Nobody waits for it any more; what is not settled is in the journal.
-        world.report("error", trimmed(error))

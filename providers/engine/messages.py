@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.record import ENDS_SLACK_S
 from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, QuotaExceeded, with_words
 from providers.model import duration
 from providers.model.ask import RESERVATION
@@ -13,6 +14,7 @@ from providers.planner.rules import GPU, NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from providers.engine.record import Held
     from providers.model.ask import Ask
     from providers.model.machine import Attempt
     from providers.model.offer import Candidate
@@ -175,3 +177,14 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
         more = f"put right what is said above, or {more}"
     lines.append(folded(more, ""))
     return AllFailed("\n".join(lines), attempts, refusals)
+
+
+LIMIT = "its machines were ended by their own limit before it said how it ended"
+"""Of a job, in place of an exit code."""
+
+
+def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
+    """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
+    if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
+        return f"at {moment(min(held.ends_at, now))} by its ttl"
+    return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"

@@ -10,26 +10,26 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-from providers.engine import deadlines
-from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, used
-from providers.engine.concluding import LIMIT, why_ended
+from providers.engine import deadlines, keys
+from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, surveyed, used
+from providers.engine.desired import Wanted
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, check_pinned, made_ready
 from providers.engine.launch.taken_over import confirmed
-from providers.engine.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned, shielded
-from providers.engine.messages import trimmed
+from providers.engine.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned
+from providers.engine.messages import LIMIT, trimmed, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import observed
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.adopt import Place, existing, price_of
-from providers.engine.reconcile.condition import REPLACE_ALL, began, drift_does, finished, kept_stopped, loss, runs_on, seen, to_release
+from providers.engine.reconcile.condition import REPLACE_ALL, drift_does, loss, seen
 from providers.engine.reconcile.converge import better, edit, lost, mend, prefers
 from providers.engine.reconcile.orphans import beside, relabelled, successor, told
 from providers.engine.reconcile.replace_lost import joined
-from providers.engine.record import DEGRADED, UNSETTLED, Held, Wanted
-from providers.engine.surveying import surveyed
+from providers.engine.record import DEGRADED, UNSETTLED, Held, began, finished, kept_stopped, runs_on, to_release
+from providers.engine.tasks import Brake, repeated, shielded
 from providers.engine.termination.end import end, end_all, end_elsewhere
-from providers.engine.termination.settle import Brake, bill, release, repeated
+from providers.engine.termination.settle import bill, release
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, QUEUED, STOPPED, STOPPING, Handle, Node, is_foreign
@@ -57,7 +57,7 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     async def work(brake: Brake) -> Held:
         async with owned(world, wanted.owner, wanted.cluster, generation, BUY_PATIENCE_S, brake):
             await check_pinned(world, wanted)
-            with access.kept(world, wanted):
+            with keys.kept(world, wanted):
                 able = await access.equipped(world, wanted)
                 adopted = await existing(world, able, generation, brake)
                 if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, able), able, brake)) is not None:
@@ -68,7 +68,7 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
         async def undone(world: World) -> None:
             async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
                 await end(world, held)
-                access.tidied(world, held.owner, held.cluster)
+                keys.tidied(world, held.owner, held.cluster)
 
         await undeterred(world, held.cluster, undone)
 
@@ -135,7 +135,7 @@ async def delete(world: World, held: Held) -> None:
         async with owned(world, held.owner, held.cluster, held.generation, CLEAN_PATIENCE_S, brake, buys=False):
             await end(world, held)
             world.journal.destroyed(world.name, held.owner, held.cluster, held.generation)
-            access.tidied(world, held.owner, held.cluster)
+            keys.tidied(world, held.owner, held.cluster)
 
     await shielded(world, lambda brake: undeterred(world, held.cluster, lambda opened: deleted(opened, brake)), None)
 
@@ -154,7 +154,7 @@ async def settle(world: World, owner: str, former: Iterable[Mapping[str, Mapping
                 await asyncio.to_thread(world.leases.check, world.name, owner)
             found = await end_all(world, owner, former)
             world.journal.destroyed(world.name, owner)
-            access.forget(world.name, owner)
+            keys.forget(world.name, owner)
             if world.leases is not None:
                 await asyncio.to_thread(world.leases.forget, world.name, owner)
             return found

@@ -15,7 +15,7 @@ def of_machine(error: OSError) -> str:
     """A failure of this machine's own, with the file. Where the state's folder or a full disk is
     at fault, or no folder takes temporary files, it says how to have another folder.
     """
-    from providers.adapters.base import home
+    from providers.home import home
 
     said = str(error.strerror or error)
     if error.errno is not None and said != os.strerror(error.errno):

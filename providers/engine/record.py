@@ -5,41 +5,35 @@ Owns Wanted and Held, and the writing and reading of orders and tickets for the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.model.machine import Attempt, Handle, Mark, Node, Order, Setup, Ticket
-from providers.model.offer import Candidate, Offer
+from providers.model.machine import (
+    ENDED,
+    FAILED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    STARTING,
+    Attempt,
+    Handle,
+    Mark,
+    Node,
+    Setup,
+)
+from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from providers.engine.budget import Budget
-    from providers.engine.readiness.wait import Probe
-    from providers.model.ask import Ask
+    from providers.model.machine import Setup
 
 Account = tuple[tuple[str, str], ...]
 """Whose cloud account something is in, as the provider's settings say it (project, profile, environment ...): sorted pairs, nothing secret."""
 
 DEGRADED, UNSETTLED = "degraded", "unsettled"
 """Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled: something may exist that is not known yet."""
-
-
-class Wanted(NamedTuple):
-    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
-
-    `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without one, the cloud's own
-    report is enough. `ready` asks the engine for a key of the cluster's own and, where it is `checked`, for a probe with
-    it (see `providers.engine.readiness.access`). `budget` is what the stack may still spend this month; None for no limit.
-    """
-
-    owner: str
-    cluster: str
-    ask: Ask
-    setup: Setup
-    fingerprint: str
-    probe: Probe | None = None
-    ready: str = ""
-    budget: Budget | None = None
 
 
 class Held(NamedTuple):
@@ -171,69 +165,101 @@ def _attempt_in(raw: Mapping[str, Any]) -> Attempt:
     return Attempt(**fields)
 
 
-def order_out(order: Order) -> dict[str, Any]:
-    """An order as plain JSON types: what `Adapter.resume` needs, from any later process."""
-    return {
-        "mark": list(order.mark),
-        "token": order.token,
-        "candidates": [_candidate_out(candidate) for candidate in order.candidates],
-        "node_names": list(order.node_names),
-        "setup": order.setup._asdict(),
-        "wait_s": order.wait_s,
-        "max_micro_usd": order.max_micro_usd,
-        "joins": [list(handle) for handle in order.joins],
+DONE = (ENDED, FAILED)
+"""How a job ends. It is done then, well or not: nothing is bought for it again."""
+HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+
+
+def healthy(kind: str) -> tuple[str, ...]:
+    """The statuses in which nothing is wrong with one of this kind."""
+    return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
+
+
+def works(held: Held) -> bool:
+    """True where a start-up script of ours runs what it is for."""
+    return bool(dict(held.applied).get(WORK))
+
+
+def finished(held: Held) -> bool:
+    """True for a job that has ended, well or not."""
+    return held.kind == "job" and held.status in DONE
+
+
+def kept_stopped(held: Held) -> bool:
+    """True when its machines were stopped because the declaration said so."""
+    return bool(dict(held.applied).get("state"))
+
+
+def to_release(held: Held) -> bool:
+    """True for a job's machines that are still there though it is done, and need not stay."""
+    return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE
+
+
+def runs_on(held: Held, ends_itself: str) -> bool:
+    """True for a job that is over while its machines cost what they did: they are kept, their cloud has no way to end itself from inside
+    (`Manifest.ends_itself`), or what the job saved last did not arrive.
+    """
+    from providers.workloads.launch.start_script import UNSAVED
+
+    if not (finished(held) and works(held)):
+        return False
+    return dict(held.applied).get(ON_DONE) != RELEASE or not ends_itself or held.detail == f"exit code {UNSAVED}"
+
+
+def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
+    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set. And the disk, which no edit changes.
+
+    `setup.options` holds the section of the provider it runs at alone.
+    """
+    values: dict[str, object] = {
+        "labels": dict(setup.labels),
+        "ssh_key": [setup.ssh_user, setup.ssh_public_key] if setup.ssh_public_key else "",
+        "ttl": [setup.ttl_s, setup.on_ttl] if setup.ttl_s else "",
+        "state": setup.state if setup.state != RUNNING else "",
     }
+    if kind == "service" and not setup.script_digest:
+        values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
+    texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
+    found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
+    # As they are: they are read again.
+    if setup.disk_gib is not None:
+        found[DISK] = str(setup.disk_gib)
+    if setup.script_digest:
+        found |= {WORK: setup.script_digest, ON_DONE: setup.on_done}
+    return tuple(sorted(found.items()))
 
 
-def order_in(raw: Mapping[str, Any]) -> Order:
-    """Reads `order_out`'s form. Lists become tuples: an order is a frozen record through and through."""
-    setup = {name: _tuples(value) for name, value in raw["setup"].items() if name in Setup._fields}
-    return Order(
-        Mark(*raw["mark"]),
-        raw["token"],
-        tuple(_candidate_in(item) for item in raw["candidates"]),
-        tuple(raw["node_names"]),
-        Setup(**setup),
-        int(raw["wait_s"]),
-        raw.get("max_micro_usd"),
-        tuple(Handle(*pair) for pair in raw.get("joins") or ()),
-    )
+WORK, ON_DONE = "work", "on_done"
+"""In `Held.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+DISK = "disk_gib"
+"""In `Held.applied`: the size of the disk that was bought; not there for the default one."""
 
 
-def ticket_out(ticket: Ticket) -> dict[str, Any]:
-    """A ticket without its order, which stands beside it in the journal."""
-    return {
-        "state": ticket.state,
-        "native": [list(pair) for pair in ticket.native],
-        "placed": None if ticket.placed is None else _candidate_out(ticket.placed),
-        "handles": [list(handle) for handle in ticket.handles],
-        "detail": ticket.detail,
-    }
+def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:
+    """When the first of the machines was made, as their cloud says. A moment that cannot be, such as one still to come, is none: what they cost is
+    counted from it.
+    """
+    return min((node.created_at for node in nodes if 0 < node.created_at <= now + ENDS_SLACK_S), default=otherwise)
 
 
-def ticket_in(raw: Mapping[str, Any], order: Order) -> Ticket:
-    """Reads `ticket_out`'s form."""
-    return Ticket(
-        order,
-        raw["state"],
-        tuple((str(key), str(value)) for key, value in raw["native"]),
-        None if raw["placed"] is None else _candidate_in(raw["placed"]),
-        tuple(Handle(*pair) for pair in raw["handles"]),
-        raw["detail"],
-    )
+def status_of(nodes: Sequence[Node]) -> str:
+    """The status of machines that all exist and are well: the least far one's."""
+    return next((status for status in (QUEUED, PENDING, STARTING) if any(node.status == status for node in nodes)), RUNNING)
 
 
-def _candidate_out(candidate: Candidate) -> dict[str, Any]:
-    return {**candidate._asdict(), "offer": list(candidate.offer)}
+ENDS_SLACK_S = 180.0
+"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
 
 
-def _candidate_in(raw: Mapping[str, Any]) -> Candidate:
-    return Candidate(**{**raw, "offer": Offer(*raw["offer"])})
+def says_more(node: Node) -> bool:
+    """True where the cloud's words say more than its own name of the status does."""
+    return bool(node.detail) and node.detail.casefold() not in {node.status, *_NATIVE} and "://" not in node.detail
 
 
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_tuples(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _tuples(item) for key, item in value.items()}
-    return value
+_NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
+"""Statuses as clouds name them, which say no more than the product's own words for them."""
+
+
+def became(node: Node) -> str:
+    """What became of a machine that is not well: its status, and what its cloud says of it where that is more."""
+    return f"{node.status} ({node.detail})" if says_more(node) else node.status

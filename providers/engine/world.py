@@ -12,9 +12,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.adapters.base import LIVE, REHEARSAL, WORLDS
 from providers.engine import deadlines
 from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
+from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def _of_the_store(error: Exception) -> bool:
 
 def _unusable(error: Exception) -> str:
     """The rehearsal's own file or folder cannot be used: one line with what to do."""
-    from providers.adapters.base import home, remedy
+    from providers.home import home, remedy
 
     if isinstance(error, OSError) and error.filename and str(error.filename).endswith(_STORE):
         return f"{error.filename}: wanted the rehearsal's state, found that {error.strerror}"
@@ -173,8 +173,8 @@ class World:
         """The journal of this machine's user. Raises GpusError when it can't be read or written."""
         with self._lock:
             if self._journal is None:
-                from providers.adapters.base import home
                 from providers.engine.journal.database import FILE, Journal
+                from providers.home import home
 
                 self._journal = Journal(home() / FILE)
             return self._journal
@@ -182,8 +182,7 @@ class World:
     @property
     def has_journal(self) -> bool:
         """False where nothing was ever bought by this user: then reading the journal would only make an empty one."""
-        from providers.adapters.base import home
-        from providers.engine.journal.running import JOURNAL_FILE
+        from providers.home import JOURNAL_FILE, home
 
         if self._drafted:
             return True

@@ -73,14 +73,13 @@ def init_failed(resource: str, struct: Any, reasons: Sequence[str], values: Mapp
 
 def _token(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
-    from providers.engine.readiness import handover
-    from providers.engine.reconcile import condition
+    from providers.engine import keys, record
 
-    if values.get("expose") != "token" or not condition.works(held):
+    if values.get("expose") != "token" or not record.works(held):
         return ""
     if before.get("generation") == held.generation and before.get("token"):
         return str(before["token"])
     try:
-        return handover.token(held.world, held.owner, held.cluster)
+        return keys.token(held.world, held.owner, held.cluster)
     except GpusError:
         return ""

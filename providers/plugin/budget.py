@@ -75,8 +75,9 @@ class Budgets:
     async def previewed(self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan) -> str:
         """The arithmetic of what a preview would buy, which is set aside; empty without a limit. Raises GpusError where nothing fits."""
         from providers.engine import budget as spending
+        from providers.engine import desired
+        from providers.engine.desired import Wanted
         from providers.engine.launch.buy import affordable
-        from providers.engine.record import Wanted
 
         budget = await self.of(world, values)
         if budget is None or not plan.candidates:
@@ -85,7 +86,7 @@ class Budgets:
         wanted = Wanted("", name, ask, setup, "", budget=budget)
         allowed = affordable(world, wanted, plan)
         best = next(candidate for candidate in plan.candidates if allowed(candidate))
-        limit_s = spending.limit_of(wanted, best)
+        limit_s = desired.limit_of(wanted, best)
         text = budget.line(best.micro_usd, limit_s, now, name)
         budget.reserve(name, spending.cost_of(best.micro_usd, limit_s, now) or 0)
         return text

@@ -41,7 +41,7 @@ def _line(error: Exception) -> str:
 def _kept_traceback(error: Exception) -> str:
     import traceback
 
-    from providers.adapters.base import home, private
+    from providers.home import home, private
 
     try:
         path = private(home() / "plugin.log")

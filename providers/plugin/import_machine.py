@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import REHEARSAL, WORLDS
 from providers.errors import GpusError
+from providers.model.worlds import REHEARSAL, WORLDS
 from providers.plugin.diff import STRAY
 
 if TYPE_CHECKING:

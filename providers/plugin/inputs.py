@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import WORLDS
 from providers.errors import Problem, SpecError
 from providers.model import secret
+from providers.model.worlds import WORLDS
 from providers.plugin.budget import problems as budget_problems
 from providers.plugin.properties import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.record import Wanted
+    from providers.engine.desired import Wanted
     from providers.model.machine import Setup
     from providers.model.spec import Cluster
     from providers.plugin.properties import Properties
@@ -93,9 +93,9 @@ def _nested(properties: Properties) -> list[Problem]:
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed network needs Google's credentials before all."""
-    from providers.adapters.base import LIVE
     from providers.engine.world import open_world
     from providers.errors import NotConfigured
+    from providers.model.worlds import LIVE
     from providers.plugin.properties import Properties
 
     world, settings, clusters = str(arguments.get("world", "")), settings_of(arguments), arguments.get("clusters") or {}
@@ -153,7 +153,7 @@ def spec_of(values: Mapping[str, Any]) -> Cluster:
 
 def wanted(values: Mapping[str, Any]) -> Wanted:
     """What the engine is to get, of canonical inputs that are all known."""
-    from providers.engine.record import Wanted
+    from providers.engine.desired import Wanted
 
     spec = spec_of(values)
     ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""

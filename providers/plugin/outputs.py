@@ -10,10 +10,10 @@ import json
 import os.path
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import REHEARSAL
 from providers.errors import printable
 from providers.model.machine import Handle
 from providers.model.money import usd
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

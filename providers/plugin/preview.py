@@ -14,13 +14,13 @@ from providers.model.money import per_hour, usd
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from providers.engine.journal.running import Running
     from providers.engine.record import Held
     from providers.errors import GpusError
     from providers.model.ask import Ask
     from providers.model.machine import Setup
     from providers.planner import render
     from providers.planner.plan import Plan
+    from providers.plugin.running import Running
 
 WIDTH = 96
 """What the engine's display leaves free of 100 columns (tried with CLI 3.276)."""
@@ -312,9 +312,9 @@ def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, 
 
 def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> list[tuple[Running, bool]]:
     """The owner's open placements, and whether a state claims each; none where the journal cannot be read, which the engine says when it matters."""
-    from providers.engine.journal.running import running_of
     from providers.engine.world import open_world
     from providers.errors import GpusError
+    from providers.plugin.running import running_of
 
     if not owner:
         return []

@@ -14,22 +14,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import private, private_folder
 from providers.catalog import names
-from providers.engine.readiness.wait import CLOSED, Look
+from providers.home import private, private_folder
 from providers.model import shell
 from providers.model.workload import ROOT
 from providers.rehearsal.store import NODE_LOOK
 from providers.remote import driver
 from providers.remote.line import Launch
+from providers.remote.probe import CLOSED, Look
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from providers.engine.readiness.wait import Ordered
     from providers.model.machine import Node
     from providers.rehearsal.store import Store
+    from providers.remote.probe import Ordered
 
 LABEL = "rehearsal stand-in"
 BUSY_FILE = ".gpus-busy"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import home, private, remedy
+from providers.home import home, private, remedy
 
 if TYPE_CHECKING:
     import sqlite3

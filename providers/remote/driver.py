@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
-from providers.engine.readiness.wait import NO_DRIVER, WRONG_GPUS, Look
 from providers.model import shell
+from providers.remote.probe import NO_DRIVER, WRONG_GPUS, Look
 
 if TYPE_CHECKING:
-    from providers.engine.readiness.wait import Ordered
+    from providers.remote.probe import Ordered
 
 _STATUS = "gpus-start-up "
 QUERY = shell.program(__file__, "driver", status=START_UP_STATUS, word=_STATUS.strip())

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.readiness.wait import CLOSED, NO_ADDRESS, NO_LOGIN, Look
 from providers.errors import GpusError
 from providers.model import regular
 from providers.remote import driver
 from providers.remote.line import SSH_PORT, Launch, endpoint, user
+from providers.remote.probe import CLOSED, NO_ADDRESS, NO_LOGIN, Look
 from providers.remote.provider_exec import Own
 from providers.remote.run import finished
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.adapters.base import Manifest
-    from providers.engine.readiness.wait import Ordered
     from providers.model.machine import Node
     from providers.remote.line import Endpoint
+    from providers.remote.probe import Ordered
 
 CONNECT_S = 10
 """Seconds that reaching the port may take."""

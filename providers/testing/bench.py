@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from providers.adapters.base import REHEARSAL
 from providers.catalog.table import table
+from providers.engine.desired import Wanted
 from providers.engine.market.planning import market
-from providers.engine.record import Wanted
 from providers.engine.world import open_world
 from providers.errors import QuotaExceeded
 from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Entry, PriceOverride, gpu_text
 from providers.model.machine import GONE, Mark, Order, Setup
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from providers.engine import operations
+from providers.engine.launch.verify import SHAPE
 from providers.engine.reconcile.condition import REPORT
-from providers.engine.reconcile.drift import PRICE, SHAPE
+from providers.engine.reconcile.drift import PRICE
 from providers.model.machine import RUNNING
 from providers.testing.bench import GENERATION
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import LIVE, WORLDS
 from providers.engine import operations
 from providers.engine.launch.verify import delivered
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsupported
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import GONE, RUNNING, STOPPED
+from providers.model.worlds import LIVE, WORLDS
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER, PATIENCE_S, SSH_KEY, environment
 
 if TYPE_CHECKING:

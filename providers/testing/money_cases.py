@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine import operations
-from providers.engine.readiness.wait import CLOSED, Look
 from providers.errors import AllFailed, CloudError, GpusError
 from providers.model.machine import PREEMPTED, QUEUED, RUNNING
+from providers.remote.probe import CLOSED, Look
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from providers.engine.readiness.wait import Ordered
     from providers.engine.record import Held
     from providers.model.machine import Handle, Node
+    from providers.remote.probe import Ordered
     from providers.testing.bench import Bench, Harness
 
 

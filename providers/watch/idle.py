@@ -10,11 +10,11 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import home, private
 from providers.engine.own_machine import of_machine
 from providers.engine.termination import idle
 from providers.engine.world import open_world
 from providers.errors import GpusError
+from providers.home import home, private
 from providers.model import duration
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import REHEARSAL
 from providers.engine.own_machine import of_machine
 from providers.errors import GpusError
+from providers.model.worlds import REHEARSAL
 from providers.watch.idle import ended
 from providers.watch.stack import Failed, Locked, Stack, State
 

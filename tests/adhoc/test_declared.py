@@ -11,11 +11,12 @@ from providers import errors
 from providers.adhoc import stack_clusters
 from providers.adhoc.sync import Machine, portal
 from providers.engine.readiness import access
+from providers.engine import keys
 from providers.engine import operations
 
 
 def key_folder():
-    return access.folder("live", "own", "train")
+    return keys.folder("live", "own", "train")
 
 
 def deleted(bench, held):

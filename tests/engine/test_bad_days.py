@@ -10,7 +10,7 @@ import pytest
 from providers import errors
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.record import Wanted
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster

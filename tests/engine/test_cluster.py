@@ -8,6 +8,7 @@ from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.reconcile import condition
+from providers.engine import record
 from providers.engine.journal.database import Journal
 from providers.model.machine import Handle, Node, Setup
 from providers.testing.fake_adapter import lost
@@ -252,8 +253,8 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
 def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
     """What a machine costs is counted from it: of one that is still to come, or no moment at all, it is counted from now."""
     node = Node(Handle("alpha", "m1"), "m1", "running", created_at=created)
-    assert condition.began([node], 1_000.0, 900.0) == 900.0
-    assert condition.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
+    assert record.began([node], 1_000.0, 900.0) == 900.0
+    assert record.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
 
 
 def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):

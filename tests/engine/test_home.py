@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from providers import errors
-from providers.adapters.base import home
+from providers.home import home
 from providers.engine import operations
 from providers.engine.market import planning
 from tests.engine.cases import Lab, ask, run, wanted

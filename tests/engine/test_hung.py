@@ -13,9 +13,10 @@ LIMIT_S = 2.0
 CODE = """
 import sys
 from providers.adapters.clore import worlds
-from providers.engine import patience, planning
+from providers.engine import deadlines
+from providers.engine.market import planning
 worlds.BASE_URL, planning.LOOK_LIMIT_S = sys.argv[1], float(sys.argv[2])
-patience.LOOK_LIMIT_S = planning.LOOK_LIMIT_S
+deadlines.LOOK_LIMIT_S = planning.LOOK_LIMIT_S
 from providers.cli.main import main
 sys.exit(main(sys.argv[3:]))
 """

@@ -7,7 +7,8 @@ import pytest
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.messages import moment
-from providers.engine.record import Held, Wanted
+from providers.engine.record import Held
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster

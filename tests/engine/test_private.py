@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from providers.adapters.base import home, private, private_folder
+from providers.home import home, private, private_folder
 
 
 def open_to_others(root):

@@ -6,7 +6,7 @@ import pytest
 
 from providers import errors
 from providers.engine import operations
-from providers.engine.readiness.wait import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
+from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
 from providers.model.machine import FAILED, GONE, PREEMPTED
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted

@@ -8,7 +8,7 @@ from providers.rehearsal.clouds.gcp.console import reserve
 from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.record import Wanted
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup

@@ -1,7 +1,7 @@
 """What else an owner runs, from the journal alone."""
 
 from providers.engine import operations
-from providers.engine.journal.running import running_of
+from providers.plugin.running import running_of
 from tests.engine.cases import run, wanted
 
 

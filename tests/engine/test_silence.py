@@ -5,7 +5,7 @@ import pytest
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.silence import REGIONS_SILENT, Silence
+from providers.engine.launch.refusals import REGIONS_SILENT, Silence
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import ask, offer, run, wanted

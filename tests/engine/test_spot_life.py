@@ -7,7 +7,7 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.record import Wanted
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock

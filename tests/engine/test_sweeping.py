@@ -7,6 +7,7 @@ import pytest
 
 from providers.cli import sweep as command
 from providers.engine.readiness import access
+from providers.engine import keys
 from providers.engine import operations
 from providers.engine.termination import garbage
 from providers.engine.journal.backend import current, spelled
@@ -223,7 +224,7 @@ def test_what_changed_hands_meanwhile_is_left_alone(lab):
 def test_the_key_of_what_was_swept_goes_with_it(lab):
     """A private key of machines that are confirmed gone opens nothing; one of what is still there stays."""
     held = bought(lab)
-    place = access.folder(lab.world().name, held.owner, held.cluster)
+    place = keys.folder(lab.world().name, held.owner, held.cluster)
     place.mkdir(parents=True, exist_ok=True)
     (place / "id_ed25519").write_text("a key", encoding="utf-8")
     survey = look(lab)

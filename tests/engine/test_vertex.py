@@ -8,8 +8,9 @@ from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.journal import database
-from providers.engine.record import Held, Wanted
-from providers.adapters.base import home
+from providers.engine.record import Held
+from providers.engine.desired import Wanted
+from providers.home import home
 from providers.engine.world import open_world
 from providers.errors import AllFailed, HalfMade
 from providers.model.spec import read_cluster

@@ -9,8 +9,10 @@ import pytest
 from providers.cli import main
 from providers.rehearsal.store import open_store
 from providers.engine.readiness import access
+from providers.engine import keys
 from providers.engine import operations
-from providers.engine.record import Held, Wanted
+from providers.engine.record import Held
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff, outputs
@@ -70,7 +72,7 @@ def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_compu
 def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig):
     """What the stand-in's own nvidia-smi does not answer is wrong there, as on a real machine."""
     held = rig.create(MACHINE)
-    place = access.folder("rehearsal", "owner1", "t") / "nodes" / held.machines[0].name / "bin" / "nvidia-smi"
+    place = keys.folder("rehearsal", "owner1", "t") / "nodes" / held.machines[0].name / "bin" / "nvidia-smi"
     place.write_text("#!/bin/sh\nexit 9\n")
     code, out, _ = rig.gpus("doctor", "t")
     assert code == 1 and "it does not answer" in out
@@ -96,7 +98,7 @@ def test_what_was_kept_of_an_ended_machine_is_shown(rig):
     held = rig.create(MACHINE)
     rig.store.advance(21 * 3_600)
     rig.read(held)
-    place = access.folder("rehearsal", "owner1", "t") / "output"
+    place = keys.folder("rehearsal", "owner1", "t") / "output"
     place.mkdir(parents=True)
     (place / "0").write_text("the last line\n")
     assert rig.gpus("logs", "t") == (0, "the last line\n", "")

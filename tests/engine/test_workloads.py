@@ -8,11 +8,13 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine.readiness import access, handover, workload
+from providers.engine import keys
 from providers.engine import operations
 from providers.engine.market import planning
 from providers.engine.reconcile.condition import seen
 from providers.engine.journal.database import EVERY
-from providers.engine.record import Held, Wanted
+from providers.engine.record import Held
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed, GpusError
 from providers.model.spec import read_cluster
@@ -236,9 +238,9 @@ def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
 def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
     """The same token for the same cluster, in a file that only this user reads."""
     rig("gcp")
-    first = handover.token("rehearsal", "owner1", "t")
-    assert handover.token("rehearsal", "owner1", "t") == first
-    path = handover.folder("rehearsal", "owner1", "t") / handover.TOKEN_FILE
+    first = keys.token("rehearsal", "owner1", "t")
+    assert keys.token("rehearsal", "owner1", "t") == first
+    path = keys.folder("rehearsal", "owner1", "t") / keys.TOKEN_FILE
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
@@ -286,7 +288,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
     lab = rig("gcp")
     held = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
     line = access.key_probe(lab.world, "owner1", "t").line(held.machines[0])
-    token = handover.token("rehearsal", "owner1", "t")
+    token = keys.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(held.to_dict())
 

@@ -17,7 +17,7 @@ from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
 from providers.adapters import registry
-from providers.engine.record import order_in, order_out
+from providers.engine.journal.codec import order_in, order_out
 from providers.errors import CloudError, SpecError
 from providers.model.machine import Mark, Order
 from providers.plugin import inputs

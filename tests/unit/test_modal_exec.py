@@ -14,7 +14,7 @@ from providers import errors
 from providers.adapters import modal
 from providers.rehearsal.clouds import modal as standin
 from providers.adhoc.machine import _free
-from providers.engine.readiness.wait import NO_LOGIN
+from providers.remote.probe import NO_LOGIN
 from providers.remote import files
 from providers.remote.line import Launch
 from providers.remote.provider_exec import Own

@@ -9,7 +9,7 @@ from providers.adapters import modal
 from providers.rehearsal.clouds import modal as standin
 from providers.engine.readiness import access
 from providers.engine import operations
-from providers.engine.record import Wanted
+from providers.engine.desired import Wanted
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from providers.adapters.base import home
+from providers.home import home
 from providers.rehearsal.store import DEFAULT_STOCK, FAULTS, LATENCIES_S, Store, open_store
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from providers.adapters.base import keep_status
 from providers.catalog.names import nominal_memory_gib
-from providers.engine.readiness.wait import NO_DRIVER, WRONG_GPUS
+from providers.remote.probe import NO_DRIVER, WRONG_GPUS
 from providers.remote import driver, files
 from providers.remote.unpack import Limits, unpacked
 from providers.model import regular

@@ -15,10 +15,10 @@ from providers.adapters.aws import nodes as read
 from providers.adapters.aws import power
 from providers.adapters.aws.errors import PROVIDER, Context, clean, from_exception, from_fleet, from_state
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
-from providers.adapters.base import LIVE, REHEARSAL
 from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import GONE, STOPPING, Ticket
 from providers.model.place import Scope
+from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

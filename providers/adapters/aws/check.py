@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import machines
 from providers.adapters.aws.errors import PROVIDER, Context, quota_page
-from providers.adapters.base import REHEARSAL
 from providers.errors import BadCredentials, CloudError, NotConfigured
 from providers.model import foreign
 from providers.model.machine import CheckLine
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import kept
+from providers.home import kept
 from providers.model.machine import Mark
 
 if TYPE_CHECKING:

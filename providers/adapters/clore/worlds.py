@@ -8,7 +8,6 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL, home
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.adapters.clore.client import BASE_URL, Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
@@ -16,6 +15,8 @@ from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import read
 from providers.adapters.clore.orders import order_id
 from providers.errors import NotConfigured, Problem, SpecError
+from providers.home import home
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL, Manifest
+from providers.adapters.base import Manifest
 from providers.adapters.gcp.vertex import MANIFEST as VERTEX
 from providers.errors import Problem
 from providers.model.capability import Capabilities
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

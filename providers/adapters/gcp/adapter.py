@@ -11,7 +11,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp import refusals
@@ -21,6 +20,7 @@ from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, Ou
 from providers.model.ask import FLEX_START, RESERVATION
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
+from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

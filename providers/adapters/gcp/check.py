@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import REHEARSAL
 from providers.adapters.gcp.errors import PROVIDER, Context, quota_page
 from providers.errors import BadCredentials, CloudError, NotConfigured
 from providers.model import foreign
 from providers.model.machine import CheckLine
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

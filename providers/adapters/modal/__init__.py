@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import LIVE, Manifest
+from providers.adapters.base import Manifest
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
 from providers.model.host import Host
+from providers.model.worlds import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -392,7 +392,7 @@ def import_client(*, rehearsal: bool) -> Any:
     import os
     import sys
 
-    from providers.adapters.base import home
+    from providers.home import home
 
     with _importing:
         if not rehearsal or "modal" in sys.modules:

@@ -15,11 +15,11 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import private, remedy
 from providers.engine.journal import process as leases
-from providers.engine.journal.running import JOURNAL_FILE
-from providers.engine.record import account_in, account_out, order_in, order_out, ticket_in, ticket_out
+from providers.engine.journal.codec import order_in, order_out, ticket_in, ticket_out
+from providers.engine.record import account_in, account_out
 from providers.errors import Busy, GpusError
+from providers.home import JOURNAL_FILE, private, remedy
 from providers.model.machine import STOPPED, STOPPING, Handle, Order, Ticket
 from providers.model.place import Block, Scope
 

@@ -5,23 +5,26 @@ Nothing of the generation but what is kept exists when it is called; that is the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, home_of
-from providers.engine.budget import limit_of, spell_of
-from providers.engine.launch.walk import ACQUIRED, Outcome, acquire
+from providers.engine.budget import spell_of
+from providers.engine.desired import limit_of
+from providers.engine.launch.result import ACQUIRED, Outcome, had
+from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import insistent, presentable
 from providers.engine.messages import named, trimmed
 from providers.engine.readiness.wait import until_ready
-from providers.engine.reconcile.condition import had
 from providers.engine.termination.end import end
 from providers.errors import GpusError, HalfMade, NotConfigured, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from providers.engine.record import Held, Wanted
-    from providers.engine.termination.settle import Brake
+    from providers.engine.desired import Wanted
+    from providers.engine.record import Held
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
     from providers.model.machine import Attempt, Handle
     from providers.model.offer import Candidate
@@ -140,7 +143,7 @@ def affordable(world: World, wanted: Wanted, plan: Plan, accept: Callable[[Candi
         return (accept is None or accept(candidate)) and budget.fits(candidate, limit_of(wanted, candidate), now, wanted.cluster)
 
     if plan.candidates and not any(map(allowed, plan.candidates)):
-        raise budget.refusal(wanted, plan, now)
+        raise budget.refusal(wanted.cluster, plan, partial(limit_of, wanted), now)
     return allowed
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import by_adapter
+from providers.engine.accounts import by_adapter, survey
 from providers.engine.messages import trimmed
-from providers.engine.surveying import survey
-from providers.engine.termination.settle import Left, bill, release, repeated
+from providers.engine.tasks import repeated
+from providers.engine.termination.settle import Left, bill, release
 from providers.errors import CloudError
 from providers.model.machine import GONE, is_foreign
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import Held
-    from providers.engine.termination.settle import Brake
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
     from providers.model.machine import Handle, Node, Order
 

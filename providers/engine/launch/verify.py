@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from providers.engine.reconcile.drift import differences
+from providers.engine.record import healthy
 from providers.errors import HalfMade, NotWhatWasSold
-from providers.model.machine import ENDED, FAILED, PENDING, QUEUED, RUNNING, STARTING
+from providers.model.machine import NO_GPU
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Node, Ticket
     from providers.model.offer import Candidate
-
-HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
-DONE = (ENDED, FAILED)
-"""How a job ends. It is done then, well or not: nothing is bought for it again."""
 
 
 def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
@@ -35,11 +31,6 @@ def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
     raise kind(f"wanted {wanted}, found {found}", provider=first.provider, scopes=where, handles=[*ticket.handles])
 
 
-def healthy(kind: str) -> tuple[str, ...]:
-    """The statuses in which nothing is wrong with one of this kind."""
-    return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
-
-
 def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
     """What is not as ordered, or nothing; and whether it is another machine. What a cloud does not tell about a machine is not held against it."""
     if len(nodes) != placed.nodes:
@@ -55,3 +46,30 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
         for name, found in differences(placed, node).items():
             return f"{node.name} with {found} instead of {getattr(placed, name)}", True
     return "", False
+
+
+SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
+
+
+class Shape(Protocol):
+    """A machine as it was ordered or bought: a candidate, or a record."""
+
+    @property
+    def machine_type(self) -> str: ...
+    @property
+    def gpu_type(self) -> str: ...
+    @property
+    def gpu_count(self) -> int: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def zone(self) -> str: ...
+    @property
+    def capacity(self) -> str: ...
+
+
+def differences(bought: Shape, node: Node) -> dict[str, object]:
+    """The properties of a machine that are not as bought, with what its cloud reports now."""
+    found = {name: getattr(node, name) for name in SHAPE}
+    reported = {name: value for name, value in found.items() if value or (name == "gpu_count" and node.gpu_type == NO_GPU)}
+    return {name: value for name, value in reported.items() if getattr(bought, name) and value != getattr(bought, name)}

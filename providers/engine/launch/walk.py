@@ -8,34 +8,22 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of
 from providers.engine.journal import database as journals
-from providers.engine.launch.refusals import PROVIDER_WIDE, ahead, of_account, refused
+from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
+from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, Outcome
 from providers.engine.launch.taken_over import of_another, theirs
 from providers.engine.launch.verify import delivered
 from providers.engine.market import closed_places
 from providers.engine.market.host_fit import hosting, with_disk
 from providers.engine.market.planning import listed, overlay
 from providers.engine.messages import WAITED, all_failed, bare, clipped, line, moment, refusal_lines, said, too_slow, trimmed, wrong_anywhere
-from providers.engine.readiness.wait import LOADING, REACH, SETUP, WRONG, until_ready
+from providers.engine.readiness.wait import LOADING, SETUP, WRONG, until_ready
 from providers.engine.setup import start, started
-from providers.engine.silence import Silence
-from providers.engine.termination.settle import (
-    DELAYS_S,
-    POLL_FIRST_S,
-    POLL_GROWTH,
-    POLL_MOST_S,
-    Brake,
-    Left,
-    abandon,
-    bill,
-    certain,
-    pause,
-    release,
-    repeated,
-)
+from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, pause, repeated
+from providers.engine.termination.settle import Left, abandon, bill, certain, release
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -57,37 +45,21 @@ from providers.model.machine import GONE, QUEUED, Attempt, Handle, Mark, Node, O
 from providers.model.place import Scope
 from providers.model.secret import narrowed
 from providers.planner.suggest import hints
+from providers.remote.probe import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from providers.adapters.base import Adapter
+    from providers.engine.desired import Wanted
     from providers.engine.market.planning import Market
-    from providers.engine.record import Account, Wanted
+    from providers.engine.record import Account
     from providers.engine.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
-ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 OUT_OF_REACH = 2
 """Machines in a row that could not be reached or were not ready in time, after which a cloud is left alone."""
-
-
-class Outcome(NamedTuple):
-    """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
-
-    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
-    """
-
-    state: str
-    order: Order
-    placed: Candidate
-    attempts: tuple[Attempt, ...]
-    handles: tuple[Handle, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    leftovers: tuple[Handle, ...] = ()
-    reasons: tuple[str, ...] = ()
-    account: Account | None = None
 
 
 class _Unsure(Exception):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import LIVE, REHEARSAL
 from providers.catalog.table import OfferTable, table
 from providers.engine.market.host_fit import asked, hosting
 from providers.errors import GpusError, NoHome, NotConfigured
+from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -342,7 +342,7 @@ def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable
 
 def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:
     """(blocks, the world's moment, warnings). Reads the journal if its file exists; a broken one is a warning."""
-    from providers.adapters.base import home
+    from providers.home import home
 
     try:
         if not (home() / "journal.db").exists():

@@ -7,81 +7,33 @@ that works on the same stack has no such folder: what it adopts is ready when th
 
 from __future__ import annotations
 
-import shutil
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL, home, private_folder
 from providers.engine.accounts import account_of
-from providers.engine.readiness.wait import REACH, Look
-from providers.engine.reconcile.condition import works
+from providers.engine.keys import Access, folder, make, opened
+from providers.engine.record import works
 from providers.errors import GpusError
-from providers.model.machine import OWN_KEY, Setup
-from providers.rehearsal import node as standin
+from providers.model.machine import Setup
+from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import StandInProbe
-from providers.remote.ssh import NoOpenSsh, SshProbe, made_key
+from providers.remote.probe import REACH, Look
+from providers.remote.ssh import NoOpenSsh, SshProbe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from providers.engine.readiness.wait import Ordered, Probe
-    from providers.engine.record import Account, Held, Wanted
+    from providers.engine.desired import Wanted
+    from providers.engine.record import Account, Held
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
+    from providers.remote.probe import Ordered, Probe
     from providers.remote.ssh import Key
 
-KEYS = "keys"
 CHECKED = "checked"
 DEFAULT_USER = Setup().ssh_user
 ELSEWHERE = "it was not made from this machine, so the key to it is not here"
 HINT = "`ready: running` is for networks where this machine cannot reach it by ssh"
 OWN_HINT = "`ready: running` is for images in which no shell can be run"
-
-
-class Access(NamedTuple):
-    """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal needs no OpenSSH."""
-
-    folder: Path
-    key: Key | None
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.folder / "known_hosts"
-
-    @property
-    def nodes(self) -> Path:
-        return self.folder / "nodes"
-
-
-def folder(world: str, owner: str, cluster: str = "") -> Path:
-    """Where a cluster's folder is or would be; without a cluster its owner's. Raises GpusError for what cannot be a folder's name. Pure."""
-    parts = (world, owner, cluster) if cluster else (world, owner)
-    if any(not part or part.startswith(".") or "/" in part for part in parts):
-        raise GpusError(f"wanted the names of a world, an owner and a cluster, found {'/'.join(parts)!r}")
-    return home(writable=False).joinpath(KEYS, *parts)
-
-
-def make(world: str, owner: str, cluster: str) -> Access:
-    """The folder of a cluster that is about to be bought, with its key pair; an earlier one is used again. Runs ssh-keygen, once.
-
-    Raises NoOpenSsh where that is not installed, and GpusError where the folder cannot be written.
-    """
-    home()
-    place = folder(world, owner, cluster)
-    try:
-        private_folder(place)
-    except OSError as error:
-        raise GpusError(f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}") from None
-    return Access(place, made_key(place, f"{OWN_KEY}{cluster}"))
-
-
-def opened(world: str, owner: str, cluster: str) -> Access | None:
-    """What is kept of a cluster here; None where it was bought from another machine, or is gone. Reads only."""
-    place = folder(world, owner, cluster)
-    if not place.is_dir():
-        return None
-    return Access(place, made_key(place, "") if (place / "id_ed25519").exists() else None)
 
 
 def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | StandInProbe | None:
@@ -93,22 +45,6 @@ def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -
     if way is None or way.key is None:
         return None
     return probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
-
-
-def forget(world: str, owner: str, cluster: str = "") -> None:
-    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends what its stand-ins still run."""
-    if world == REHEARSAL:
-        standin.end(folder(world, owner, cluster))
-    shutil.rmtree(folder(world, owner, cluster), ignore_errors=True)
-
-
-def tidied(world: World, owner: str, cluster: str) -> None:
-    """Forgets the cluster if nothing of it is left, as far as the journal knows: another generation's machines bear the same key."""
-    if not owner or not cluster:
-        return
-    open_ones = any(launch.ended_at is None for launch in world.journal.launches(world.name, owner, cluster))
-    if not open_ones and not world.journal.orders(world.name, owner, cluster):
-        forget(world.name, owner, cluster)
 
 
 def probe(
@@ -152,17 +88,6 @@ async def equipped(world: World, wanted: Wanted) -> Wanted:
     if not checked:
         return wanted
     return wanted._replace(probe=CheckedProbe(world, wanted, way, probe(world, way.key, way.known_hosts, way.nodes)))
-
-
-@contextmanager
-def kept(world: World, wanted: Wanted) -> Iterator[None]:
-    """A purchase that came to nothing leaves no key behind."""
-    try:
-        yield
-    except BaseException:
-        with suppress(GpusError):
-            tidied(world, wanted.owner, wanted.cluster)
-        raise
 
 
 class CheckedProbe:

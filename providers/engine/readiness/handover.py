@@ -6,12 +6,11 @@ Owns the two files in the folder of the start-up script, and a token's making: r
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import private_folder
-from providers.engine.readiness.access import folder, key_probe
+from providers.engine.keys import token
+from providers.engine.readiness.access import key_probe
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
 
@@ -24,23 +23,6 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Node, Order
     from providers.remote.line import Line
-
-TOKEN_FILE = "token"  # noqa: S105 - a file's name
-TOKEN_BYTES = 24
-
-
-def token(world: str, owner: str, cluster: str) -> str:
-    """A service's token, made on first use and kept beside the cluster's key. Reads and writes one file. Raises GpusError."""
-    place = folder(world, owner, cluster) / TOKEN_FILE
-    try:
-        if place.exists():
-            return place.read_text(encoding="ascii").strip()
-        private_folder(place.parent)
-        place.touch(mode=0o600)
-        place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
-    except OSError as error:
-        raise GpusError(f"{place}: wanted a place for the service's token, found {error.strerror or error}") from None
-    return made
 
 
 async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:

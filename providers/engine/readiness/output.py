@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL, private_folder
-from providers.engine.readiness.access import folder, key_probe
-from providers.engine.termination.settle import repeated
+from providers.engine.keys import folder
+from providers.engine.readiness.access import key_probe
+from providers.engine.tasks import repeated
 from providers.errors import GpusError
+from providers.home import private_folder
 from providers.model.machine import RUNNING
 from providers.model.workload import ROOT
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter

@@ -7,32 +7,21 @@ machine failed or was taken back. Imports no transport: probes are in `providers
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from providers.engine.messages import bare, trimmed
-from providers.engine.termination.settle import POLL_GROWTH, POLL_MOST_S, pause
+from providers.engine.tasks import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
-from providers.model.place import Placed
+from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Look, Ordered, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.termination.settle import Brake
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
 
-READY = ""
-NOT_RUNNING, NO_ADDRESS, CLOSED, NO_LOGIN, NO_DRIVER, WRONG_GPUS = "not-running", "no-address", "port-closed", "no-login", "no-driver", "wrong-gpus"
-STAGES = {
-    NOT_RUNNING: "not running yet",
-    NO_ADDRESS: "no address",
-    CLOSED: "port closed",
-    NO_LOGIN: "login refused",
-    NO_DRIVER: "no driver",
-    WRONG_GPUS: "wrong GPUs",
-}
-"""How far a machine got, in words."""
 
 LOADING = "loading"
 """The code of a service that started and did not answer within the wait. It loads what it serves: that takes as long at any place."""
@@ -40,46 +29,12 @@ LOADING = "loading"
 SETUP, WRONG = "set-up", "set-up-wrong"
 """The codes of a service whose set-up ended: by what may be the machine's fault, or by the declaration's own lines or image, as it would anywhere."""
 
-REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
-"""The stages that say more of the way to a machine than of the machine."""
 
 LOOK_FIRST_S = 1.0
 LOOK_LIMIT_S = 30.0
 """Real seconds that one look at one machine may take."""
 LOST_BLOCK_S = 600.0
 """How long a place is left alone where a machine was taken back before it was ready."""
-
-
-class Look(NamedTuple):
-    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help. `note` is what the user should know
-    besides: of a machine though it is ready, or of what to do if it never is.
-    """
-
-    stage: str = READY
-    detail: str = ""
-    final: bool = False
-    note: str = ""
-
-    def __str__(self) -> str:
-        return ": ".join(text for text in (STAGES.get(self.stage, self.stage), self.detail) if text)
-
-
-class Ordered(Placed, Protocol):
-    """A place and what was ordered there: a candidate, or what is held."""
-
-    @property
-    def gpu_count(self) -> int: ...
-
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-
-
-class Probe(Protocol):
-    """Looks once at a running machine, whose node has just been observed. Never raises for what a machine or a network can do."""
-
-    async def __call__(self, node: Node, placed: Ordered) -> Look: ...
 
 
 async def until_ready(

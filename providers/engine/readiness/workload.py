@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import REHEARSAL
-from providers.engine.launch.verify import DONE
 from providers.engine.readiness.wait import LOADING, LOOK_FIRST_S, SETUP, WRONG
-from providers.engine.reconcile.condition import WORK, finished, works
-from providers.engine.termination.settle import POLL_GROWTH, POLL_MOST_S, pause, repeated
+from providers.engine.record import DONE, WORK, finished, works
+from providers.engine.tasks import POLL_GROWTH, POLL_MOST_S, pause, repeated
 from providers.errors import GpusError, HalfMade, NotReady
 from providers.model import duration
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
 from providers.model.workload import CONSOLE as WORD
 from providers.model.workload import FAILED as DID_FAIL
 from providers.model.workload import NOT_SET_UP, READY, ROOT, SETUP_WRONG, SUCCEEDED
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.readiness.wait import Ordered
     from providers.engine.record import Held
-    from providers.engine.termination.settle import Brake
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
     from providers.model.machine import Node, Order
+    from providers.remote.probe import Ordered
 
 STATUS = f"cat {ROOT}/status 2>/dev/null"
 ITSELF = "it powered itself off, as it does once its job is done; what that ended with is not known"

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.accounts import adapter_of
+from providers.engine.accounts import adapter_of, surveyed
+from providers.engine.desired import ttl
 from providers.engine.journal import database as journals
-from providers.engine.launch.verify import DONE, healthy
-from providers.engine.launch.walk import UNCONFIRMED, WAITING_ON, Outcome, resumed
-from providers.engine.reconcile.condition import applied, began, status_of, ttl
-from providers.engine.record import Held
-from providers.engine.surveying import surveyed
-from providers.engine.termination.settle import abandon, bill, release, repeated
+from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, Outcome
+from providers.engine.launch.walk import resumed
+from providers.engine.record import DONE, Held, applied, began, healthy, status_of
+from providers.engine.tasks import repeated
+from providers.engine.termination.settle import abandon, bill, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Mark, Node
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Wanted
-    from providers.engine.termination.settle import Brake
+    from providers.engine.desired import Wanted
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
     from providers.model.ask import Ask
 

@@ -8,39 +8,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, home_of
-from providers.engine.concluding import why_ended
+from providers.engine.desired import Wanted, ttl
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, walk
-from providers.engine.launch.walk import ACQUIRED, WAITING_ON, Outcome, resumed
+from providers.engine.launch.result import ACQUIRED, WAITING_ON, Outcome, had
+from providers.engine.launch.walk import resumed
 from providers.engine.market.planning import fitting
+from providers.engine.messages import why_ended
 from providers.engine.readiness import output
 from providers.engine.readiness.handover import rerun
 from providers.engine.readiness.workload import observed
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.adopt import Place, price_of
-from providers.engine.reconcile.condition import (
-    DISK,
-    ON_DONE,
-    REPLACE_NODE,
-    REPORT,
-    WORK,
-    applied,
-    finished,
-    had,
-    kept_stopped,
-    seen,
-    to_release,
-    ttl,
-    works,
-)
+from providers.engine.reconcile.condition import REPLACE_NODE, REPORT, seen
 from providers.engine.reconcile.lost_both import emptied
 from providers.engine.reconcile.orphans import beside, successor, unclaimed
 from providers.engine.reconcile.power import switch
 from providers.engine.reconcile.replace_lost import joined, rejoin
-from providers.engine.record import DEGRADED, UNSETTLED, Held, Wanted
+from providers.engine.record import DEGRADED, DISK, ON_DONE, UNSETTLED, WORK, Held, applied, finished, kept_stopped, to_release, works
 from providers.engine.setup import start, started
+from providers.engine.tasks import Brake, repeated
 from providers.engine.termination.end import release_all, stuck
-from providers.engine.termination.settle import Brake, abandon, bill, repeated
+from providers.engine.termination.settle import abandon, bill
 from providers.errors import AllFailed, GpusError, TakenOver
 from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, Node, is_foreign
 from providers.model.place import Scope

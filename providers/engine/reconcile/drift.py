@@ -5,9 +5,10 @@ A property that the cloud does not report is unknown, and never a difference. Pu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, NO_GPU, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING
+from providers.engine.launch.verify import SHAPE, differences
+from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,37 +17,12 @@ if TYPE_CHECKING:
     from providers.engine.world import World
     from providers.model.machine import Node
 
-SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
 PRICE = ("micro_usd", "price_as_of", "price_source")
 UNKNOWN_GPU = "unknown"
 """The GPU of a machine whose type was changed to one that is not known here: it satisfies nothing."""
 _OVER = frozenset({GONE, ENDED, FAILED, PREEMPTED})
 """What is over is compared with nothing."""
 _RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
-
-
-class Shape(Protocol):
-    """A machine as it was ordered or bought: a candidate, or a record."""
-
-    @property
-    def machine_type(self) -> str: ...
-    @property
-    def gpu_type(self) -> str: ...
-    @property
-    def gpu_count(self) -> int: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def zone(self) -> str: ...
-    @property
-    def capacity(self) -> str: ...
-
-
-def differences(bought: Shape, node: Node) -> dict[str, object]:
-    """The properties of a machine that are not as bought, with what its cloud reports now."""
-    found = {name: getattr(node, name) for name in SHAPE}
-    reported = {name: value for name, value in found.items() if value or (name == "gpu_count" and node.gpu_type == NO_GPU)}
-    return {name: value for name, value in reported.items() if getattr(bought, name) and value != getattr(bought, name)}
 
 
 def as_bought(held: Held) -> Held:

@@ -9,7 +9,7 @@ from providers.errors import AllFailed, Busy, HalfMade, OutcomeUnknown
 from providers.model.machine import GONE
 
 if TYPE_CHECKING:
-    from providers.engine.record import Wanted
+    from providers.engine.desired import Wanted
     from providers.errors import GpusError
 
 _UNCERTAIN = (OutcomeUnknown, HalfMade, Busy)

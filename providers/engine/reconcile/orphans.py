@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.journal import database as journals
-from providers.engine.launch.verify import delivered, healthy
+from providers.engine.launch.verify import delivered
 from providers.engine.reconcile.adopt import Place, price_of
-from providers.engine.reconcile.condition import applied, began
-from providers.engine.termination.settle import bill, repeated
+from providers.engine.record import applied, began, healthy
+from providers.engine.tasks import repeated
+from providers.engine.termination.settle import bill
 from providers.errors import HalfMade
 from providers.model.machine import GONE, QUEUED, Ticket, is_foreign
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import home_of
+from providers.engine.desired import ttl
 from providers.engine.messages import trimmed
-from providers.engine.reconcile.condition import seen, ttl
-from providers.engine.termination.settle import repeated
+from providers.engine.reconcile.condition import seen
+from providers.engine.tasks import repeated
 from providers.errors import CloudError, GpusError
 from providers.model.machine import RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held, Wanted
+    from providers.engine.desired import Wanted
+    from providers.engine.record import Held
     from providers.engine.world import World
     from providers.model.machine import Handle
 

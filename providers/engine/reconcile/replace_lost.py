@@ -6,17 +6,18 @@ beside the rest) and how long its machines live (as long as the rest). Runs unde
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import home_of
+from providers.engine.desired import Wanted, limit_of, ttl
 from providers.engine.journal import database as journals
-from providers.engine.launch.verify import HEALTHY
-from providers.engine.launch.walk import ACQUIRED, WAITING_ON, Outcome, acquire
+from providers.engine.launch.result import ACQUIRED, WAITING_ON, Outcome
+from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import market, presentable
-from providers.engine.reconcile.condition import status_of, ttl
-from providers.engine.record import UNSETTLED, Held, Wanted
+from providers.engine.record import HEALTHY, UNSETTLED, Held, status_of
 from providers.engine.termination.end import release_all, stuck
-from providers.engine.termination.settle import Brake, abandon
+from providers.engine.termination.settle import abandon
 from providers.errors import AllFailed
 from providers.planner.check import satisfied
 from providers.planner.plan import Plan
@@ -24,6 +25,7 @@ from providers.planner.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from providers.engine.tasks import Brake
     from providers.engine.world import World
     from providers.model.machine import Node
     from providers.model.offer import Candidate
@@ -68,7 +70,8 @@ async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: B
     if not here:
         return None
     if wanted.budget is not None and not (fit := tuple(candidate for candidate in here if _paid(world, wanted, held, candidate, missing))):
-        raise wanted.budget.refusal(part, Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings), world.clock.now())
+        short = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
+        raise wanted.budget.refusal(part.cluster, short, partial(limit_of, part), world.clock.now())
     here = fit if wanted.budget is not None else here
     left = await release_all(world, held, [handle for handle in (*held.handles, *held.leftovers) if handle not in rest], keep=rest)
     if not left.clean:

@@ -15,7 +15,8 @@ from providers.engine.journal import database as journals
 from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import UNSETTLED, Held
-from providers.engine.termination.settle import Left, abandon, bill, release, repeated
+from providers.engine.tasks import repeated
+from providers.engine.termination.settle import Left, abandon, bill, release
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
 from providers.model.machine import GONE, Handle, Node, is_foreign
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.accounts import adapter_of, of_settings, said, used
 from providers.engine.deadlines import answering, at_most, looking
 from providers.engine.journal import database as journals
+from providers.engine.keys import tidied
 from providers.engine.leases import leased
 from providers.engine.messages import bare, trimmed
-from providers.engine.readiness.access import tidied
-from providers.engine.termination.settle import abandon, bill, release, repeated
+from providers.engine.tasks import repeated
+from providers.engine.termination.settle import abandon, bill, release
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import Busy, CloudError, GpusError, NoHome, NotConfigured, Transient
 from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Handle, Mark, Node

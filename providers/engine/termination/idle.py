@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.accounts import home_of
 from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.readiness import access
+from providers.engine.tasks import repeated
 from providers.engine.termination.end import release_all
-from providers.engine.termination.settle import bill, repeated
+from providers.engine.termination.settle import bill
 from providers.errors import GpusError, HalfMade
 from providers.model.idle import BUSY_PERCENT, QUERY, busiest
 from providers.model.machine import RUNNING

@@ -5,77 +5,27 @@ The rule behind all of it: nothing else is bought while something of an earlier 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.deadlines import NO_ANSWER, left_s
 from providers.engine.messages import bare, trimmed
-from providers.errors import BadCredentials, CloudError, GpusError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, TakenOver, Transient
+from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, pause
+from providers.errors import BadCredentials, CloudError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
     from concurrent.futures import Future
 
     from providers.adapters.base import Adapter
-    from providers.engine.journal.shared_lease import SharedLease
     from providers.engine.world import World
 
-T = TypeVar("T")
 
-DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Pauses between tries of one thing, so seven tries over about a minute."""
-
-POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5
 GONE_LIMIT_S = 600.0
 """How long a deletion that the cloud accepted may take. A GPU machine takes one to three minutes."""
 AGAIN_S = 60.0
 """A deletion that was accepted is asked for again after this long."""
-_SLICE_S = 1.0
-
-
-class Brake:
-    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
-
-    Looked at between calls, never during one.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.abandoned = False
-        self.lease: SharedLease | None = None
-        """What says that another home has taken the cluster over, where the backend can."""
-        self.rival = ""
-        """Who else bought for the cluster meanwhile, as the labels at the cloud tell."""
-
-    @property
-    def on(self) -> bool:
-        """True once any of it happened."""
-        return self.abandoned or self._world.stop.is_set() or self.taken_over
-
-    @property
-    def taken_over(self) -> bool:
-        """True once another run has the cluster: what it has is not this one's to touch."""
-        return bool(self.rival) or (self.lease is not None and self.lease.lost)
-
-    @property
-    def why(self) -> str:
-        """For messages."""
-        if self.taken_over:
-            last = self.lease.last() if self.lease is not None else None
-            return f"taken over elsewhere: {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
-        return "the run that asked for it ended" if self.abandoned else "stopped by the user"
-
-    def check(self, cluster: str) -> None:
-        """Raises TakenOver where another run has the cluster: before anything of it is changed."""
-        if self.taken_over:
-            raise self.stopped(cluster, "nothing is changed")
-
-    def stopped(self, cluster: str, rest: str) -> GpusError:
-        """The end of a run that is stopped here; `rest` says what is left running."""
-        if self.taken_over:
-            return TakenOver(f"{cluster}: {self.why}; {rest}; run `pulumi up` again")
-        return GpusError(f"{cluster}: {self.why}; {rest}")
 
 
 class Left(NamedTuple):
@@ -96,27 +46,6 @@ class Left(NamedTuple):
     def by(cls, error: CloudError, handles: Iterable[Handle]) -> Left:
         """What is left where this error is in the way."""
         return cls(tuple(handles), trimmed(error), error.provider if error.code == NO_ANSWER else "")
-
-
-async def pause(world: World, seconds: float, brake: Brake | None = None) -> None:
-    """Waits on the world's clock; ends early when the brake is on."""
-    while seconds > 0 and not (brake is not None and brake.on):
-        piece = min(seconds, _SLICE_S)
-        await world.clock.sleep(piece)
-        seconds -= piece
-
-
-async def repeated(world: World, provider: str, function: Callable[..., T], *arguments: Any, tries: int = len(DELAYS_S) + 1) -> T:
-    """The result of a call that may be repeated at will: rate limits and passing faults are waited out, within bounds. Raises the last error."""
-    for delay in DELAYS_S[: tries - 1]:
-        try:
-            return await world.call(provider, function, *arguments)
-        except (RateLimited, Transient) as error:
-            wait_s = max(delay, getattr(error, "retry_after_s", 0.0))
-            if wait_s >= left_s():
-                raise
-            await pause(world, wait_s)
-    return await world.call(provider, function, *arguments)
 
 
 async def certain(world: World, adapter: Adapter, order: Order, inflight: Future[Ticket] | None = None) -> Ticket | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
-from providers.adapters.base import home
 from providers.engine.journal.database import FILE, Journal, JournalBroken, prepare
 from providers.errors import NoHome
+from providers.home import home
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

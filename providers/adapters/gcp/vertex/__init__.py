@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import REHEARSAL, Manifest
+from providers.adapters.base import Manifest
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.capability import Capabilities
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import LIVE, REHEARSAL
 from providers.adapters.gcp.client import Api, Client, checked_project, default_credentials, is_loopback
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import job as native
@@ -21,6 +20,7 @@ from providers.errors import CloudError, NoCapacity, NotConfigured, OutcomeUnkno
 from providers.model.ask import FLEX_START
 from providers.model.machine import GONE, CheckLine, Node, Ticket
 from providers.model.place import Scope
+from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ def _rehearsal(project: str, endpoint: str | None) -> Vertex:
 def _live(project: str, endpoint: str | None) -> Vertex:
     import os
 
-    from providers.adapters.base import home
+    from providers.home import home
 
     # Never by the default project: who uses Compute Engine alone is not to be asked for rights at Vertex AI, by a plan or by a destroy.
     project = project or os.environ.get(PROJECT_VARIABLE, "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import kept
+from providers.home import kept
 
 if TYPE_CHECKING:
     import sqlite3

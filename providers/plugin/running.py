@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from providers.engine.world import World
 
-JOURNAL_FILE = "journal.db"
-
 
 class Running(NamedTuple):
     """One placement that has not ended, as far as is known here. `micro_usd` is all nodes per hour at launch, None when nobody knew."""

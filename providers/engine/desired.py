@@ -1,0 +1,47 @@
+"""What is asked for: one cluster of one stack, as declared. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.model.machine import (
+    Setup,
+)
+from providers.model.offer import Candidate
+
+if TYPE_CHECKING:
+    from providers.engine.budget import Budget
+    from providers.model.ask import Ask
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate
+    from providers.remote.probe import Probe
+
+
+def limit_of(wanted: Wanted, candidate: Candidate) -> int | None:
+    """How long what is bought may live by the declaration, in seconds; None for no limit."""
+    own = wanted.ask.entries[candidate.entry].ttl_s
+    return wanted.setup.ttl_s if own is None else own
+
+
+def ttl(wanted: Wanted, entry: int) -> int | None:
+    """The time limit of that entry, in seconds; None for none."""
+    own = wanted.ask.entries[entry].ttl_s if 0 <= entry < len(wanted.ask.entries) else None
+    return wanted.setup.ttl_s if own is None else own
+
+
+class Wanted(NamedTuple):
+    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
+
+    `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without one, the cloud's own
+    report is enough. `ready` asks the engine for a key of the cluster's own and, where it is `checked`, for a probe with
+    it (see `providers.engine.readiness.access`). `budget` is what the stack may still spend this month; None for no limit.
+    """
+
+    owner: str
+    cluster: str
+    ask: Ask
+    setup: Setup
+    fingerprint: str
+    probe: Probe | None = None
+    ready: str = ""
+    budget: Budget | None = None

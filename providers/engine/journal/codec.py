@@ -1,0 +1,79 @@
+"""Orders, tickets and accounts as plain JSON types for the journal, without loss. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.model.machine import Handle, Mark, Order, Setup, Ticket
+from providers.model.offer import Candidate, Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def order_out(order: Order) -> dict[str, Any]:
+    """An order as plain JSON types: what `Adapter.resume` needs, from any later process."""
+    return {
+        "mark": list(order.mark),
+        "token": order.token,
+        "candidates": [_candidate_out(candidate) for candidate in order.candidates],
+        "node_names": list(order.node_names),
+        "setup": order.setup._asdict(),
+        "wait_s": order.wait_s,
+        "max_micro_usd": order.max_micro_usd,
+        "joins": [list(handle) for handle in order.joins],
+    }
+
+
+def order_in(raw: Mapping[str, Any]) -> Order:
+    """Reads `order_out`'s form. Lists become tuples: an order is a frozen record through and through."""
+    setup = {name: _tuples(value) for name, value in raw["setup"].items() if name in Setup._fields}
+    return Order(
+        Mark(*raw["mark"]),
+        raw["token"],
+        tuple(_candidate_in(item) for item in raw["candidates"]),
+        tuple(raw["node_names"]),
+        Setup(**setup),
+        int(raw["wait_s"]),
+        raw.get("max_micro_usd"),
+        tuple(Handle(*pair) for pair in raw.get("joins") or ()),
+    )
+
+
+def ticket_out(ticket: Ticket) -> dict[str, Any]:
+    """A ticket without its order, which stands beside it in the journal."""
+    return {
+        "state": ticket.state,
+        "native": [list(pair) for pair in ticket.native],
+        "placed": None if ticket.placed is None else _candidate_out(ticket.placed),
+        "handles": [list(handle) for handle in ticket.handles],
+        "detail": ticket.detail,
+    }
+
+
+def ticket_in(raw: Mapping[str, Any], order: Order) -> Ticket:
+    """Reads `ticket_out`'s form."""
+    return Ticket(
+        order,
+        raw["state"],
+        tuple((str(key), str(value)) for key, value in raw["native"]),
+        None if raw["placed"] is None else _candidate_in(raw["placed"]),
+        tuple(Handle(*pair) for pair in raw["handles"]),
+        raw["detail"],
+    )
+
+
+def _candidate_out(candidate: Candidate) -> dict[str, Any]:
+    return {**candidate._asdict(), "offer": list(candidate.offer)}
+
+
+def _candidate_in(raw: Mapping[str, Any]) -> Candidate:
+    return Candidate(**{**raw, "offer": Offer(*raw["offer"])})
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value

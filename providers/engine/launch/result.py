@@ -1,0 +1,83 @@
+"""The result of a launch: what was acquired, or what is not certain yet. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine.desired import Wanted, ttl
+from providers.engine.record import DONE, UNSETTLED, Held, applied, began, says_more, status_of
+from providers.model.machine import (
+    QUEUED,
+    RUNNING,
+    Attempt,
+    Handle,
+    Node,
+    Order,
+)
+
+if TYPE_CHECKING:
+    from providers.engine.desired import Wanted
+    from providers.engine.record import Account
+    from providers.model.machine import Node
+    from providers.model.offer import Candidate
+ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
+
+
+class Outcome(NamedTuple):
+    """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
+
+    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
+    """
+
+    state: str
+    order: Order
+    placed: Candidate
+    attempts: tuple[Attempt, ...]
+    handles: tuple[Handle, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    leftovers: tuple[Handle, ...] = ()
+    reasons: tuple[str, ...] = ()
+    account: Account | None = None
+
+
+def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: float) -> Held:
+    """The record of a purchase, whatever it came to."""
+    placed = outcome.placed
+    ttl_s = ttl(wanted, placed.entry)
+    made = outcome.state == ACQUIRED
+    launched = began(outcome.nodes, now, now)
+    done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
+    detail = next((node.detail for node in outcome.nodes if node.status == RUNNING and says_more(node)), "")
+    status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
+    return Held(
+        world=world,
+        owner=wanted.owner,
+        cluster=wanted.cluster,
+        generation=generation,
+        fingerprint=wanted.fingerprint,
+        status=status,
+        provider=placed.provider,
+        region=placed.region,
+        zone=placed.zone or next((node.zone for node in outcome.nodes if node.zone), ""),
+        machine_type=placed.machine_type,
+        gpu_type=placed.gpu_type,
+        gpu_count=placed.gpu_count,
+        nodes=placed.nodes,
+        capacity=placed.capacity,
+        reservation=placed.reservation,
+        micro_usd=placed.micro_usd,
+        price_as_of=placed.price_as_of,
+        price_source=placed.price_source,
+        handles=outcome.handles,
+        machines=outcome.nodes,
+        attempts=outcome.attempts,
+        launched_at=launched if made else 0.0,
+        ends_at=launched + ttl_s if made and ttl_s else 0.0,
+        entry=placed.entry,
+        reasons=outcome.reasons,
+        leftovers=outcome.leftovers,
+        applied=applied(outcome.order.setup, placed.kind),
+        kind=placed.kind,
+        account=outcome.account,
+        detail=detail,
+    )

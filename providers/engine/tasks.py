@@ -1,0 +1,119 @@
+"""Waiting and repeating on the world's clock, and when to stop: every bounded retry. Buys nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from providers.engine.deadlines import left_s
+from providers.engine.messages import trimmed
+from providers.errors import GpusError, RateLimited, TakenOver, Transient
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from providers.engine.journal.shared_lease import SharedLease
+    from providers.engine.world import World
+
+
+T = TypeVar("T")
+DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Pauses between tries of one thing, so seven tries over about a minute."""
+POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5
+_SLICE_S = 1.0
+
+
+class Brake:
+    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
+
+    Looked at between calls, never during one.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.abandoned = False
+        self.lease: SharedLease | None = None
+        """What says that another home has taken the cluster over, where the backend can."""
+        self.rival = ""
+        """Who else bought for the cluster meanwhile, as the labels at the cloud tell."""
+
+    @property
+    def on(self) -> bool:
+        """True once any of it happened."""
+        return self.abandoned or self._world.stop.is_set() or self.taken_over
+
+    @property
+    def taken_over(self) -> bool:
+        """True once another run has the cluster: what it has is not this one's to touch."""
+        return bool(self.rival) or (self.lease is not None and self.lease.lost)
+
+    @property
+    def why(self) -> str:
+        """For messages."""
+        if self.taken_over:
+            last = self.lease.last() if self.lease is not None else None
+            return f"taken over elsewhere: {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
+        return "the run that asked for it ended" if self.abandoned else "stopped by the user"
+
+    def check(self, cluster: str) -> None:
+        """Raises TakenOver where another run has the cluster: before anything of it is changed."""
+        if self.taken_over:
+            raise self.stopped(cluster, "nothing is changed")
+
+    def stopped(self, cluster: str, rest: str) -> GpusError:
+        """The end of a run that is stopped here; `rest` says what is left running."""
+        if self.taken_over:
+            return TakenOver(f"{cluster}: {self.why}; {rest}; run `pulumi up` again")
+        return GpusError(f"{cluster}: {self.why}; {rest}")
+
+
+async def pause(world: World, seconds: float, brake: Brake | None = None) -> None:
+    """Waits on the world's clock; ends early when the brake is on."""
+    while seconds > 0 and not (brake is not None and brake.on):
+        piece = min(seconds, _SLICE_S)
+        await world.clock.sleep(piece)
+        seconds -= piece
+
+
+async def repeated(world: World, provider: str, function: Callable[..., T], *arguments: Any, tries: int = len(DELAYS_S) + 1) -> T:
+    """The result of a call that may be repeated at will: rate limits and passing faults are waited out, within bounds. Raises the last error."""
+    for delay in DELAYS_S[: tries - 1]:
+        try:
+            return await world.call(provider, function, *arguments)
+        except (RateLimited, Transient) as error:
+            wait_s = max(delay, getattr(error, "retry_after_s", 0.0))
+            if wait_s >= left_s():
+                raise
+            await pause(world, wait_s)
+    return await world.call(provider, function, *arguments)
+
+
+async def shielded(world: World, work: Callable[[Brake], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
+    """The result of work that a cancelled caller must not cut short.
+
+    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to is undone; only then the cancellation
+    goes on.
+    """
+    brake = Brake(world)
+    task = asyncio.ensure_future(work(brake))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        brake.abandoned = True
+        landing = asyncio.ensure_future(_land(world, task, undo))
+        while not landing.done():
+            try:
+                await asyncio.shield(landing)
+            except asyncio.CancelledError:
+                continue
+        raise
+
+
+async def _land(world: World, task: asyncio.Future[T], undo: Callable[[T], Awaitable[None]] | None) -> None:
+    try:
+        result = await task
+        if undo is not None:
+            await undo(result)
+    except Exception as error:
+        # Nobody waits for it any more; what is not settled is in the journal.
+        world.report("error", trimmed(error))
