@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model.ask import Ask, Entry
+from providers.model.ask import Ask, Choice
 from providers.model.money import micro_usd
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def compiled(
         except SpecError as error:
             problems.extend(error.problems)
         else:
-            entries.append(Entry(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways))
+            entries.append(Choice(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways))
     if problems:
         raise SpecError(problems)
     return Ask(
@@ -207,7 +207,7 @@ def market(
     lines: list[str] = []
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
-        entries = (Entry(asks.gpu_text(gpu).type, 1),) if gpu else ()
+        entries = (Choice(asks.gpu_text(gpu).type, 1),) if gpu else ()
         ask = Ask(entries, providers=tuple(providers), regions=tuple(regions), marketplaces=True)
         return planning.market(opened, ask, warnings=lines).table
     finally:
@@ -222,7 +222,7 @@ def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequenc
     read = asks.gpu_text(gpu)
     ways = (asks.SPOT,) if spot else asks.CAPACITIES
     capacity = tuple(asks.Capacity(kind, "any" if kind == asks.RESERVATION else "") for kind in ways)
-    entry = Entry(read.type, read.gpu_count or 1, exact=read.exact, capacity=capacity)
+    entry = Choice(read.type, read.gpu_count or 1, exact=read.exact, capacity=capacity)
     ask = Ask((entry,), providers=tuple(providers), regions=tuple(regions), marketplaces=True)
     rows = [row for kind in rules.types(entry) for row in table.by_gpu.get(kind, ())]
     found = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUP = "gpus.adapters"
 
 
-class Found(NamedTuple):
+class LoadedAdapters(NamedTuple):
     """Every adapter by provider name, and one line for each that could not be loaded."""
 
     manifests: Mapping[str, Manifest]
@@ -44,13 +44,13 @@ def problems() -> tuple[str, ...]:
 
 
 @cache
-def _found() -> Found:
+def _found() -> LoadedAdapters:
     import providers.adapters
 
     return scan(providers.adapters.__path__, outside())
 
 
-def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> Found:
+def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> LoadedAdapters:
     """Loads `providers.adapters.<folder>` for each package below `folders`, then the outside ones, given as (name, `module:attribute`).
 
     A folder of this package wins over an outside adapter of the same name. A cloud that is several providers lists the others in its folder's `ALSO`.
@@ -73,7 +73,7 @@ def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> Found:
                 lines.append(f"the adapter {name} ({target}) is left out: there is another one for {manifest.name}")
             else:
                 found[manifest.name] = manifest
-    return Found(dict(sorted(found.items())), tuple(lines))
+    return LoadedAdapters(dict(sorted(found.items())), tuple(lines))
 
 
 def outside() -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.adhoc.access import Access
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Node
     from providers.remote.line import Line
@@ -51,7 +51,7 @@ class AsyncMachine:
     def __init__(
         self,
         world: World,
-        held: Held,
+        held: ClusterRecord,
         access: Access | None,
         probe: Probe | None,
         let_go: Callable[[], Awaitable[bool]],

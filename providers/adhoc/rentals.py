@@ -14,10 +14,10 @@ from providers.adhoc.machine import AsyncMachine
 from providers.engine import fitting, operations
 from providers.engine.accounts import account_of, survey
 from providers.engine.deadlines import looking, together
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.journal import database as journals
 from providers.engine.readiness.access import probe as probed
-from providers.engine.record import UNSETTLED, Account, Held
+from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.termination.settle import bill
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class _Part(NamedTuple):
     """What is known of one generation of a cluster."""
 
-    record: Held | None
+    record: ClusterRecord | None
     handles: tuple[Handle, ...]
     nodes: tuple[Node, ...]
 
@@ -57,7 +57,7 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
     try:
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.key.public)
-        wanted = Wanted(owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way))
+        wanted = ClusterSpec(owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way))
         held = await operations.create(world, wanted, uuid.uuid4().hex[:12])
         if held.reasons:
             await _undone(world, held)
@@ -81,7 +81,7 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
     owner = access.owner()
     found: list[AsyncMachine] = []
     # What is known here is asked for while everything is searched: a cloud that does not answer takes no time from the others.
-    records = [Held.from_dict(launch.record) for launch in world.journal.launches(world.name, owner, name) if launch.ended_at is None]
+    records = [ClusterRecord.from_dict(launch.record) for launch in world.journal.launches(world.name, owner, name) if launch.ended_at is None]
     clusters, *seen = await together(_parts(world, owner, name, lenient=True), *(operations.read(world, held) for held in records))
     now = {(held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)}
     for cluster_name, generations in clusters.items():
@@ -122,7 +122,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
         for launch in world.journal.launches(world.name, owner, name):
             if launch.ended_at is None:
                 price = launch.micro_usd
-                known[launch.generation] = Held.from_dict(launch.record).handles
+                known[launch.generation] = ClusterRecord.from_dict(launch.record).handles
         generations = (await _parts(world, owner, name, missed=missed)).get(name, {})
         for generation, part in generations.items():
             known[generation] = part.handles
@@ -142,7 +142,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
     return bool(generations)
 
 
-async def _undone(world: World, held: Held) -> None:
+async def _undone(world: World, held: ClusterRecord) -> None:
     """Gives back what was had but is not what was asked for."""
     try:
         await operations.delete(world, held)
@@ -202,14 +202,14 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False, 
     """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what a cloud does not tell is a warning."""
     out: dict[str, dict[str, _Part]] = {}
 
-    def add(cluster_name: str, generation: str, record: Held | None, handles: tuple[Handle, ...], node: Node | None) -> None:
+    def add(cluster_name: str, generation: str, record: ClusterRecord | None, handles: tuple[Handle, ...], node: Node | None) -> None:
         part = out.setdefault(cluster_name, {}).get(generation, _Part(None, (), ()))
         seen = tuple(dict.fromkeys((*part.handles, *handles)))
         out[cluster_name][generation] = _Part(record or part.record, seen, part.nodes if node is None else (*part.nodes, node))
 
     for launch in world.journal.launches(world.name, owner, name):
         if launch.ended_at is None:
-            held = Held.from_dict(launch.record)
+            held = ClusterRecord.from_dict(launch.record)
             add(launch.cluster, launch.generation, held, held.handles, None)
     for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
@@ -227,9 +227,9 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False, 
     return out
 
 
-def _loose(world: World, owner: str, name: str, generation: str, part: _Part) -> Held:
+def _loose(world: World, owner: str, name: str, generation: str, part: _Part) -> ClusterRecord:
     """The record of what a run left that was cut short before it had one."""
-    held = Held(world.name, owner, name, generation, "", UNSETTLED, handles=part.handles, machines=part.nodes)
+    held = ClusterRecord(world.name, owner, name, generation, "", UNSETTLED, handles=part.handles, machines=part.nodes)
     held = held._replace(reasons=("left by a run that was cut short, or still being bought",), nodes=max(1, len(part.nodes)))
     if not part.nodes:
         return held

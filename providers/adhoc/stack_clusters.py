@@ -15,8 +15,8 @@ from providers.engine.journal.database import EVERY
 from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import ITSELF
-from providers.engine.reconcile.condition import seen
-from providers.engine.record import DEGRADED, HEALTHY, Held, runs_on, works
+from providers.engine.reconcile.condition import classify
+from providers.engine.record import DEGRADED, HEALTHY, ClusterRecord, runs_on, works
 from providers.engine.tasks import repeated
 from providers.engine.world import open_world
 from providers.errors import GpusError
@@ -31,7 +31,7 @@ from providers.remote.run import finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from providers.engine.journal.database import Journal, Launch
+    from providers.engine.journal.database import Journal, PlacementRow
     from providers.engine.world import World
 
 LOOK_EVERY_S = 10.0
@@ -49,7 +49,7 @@ class Declared(NamedTuple):
 
     project: str
     stack: str
-    held: Held
+    held: ClusterRecord
     concluded: tuple[str, str] = ("", "")
     ended_at: float = 0.0
     latest_at: float = 0.0
@@ -123,7 +123,7 @@ def concluded(name: str, world: str | None = None, stack: str = "") -> Declared 
     return next((each for each in known(world, stack, name) if each.is_over), None)
 
 
-def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Journal, str], Sequence[Launch]]) -> tuple[Declared, ...]:
+def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Journal, str], Sequence[PlacementRow]]) -> tuple[Declared, ...]:
     if not (home() / JOURNAL_FILE).exists():
         return ()
     found: list[Declared] = []
@@ -135,7 +135,7 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
                 project, of = owners.get(launch.owner, ("", ""))
                 if launch.owner in owners and cluster in {"", launch.cluster} and stack.rpartition("/")[2] in {"", of}:
                     status, why = launch.record.get("concluded") or ("", "")
-                    held = Held.from_dict(launch.record)
+                    held = ClusterRecord.from_dict(launch.record)
                     latest = _latest(opened_world, held)
                     held = held._replace(status=status, detail=why) if status else held
                     manifest = opened_world.manifests.get(held.provider)
@@ -146,7 +146,7 @@ def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Jou
     return tuple(found)
 
 
-def _latest(world: World, held: Held) -> float:
+def _latest(world: World, held: ClusterRecord) -> float:
     """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and otherwise. Reads the journal."""
     manifest = world.manifests.get(held.provider)
     if held.kind != "job" or held.ends_at or not held.launched_at or manifest is None or manifest.lasts_s is None:
@@ -185,7 +185,7 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
 
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     adapter = await home_of(world, one.held)
-    held = seen(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
+    held = classify(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
     if held is not None and held.status == ENDED and not held.machines and held.kind != "job":
         now = world.clock.now()
         one = one._replace(concluded=(ENDED, why_ended(held, held.detail, now, world.journal.ended_why(held))))
@@ -193,7 +193,7 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     if held is None or not held.machines:
         raise GpusError(f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s {one.stack} places it anew")
     told = f"{one.told()} and its machine is {held.status}" if one.is_over else f"it is {held.status}"
-    way = told if held.status not in {*HEALTHY, DEGRADED} else access.way_in(world, held)
+    way = told if held.status not in {*HEALTHY, DEGRADED} else access.connection(world, held)
 
     async def ends() -> bool:
         raise GpusError(f"{held.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
@@ -233,7 +233,7 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
         adapter = await home_of(there, one.held)
         began = there.clock.now()
         while True:
-            held = seen(one.held, await workload.observed(there, adapter, one.held), there.clock.now())
+            held = classify(one.held, await workload.observed(there, adapter, one.held), there.clock.now())
             if held is None:
                 raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
             if held.status in {ENDED, FAILED}:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.adhoc.machine import AsyncMachine
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ class Machine:
         return repr(self.inner)
 
     @property
-    def held(self) -> Held:
+    def held(self) -> ClusterRecord:
         """The full record: place, price, attempts, machines."""
         return self.inner.held
 

@@ -27,7 +27,7 @@ NOTHING_REFUSED = ("", "", "", "")
 Row = dict[str, str]
 
 
-class Machine(NamedTuple):
+class MachineType(NamedTuple):
     """What is bought.
 
     `capacities` has one text for each kind in the order on-demand, spot, flex-start, reservation: empty where it is sold, why not
@@ -80,7 +80,7 @@ class Made(NamedTuple):
     """All that is written. `skipped` counts source rows that were left out, by reason."""
 
     sources: dict[str, Source]
-    machines: dict[tuple[str, str], Machine]
+    machines: dict[tuple[str, str], MachineType]
     places: list[Place]
     skipped: dict[str, int]
 
@@ -104,7 +104,7 @@ class Made(NamedTuple):
         self.sources[made.id] = made
         return made.id
 
-    def add(self, machine: Machine, place: Place) -> None:
+    def add(self, machine: MachineType, place: Place) -> None:
         """One place of a machine. Raises ValueError if the machine was described otherwise before."""
         known = self.machines.setdefault((machine.provider, machine.key), machine)
         if known != machine:
@@ -171,7 +171,7 @@ def gcp(made: Made, folder: Path) -> None:
         gpu, count, ssd = gpu_of(row["gpu_name"]), float(row["gpu_count"]), int(row["bundled_local_ssd_gib"] or 0)
         what = f"{count:g} x {gpu}"
         parts = f"vCPU + RAM + {what}" + (f" + {ssd} GiB local SSD" if ssd else "")
-        machine = Machine(
+        machine = MachineType(
             "gcp",
             row["instance_type"],
             row["instance_type"],
@@ -245,7 +245,7 @@ def n1(made: Made, folder: Path) -> None:
                 continue
             if host["source"] != row["source"] or host["as_of"] != row["as_of"]:
                 raise ValueError(f"{zone} {host_type}: host and GPU are of different sources")
-            machine = Machine(
+            machine = MachineType(
                 "gcp",
                 f"{host_type}+{gpu}:{count}",
                 host_type,
@@ -303,7 +303,7 @@ def aws(made: Made, folder: Path) -> None:
     they agree to 0.001 dollars. Spot is known for few places; elsewhere there is no price. A spot price rounded to a hair above on-demand, noted
     as equal to it, is equal to it.
     """
-    described: dict[str, Machine] = {}
+    described: dict[str, MachineType] = {}
     listed: set[tuple[str, str]] = set()
     for row in read(folder, "aws_gpu_offers"):
         kind = row["instance_type"]
@@ -314,7 +314,7 @@ def aws(made: Made, folder: Path) -> None:
             count = round(reported / _L4_DRIVER_GIB * 8) / 8
         elif not names.nominal_memory_matches(gpu, reported * 1024):
             raise ValueError(f"{kind}: {gpu} with {reported} GiB")
-        machine = described[kind] = Machine(
+        machine = described[kind] = MachineType(
             "aws",
             kind,
             kind,
@@ -338,7 +338,7 @@ def aws(made: Made, folder: Path) -> None:
     aws_by_region(made, folder, described, listed)
 
 
-def aws_by_region(made: Made, folder: Path, described: dict[str, Machine], listed: set[tuple[str, str]]) -> None:
+def aws_by_region(made: Made, folder: Path, described: dict[str, MachineType], listed: set[tuple[str, str]]) -> None:
     """Types and regions that only the price lists have. The list of 2026-07-20 names no GPU: its rows take the type's description from the other."""
     rows = [row for row in read(folder, "aws_gpu_ondemand_by_region") if (row["region"], row["instance_type"]) not in listed]
     for row in rows:
@@ -346,7 +346,7 @@ def aws_by_region(made: Made, folder: Path, described: dict[str, Machine], liste
         if row["gpu_name"] and kind not in described:
             gpu = aws_gpu(kind, row["gpu_name"], 0)
             count = float(row["gpu_count"])
-            described[kind] = Machine(
+            described[kind] = MachineType(
                 "aws",
                 kind,
                 kind,
@@ -395,7 +395,7 @@ def modal(made: Made, folder: Path) -> None:
         for count in range(1, int(row["max_count"]) + 1):
             gpu_usd = Decimal(row["usd_per_second"]) * 3600 * count
             parts = f"{count} x {gpu} {gpu_usd:.4f} + CPU {cpu_usd:.4f} ({MODAL_CORES} core) + memory {memory_usd:.4f} ({MODAL_GIB} GiB)"
-            machine = Machine(
+            machine = MachineType(
                 "modal",
                 f"{gpu}:{count}",
                 f"container-{count}",
@@ -470,7 +470,7 @@ def write_all(made: Made, target: Path) -> None:
     write(target / "sources.csv", Source._fields, made.sources.values())
     order = {key: number for number, key in enumerate(sorted(made.machines, key=lambda key: (key[0], made.machines[key].gpu_type, key[1])))}
     flat = [(*machine[:-1], *machine.capacities) for _, machine in sorted(made.machines.items(), key=lambda item: order[item[0]])]
-    write(target / "machines.csv", (*Machine._fields[:-1], "on_demand", "spot", "flex_start", "reservation"), flat)
+    write(target / "machines.csv", (*MachineType._fields[:-1], "on_demand", "spot", "flex_start", "reservation"), flat)
     heading = ["machine", "region", "zone"]
     heading += [f"{kind}_{field}" for kind in ("on_demand", "spot") for field in ("micro_usd", "source", "parts")]
     for provider in sorted({provider for provider, _ in made.machines}):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from providers.engine.termination.garbage import Claims, Found, Survey, Swept
+    from providers.engine.termination.garbage import Claims, Survey, Swept, SweptMachine
     from providers.engine.world import World
     from providers.model.machine import Handle
 
@@ -77,7 +77,7 @@ def _aside(text: str) -> None:
     print(f"gpus: {text}", file=sys.stderr)
 
 
-def _asked(unclaimed: Sequence[Found]) -> bool:
+def _asked(unclaimed: Sequence[SweptMachine]) -> bool:
     """Whether the user wants these deleted. Without a terminal to ask at, the answer is no, and how to say yes is told."""
     if not sys.stdin.isatty():
         _aside(f"{len(unclaimed)} unclaimed: nothing was deleted, since there is no terminal to ask at; --yes deletes without asking")
@@ -141,14 +141,14 @@ def _blind(world: World, survey: Survey) -> list[str]:
     return [f"{world.name}: no cloud could be looked at, so what runs there is not known{names}", *reasons]
 
 
-def _cost(unclaimed: Sequence[Found]) -> str:
+def _cost(unclaimed: Sequence[SweptMachine]) -> str:
     known = [found.micro_usd for found in unclaimed if found.micro_usd is not None]
     parts = [per_hour(sum(known))] if known else []
     parts += [f"{len(unclaimed) - len(known)} at an unknown price"] if len(known) < len(unclaimed) else []
     return f" ({', and '.join(parts)})" if parts else ""
 
 
-def _age(found: Found, now: float) -> str:
+def _age(found: SweptMachine, now: float) -> str:
     return f"{duration.text(max(1, int(now - found.created_at)))} old" if found.created_at else "age unknown"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Account, Held
+    from providers.engine.record import Account, ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
 
@@ -35,12 +35,12 @@ async def adapter_of(world: World, provider: str, account: Account | None = None
     return await world.call(provider, world.adapter, provider, account)
 
 
-async def home_of(world: World, held: Held) -> Adapter:
+async def home_of(world: World, held: ClusterRecord) -> Adapter:
     """The adapter of the account that the held machines are in."""
     return await adapter_of(world, held.provider, account_of(world, held))
 
 
-def account_of(world: World, held: Held) -> Account | None:
+def account_of(world: World, held: ClusterRecord) -> Account | None:
     """The account of a record: its own word, else the journal's."""
     if held.account is not None or not held.provider:
         return held.account
@@ -58,7 +58,7 @@ def places(world: World, owner: str, cluster: str, handles: Iterable[Handle]) ->
     return out
 
 
-async def by_adapter(world: World, held: Held, handles: Iterable[Handle]) -> list[tuple[Adapter, list[Handle]]]:
+async def by_adapter(world: World, held: ClusterRecord, handles: Iterable[Handle]) -> list[tuple[Adapter, list[Handle]]]:
     """The machines grouped by the adapter to ask for them, each adapter once."""
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     wanted = list(dict.fromkeys(handles))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from providers.engine.accounts import Accounts
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -30,7 +30,7 @@ SPELLS_MAX = 16
 _HOUR_S = 3_600
 
 
-class Spell(NamedTuple):
+class Charge(NamedTuple):
     """One placement that costs money from `launched_at` until `ended_at` (0: it runs, as far as is known), at most until `ends_at` (0: it has no
     limit). `micro_usd` is all nodes per hour, None when no source had a price.
     """
@@ -60,7 +60,7 @@ class Ledger(NamedTuple):
     """
 
     months: Mapping[str, int] = {}
-    spells: Mapping[str, Spell] = {}
+    spells: Mapping[str, Charge] = {}
     folded_before: float = 0.0
 
 
@@ -71,7 +71,7 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
     for key, item in (raw.get("runs") or {}).items():
         cluster, generation, launched = key.rsplit("/", 2)
         provider, price, ended, ends = item
-        spells[key] = Spell(cluster, generation, str(provider), None if price is None else int(price), float(launched), float(ended), float(ends))
+        spells[key] = Charge(cluster, generation, str(provider), None if price is None else int(price), float(launched), float(ended), float(ends))
     return Ledger({name: int(value) for name, value in (raw.get("months_micro_usd") or {}).items()}, spells, float(raw.get("folded_before") or 0.0))
 
 
@@ -97,12 +97,12 @@ def bounds(name: str) -> tuple[float, float]:
     return datetime(year, number, 1, tzinfo=UTC).timestamp(), datetime(*after, 1, tzinfo=UTC).timestamp()
 
 
-def spell_of(held: Held) -> Spell:
+def spell_of(held: ClusterRecord) -> Charge:
     """The spell of what is held and runs."""
-    return Spell(held.cluster, held.generation, held.provider, held.micro_usd, held.launched_at, 0.0, held.ends_at)
+    return Charge(held.cluster, held.generation, held.provider, held.micro_usd, held.launched_at, 0.0, held.ends_at)
 
 
-def of_journal(world: World, owners: Iterable[str]) -> tuple[Spell, ...]:
+def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
     """Every placement of these owners that this machine's journal knows. Raises GpusError where the journal can't be read."""
     if not world.has_journal:
         return ()
@@ -112,11 +112,11 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Spell, ...]:
             if launch.launched_at:
                 ends = float(launch.record.get("ends_at") or 0.0)
                 ended = launch.ended_at or 0.0
-                found.append(Spell(launch.cluster, launch.generation, launch.provider, launch.micro_usd, launch.launched_at, ended, ends))
+                found.append(Charge(launch.cluster, launch.generation, launch.provider, launch.micro_usd, launch.launched_at, ended, ends))
     return tuple(found)
 
 
-def merged(ledger: Ledger, known: Iterable[Spell], now: float) -> Ledger:
+def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     """The ledger with what is known besides. The same in any order, and however often.
 
     The earliest end that anybody knows counts. A cluster is at one place at a time: where it was launched again, the former spell has ended.
@@ -132,7 +132,7 @@ def merged(ledger: Ledger, known: Iterable[Spell], now: float) -> Ledger:
                 ended_at=min(ends, default=0.0), micro_usd=old.micro_usd if spell.micro_usd is None else spell.micro_usd
             )
         spells[spell.key] = spell
-    by_cluster: dict[str, list[Spell]] = {}
+    by_cluster: dict[str, list[Charge]] = {}
     for spell in sorted(spells.values(), key=lambda item: item.launched_at):
         by_cluster.setdefault(spell.cluster, []).append(spell)
     for run in by_cluster.values():
@@ -166,7 +166,7 @@ def same(one: Ledger, other: Ledger) -> bool:
     return write(one) == write(other)
 
 
-async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Spell], accounts: Accounts) -> Ledger:
+async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Charge], accounts: Accounts) -> Ledger:
     """The ledger; what runs by it, and not by this machine's journal, and has no machine any more, ended now at the latest.
 
     Another machine ended it, or its cloud did. Asks the clouds only where there are such spells; one that can't be asked leaves them running.
@@ -179,7 +179,7 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
 
     own = {spell.key for spell in known if not spell.ended_at}
 
-    async def ended(spell: Spell) -> bool:
+    async def ended(spell: Charge) -> bool:
         places = [(spell.provider, None), *(place for place in accounts if place[0] == spell.provider)]
         try:
             nodes = [
@@ -199,7 +199,7 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Sp
     return ledger._replace(spells={**ledger.spells, **found})
 
 
-class Sums(NamedTuple):
+class MonthTotals(NamedTuple):
     """A month's money up to now, and what runs will cost until its own limit or the month's end. `unknown` names clusters without a price."""
 
     spent: int
@@ -232,11 +232,11 @@ class Budget:
     def ledger(self) -> Ledger:
         return self._ledger
 
-    def learn(self, spells: Iterable[Spell], now: float) -> None:
+    def learn(self, spells: Iterable[Charge], now: float) -> None:
         """Adds what a state or the journal knows."""
         self._ledger = merged(self._ledger, spells, now)
 
-    def bought(self, spell: Spell, now: float) -> None:
+    def bought(self, spell: Charge, now: float) -> None:
         """Counts a purchase that was made just now, in place of what was set aside for it."""
         self._reserved.pop(spell.cluster, None)
         self.learn([spell], now)
@@ -245,7 +245,7 @@ class Budget:
         """Sets money aside for a purchase that a preview shows, so that its sibling does not count on the same."""
         self._reserved[cluster] = cost
 
-    def sums(self, now: float, cluster: str = "") -> Sums:
+    def sums(self, now: float, cluster: str = "") -> MonthTotals:
         """This month's money. Of `cluster` only what it has cost so far: what it will is decided anew."""
         begin, end = bounds(month(now))
         spells = list(self._ledger.spells.values())
@@ -253,7 +253,7 @@ class Budget:
         others = [spell for spell in spells if spell.cluster != cluster]
         running = sum(spell.cost(now, end) for spell in others) + sum(cost for name, cost in self._reserved.items() if name != cluster)
         unknown = [spell.cluster for spell in spells if spell.micro_usd is None and (not spell.ended_at or spell.ended_at > begin)]
-        return Sums(spent, running, tuple(dict.fromkeys(unknown)))
+        return MonthTotals(spent, running, tuple(dict.fromkeys(unknown)))
 
     def fits(self, candidate: Candidate, limit_s: int | None, now: float, cluster: str) -> bool:
         """Whether its whole life in this month can still be paid for."""

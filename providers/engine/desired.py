@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from providers.remote.probe import Probe
 
 
-def limit_of(wanted: Wanted, candidate: Candidate) -> int | None:
+def limit_of(wanted: ClusterSpec, candidate: Candidate) -> int | None:
     """How long what is bought may live by the declaration, in seconds; None for no limit."""
     own = wanted.ask.entries[candidate.entry].ttl_s
     return wanted.setup.ttl_s if own is None else own
 
 
-def ttl(wanted: Wanted, entry: int) -> int | None:
+def ttl(wanted: ClusterSpec, entry: int) -> int | None:
     """The time limit of that entry, in seconds; None for none."""
     own = wanted.ask.entries[entry].ttl_s if 0 <= entry < len(wanted.ask.entries) else None
     return wanted.setup.ttl_s if own is None else own
 
 
-class Wanted(NamedTuple):
+class ClusterSpec(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
 
     `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without one, the cloud's own

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from providers.engine.desired import Wanted
+    from providers.engine.desired import ClusterSpec
     from providers.engine.world import World
     from providers.remote.ssh import Key
 KEYS = "keys"
 
 
-class Access(NamedTuple):
+class ClusterKeys(NamedTuple):
     """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal needs no OpenSSH."""
 
     folder: Path
@@ -47,7 +47,7 @@ def folder(world: str, owner: str, cluster: str = "") -> Path:
     return home(writable=False).joinpath(KEYS, *parts)
 
 
-def make(world: str, owner: str, cluster: str) -> Access:
+def make(world: str, owner: str, cluster: str) -> ClusterKeys:
     """The folder of a cluster that is about to be bought, with its key pair; an earlier one is used again. Runs ssh-keygen, once.
 
     Raises NoOpenSsh where that is not installed, and GpusError where the folder cannot be written.
@@ -58,15 +58,15 @@ def make(world: str, owner: str, cluster: str) -> Access:
         private_folder(place)
     except OSError as error:
         raise GpusError(f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}") from None
-    return Access(place, made_key(place, f"{OWN_KEY}{cluster}"))
+    return ClusterKeys(place, made_key(place, f"{OWN_KEY}{cluster}"))
 
 
-def opened(world: str, owner: str, cluster: str) -> Access | None:
+def opened(world: str, owner: str, cluster: str) -> ClusterKeys | None:
     """What is kept of a cluster here; None where it was bought from another machine, or is gone. Reads only."""
     place = folder(world, owner, cluster)
     if not place.is_dir():
         return None
-    return Access(place, made_key(place, "") if (place / "id_ed25519").exists() else None)
+    return ClusterKeys(place, made_key(place, "") if (place / "id_ed25519").exists() else None)
 
 
 def forget(world: str, owner: str, cluster: str = "") -> None:
@@ -86,7 +86,7 @@ def tidied(world: World, owner: str, cluster: str) -> None:
 
 
 @contextmanager
-def kept(world: World, wanted: Wanted) -> Iterator[None]:
+def kept(world: World, wanted: ClusterSpec) -> Iterator[None]:
     """A purchase that came to nothing leaves no key behind."""
     try:
         yield

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine.messages import trimmed
-from providers.engine.tasks import Brake, pause
+from providers.engine.tasks import StopSignal, pause
 from providers.errors import Busy, GpusError, TakenOver
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BUY_PATIENCE_S, CLEAN_PATIENCE_S = 20.0, 180.0
 
 @asynccontextmanager
 async def owned(
-    world: World, owner: str, cluster: str, generation: str, patience_s: float, brake: Brake, *, buys: bool = True
+    world: World, owner: str, cluster: str, generation: str, patience_s: float, brake: StopSignal, *, buys: bool = True
 ) -> AsyncIterator[None]:
     """Holds the cluster, against every home that works with the same backend: see `shared_lease`. Raises Busy, or TakenOver.
 

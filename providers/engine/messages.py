@@ -14,7 +14,7 @@ from providers.planner.rules import GPU, NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.ask import Ask
     from providers.model.machine import Attempt
     from providers.model.offer import Candidate
@@ -183,7 +183,7 @@ LIMIT = "its machines were ended by their own limit before it said how it ended"
 """Of a job, in place of an exit code."""
 
 
-def why_ended(held: Held, detail: str, now: float, idle: str = "") -> str:
+def why_ended(held: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
     """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
     if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
         return f"at {moment(min(held.ends_at, now))} by its ttl"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from providers.engine import deadlines, keys
 from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, surveyed, used
-from providers.engine.desired import Wanted
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, check_pinned, made_ready
 from providers.engine.launch.taken_over import confirmed
@@ -22,12 +21,12 @@ from providers.engine.readiness import access
 from providers.engine.readiness.workload import observed
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.adopt import Place, existing, price_of
-from providers.engine.reconcile.condition import REPLACE_ALL, drift_does, loss, seen
-from providers.engine.reconcile.converge import better, edit, lost, mend, prefers
-from providers.engine.reconcile.orphans import beside, relabelled, successor, told
+from providers.engine.reconcile.condition import REPLACE_ALL, classify, drift_does, loss
+from providers.engine.reconcile.converge import block_lost_place, converge, edit, prefers, upgrade_placement
+from providers.engine.reconcile.orphans import orphans, relabelled, replacement, told
 from providers.engine.reconcile.replace_lost import joined
-from providers.engine.record import DEGRADED, UNSETTLED, Held, began, finished, kept_stopped, runs_on, to_release
-from providers.engine.tasks import Brake, repeated, shielded
+from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord, began, finished, kept_stopped, runs_on, to_release
+from providers.engine.tasks import StopSignal, repeated, shielded
 from providers.engine.termination.end import end, end_all, end_elsewhere
 from providers.engine.termination.settle import bill, release
 from providers.engine.termination.without_journal import undeterred
@@ -39,12 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from providers.adapters.base import Adapter
+    from providers.engine.desired import ClusterSpec
     from providers.engine.world import World
 
-__all__ = ["Held", "Wanted", "adopt_stray", "create", "delete", "leave", "read", "reclaim", "settle", "strays", "update"]
 
-
-async def create(world: World, wanted: Wanted, generation: str) -> Held:
+async def create(world: World, wanted: ClusterSpec, generation: str) -> ClusterRecord:
     """Gets the cluster: takes over what an earlier run left if it serves, clears away what does not, then buys by the plan.
 
     Returns with `reasons` when something is there, or may be, that is not what was asked for. Raises AllFailed, Busy, NotConfigured,
@@ -54,7 +52,7 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     if wanted.setup.state == STOPPED:
         raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
 
-    async def work(brake: Brake) -> Held:
+    async def work(brake: StopSignal) -> ClusterRecord:
         async with owned(world, wanted.owner, wanted.cluster, generation, BUY_PATIENCE_S, brake):
             await check_pinned(world, wanted)
             with keys.kept(world, wanted):
@@ -64,7 +62,7 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
                     return await confirmed(world, ready, brake, ready.handles)
                 return await confirmed(world, await buy(world, able, generation, brake), brake)
 
-    async def undo(held: Held) -> None:
+    async def undo(held: ClusterRecord) -> None:
         async def undone(world: World) -> None:
             async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
                 await end(world, held)
@@ -75,7 +73,7 @@ async def create(world: World, wanted: Wanted, generation: str) -> Held:
     return await shielded(world, work, undo)
 
 
-async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: bool = False) -> Held | None:
+async def read(world: World, held: ClusterRecord, on_loss: str = REPLACE_ALL, *, frees: bool = False) -> ClusterRecord | None:
     """What is there now. None: all of it is gone, and not by its own limit; the place is then blocked in the journal for a while.
 
     `on_loss` is what the declaration says of a partial loss: it decides what the reasons say, and whether there are any. `frees`: what remains of a
@@ -98,40 +96,40 @@ async def read(world: World, held: Held, on_loss: str = REPLACE_ALL, *, frees: b
     return after
 
 
-async def update(world: World, held: Held, wanted: Wanted) -> Held:
+async def update(world: World, held: ClusterRecord, wanted: ClusterSpec) -> ClusterRecord:
     """Brings what is held to the declaration, under the same id: edits in place what can be, waits on, settles, repairs, or places anew.
 
     What ended by its own limit stays ended. Returns with `reasons` while something is still to be done. Raises as `create` does.
     """
 
-    async def work(brake: Brake) -> Held:
+    async def work(brake: StopSignal) -> ClusterRecord:
         async with owned(world, held.owner, held.cluster, held.generation, BUY_PATIENCE_S, brake):
-            after = (await mend(world, held, await access.equipped(world, wanted), brake))[0]
+            after = (await converge(world, held, await access.equipped(world, wanted), brake))[0]
             return await confirmed(world, after, brake, (*held.handles, *held.leftovers))
 
     return await shielded(world, work, None)
 
 
-async def reclaim(world: World, held: Held, wanted: Wanted) -> Held:
+async def reclaim(world: World, held: ClusterRecord, wanted: ClusterSpec) -> ClusterRecord:
     """Gets a placement that the declaration prefers to the held one, and only then releases that; keeps it if nothing better can be had."""
 
-    async def work(brake: Brake) -> Held:
+    async def work(brake: StopSignal) -> ClusterRecord:
         async with owned(world, held.owner, held.cluster, held.generation, BUY_PATIENCE_S, brake):
             able = await access.equipped(world, wanted)
-            now, taken = await mend(world, held, able, brake, lambda present, found: prefers(able, present, found))
-            after = now if taken or now.reasons or now.status in (ENDED, STOPPED) else await better(world, now, able, brake)
+            now, taken = await converge(world, held, able, brake, lambda present, found: prefers(able, present, found))
+            after = now if taken or now.reasons or now.status in (ENDED, STOPPED) else await upgrade_placement(world, now, able, brake)
             return await confirmed(world, after, brake, (*held.handles, *held.leftovers))
 
     return await shielded(world, work, None)
 
 
-async def delete(world: World, held: Held) -> None:
+async def delete(world: World, held: ClusterRecord) -> None:
     """Deletes everything of this generation and confirms it; what another generation has taken over is not touched. Again is fine.
 
     Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money, Busy while another process is at work on the cluster.
     """
 
-    async def deleted(world: World, brake: Brake) -> None:
+    async def deleted(world: World, brake: StopSignal) -> None:
         async with owned(world, held.owner, held.cluster, held.generation, CLEAN_PATIENCE_S, brake, buys=False):
             await end(world, held)
             world.journal.destroyed(world.name, held.owner, held.cluster, held.generation)
@@ -168,7 +166,7 @@ async def leave(world: World, owner: str) -> None:
     Raises GpusError where that can't be done, so that the settings do not move on without it.
     """
 
-    async def work(_brake: Brake) -> None:
+    async def work(_brake: StopSignal) -> None:
         await end_elsewhere(world, owner)
 
     await shielded(world, work, None)
@@ -200,7 +198,7 @@ async def release_orphans(
 ) -> None:
     """Deletes the owner's machines that are none of these and orphans, confirmed. What can't be is a warning: the next look finds it again."""
 
-    async def work(_brake: Brake) -> None:
+    async def work(_brake: StopSignal) -> None:
         for adapter, node in await _strays(world, owner, known, former):
             mark = node.mark
             if mark is None or not is_orphan(node) or world.is_at_work(owner, mark.cluster):
@@ -215,7 +213,7 @@ async def release_orphans(
     await shielded(world, work, None)
 
 
-async def adopt_stray(world: World, provider: str, native_id: str) -> Held | None:
+async def adopt_stray(world: World, provider: str, native_id: str) -> ClusterRecord | None:
     """One machine that the state does not know, as a cluster of its own; None when there is no such machine.
 
     Its mark says whose it is; without one, owner and cluster are empty and the generation is new. Writes nothing at the cloud.
@@ -227,7 +225,7 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
     node = nodes[0]
     where = Place(provider, node.region, node.gpu_type, node.gpu_count, 1, node.capacity)
     price = await price_of(world, None, where, node, None)
-    held = Held(
+    held = ClusterRecord(
         world=world.name,
         owner=node.mark.owner if node.mark else "",
         cluster=node.mark.cluster if node.mark else node.name,
@@ -251,10 +249,10 @@ async def adopt_stray(world: World, provider: str, native_id: str) -> Held | Non
         account=await world.call(provider, world.account, provider),
         kind=node.kind,
     )
-    return seen(held, nodes, world.clock.now()) or held
+    return classify(held, nodes, world.clock.now()) or held
 
 
-async def _read(world: World, held: Held, on_loss: str) -> Held | None:
+async def _read(world: World, held: ClusterRecord, on_loss: str) -> ClusterRecord | None:
     now = world.clock.now()
     if not held.handles and not held.leftovers:
         waiting = world.journal.orders(world.name, held.owner, held.cluster, held.generation, journals.PENDING)
@@ -270,13 +268,13 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
             return held
     adapter = await home_of(world, held)
     nodes = await observed(world, adapter, held) if held.handles else ()
-    after: Held | None = seen(held, nodes, now, on_loss)
+    after: ClusterRecord | None = classify(held, nodes, now, on_loss)
     if after is not None:
         after = await drift.priced(world, held, after)
     if held.leftovers and (after is None or not after.reasons):
         still = await _existing(world, held, held.leftovers)
         held = held._replace(leftovers=still, reasons=held.reasons if still else ())
-        after = seen(held, nodes, now, on_loss)
+        after = classify(held, nodes, now, on_loss)
         if after is not None and still:
             after = after._replace(reasons=held.reasons)
     extra, foreign = await _beside(world, held, gone=after is None)
@@ -286,16 +284,16 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         extra = tuple(node for node in extra if node.handle not in whole.handles)
         world.journal.launched(whole)
         held, nodes = whole, whole.machines
-        after = seen(held, nodes, now, on_loss)
+        after = classify(held, nodes, now, on_loss)
     if extra and (after is None or (after.status in {PREEMPTED, DEGRADED, FAILED, STOPPING} and not (kept_stopped(held) or finished(after)))):
         # A step that was cut short placed it anew: the mark is the same.
-        moved = await successor(world, held, extra)
+        moved = await replacement(world, held, extra)
         if moved is not None:
             return await _at(world, held, moved, [node for node in (*extra, *foreign) if node.handle not in moved.handles], nodes)
     if after is None and not held.leftovers and not extra:
         # What another run left is adopted by the next create, or cleared away by it.
         world.report("warning", f"{held.cluster}: {'; '.join(_end(node) for node in nodes) or 'all of it is gone'}")
-        lost(world, held)
+        block_lost_place(world, held)
         world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
         return None
     if after is None:
@@ -303,7 +301,7 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
         after = held._replace(status=UNSETTLED, machines=())
     elif after.status == PREEMPTED:
         world.report("warning", f"{held.cluster}: {held.provider} took it back{_because(after)}; the next `up` replaces it")
-        lost(world, held)
+        block_lost_place(world, held)
     elif after.status == ENDED and held.status != ENDED:
         said = next((f" ({node.detail})" for node in nodes if node.detail), "")
         if held.kind == "job" and all(node.status == GONE for node in nodes):
@@ -339,13 +337,13 @@ async def _read(world: World, held: Held, on_loss: str) -> Held | None:
     return _with(after, [node for node in (*extra, *foreign) if node.handle not in after.leftovers])
 
 
-async def _beside(world: World, held: Held, *, gone: bool) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+async def _beside(world: World, held: ClusterRecord, *, gone: bool) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Machines with the cluster's labels that the record does not name, of this generation and of others.
 
     Where something is held for sure, a search that fails is a warning only.
     """
     try:
-        found = await beside(world, held)
+        found = await orphans(world, held)
     except CloudError as error:
         if gone:
             raise
@@ -355,7 +353,7 @@ async def _beside(world: World, held: Held, *, gone: bool) -> tuple[tuple[Node, 
     return ((), ()) if any(found) and world.is_at_work(held.owner, held.cluster) else found
 
 
-async def _existing(world: World, held: Held, handles: Collection[Handle]) -> tuple[Handle, ...]:
+async def _existing(world: World, held: ClusterRecord, handles: Collection[Handle]) -> tuple[Handle, ...]:
     """Those of the machines that still exist."""
     found: set[Handle] = set()
     for adapter, own in await by_adapter(world, held, handles):
@@ -363,7 +361,7 @@ async def _existing(world: World, held: Held, handles: Collection[Handle]) -> tu
     return tuple(handle for handle in handles if handle in found)
 
 
-async def _at(world: World, held: Held, moved: Held, extra: Collection[Node], nodes: Collection[Node]) -> Held:
+async def _at(world: World, held: ClusterRecord, moved: ClusterRecord, extra: Collection[Node], nodes: Collection[Node]) -> ClusterRecord:
     """The record where the cluster is now; what remains of the former placement, and of others, must go."""
     now = world.clock.now()
     remain = [node for node in nodes if node.status != GONE]
@@ -371,11 +369,11 @@ async def _at(world: World, held: Held, moved: Held, extra: Collection[Node], no
         world.journal.release(world.name, held.owner, held.cluster, held.generation, now, held.handles)
     world.journal.launched(moved)
     world.report("info", f"{held.cluster}: a run that was cut short had placed it in {moved.zone or moved.region}; that is where it is now")
-    after = seen(moved, moved.machines, now) or moved
+    after = classify(moved, moved.machines, now) or moved
     return _with(after, [*remain, *extra])
 
 
-def _with(held: Held, extra: Collection[Node]) -> Held:
+def _with(held: ClusterRecord, extra: Collection[Node]) -> ClusterRecord:
     """The record with machines that must go besides."""
     if not extra:
         return held
@@ -383,11 +381,11 @@ def _with(held: Held, extra: Collection[Node]) -> Held:
     return held._replace(leftovers=leftovers, reasons=(*held.reasons, told(list(extra))))
 
 
-def _done(held: Held) -> str:
+def _done(held: ClusterRecord) -> str:
     return held.detail or next((node.detail for node in held.machines if node.detail), held.status)
 
 
-def _because(held: Held) -> str:
+def _because(held: ClusterRecord) -> str:
     """` (outbid)`: what the cloud says of the status, if that is more than the status."""
     return f" ({held.detail})" if held.detail and held.detail != held.status else ""
 

@@ -1,6 +1,6 @@
-"""What the engine is asked for and what it holds: plain records, and their lossless form as plain JSON types. Pure.
+"""The record of a cluster, as the state keeps it, and what can be said from it alone. Pure.
 
-Owns Wanted and Held, and the writing and reading of orders and tickets for the journal. Must not import the planner or an adapter.
+Owns ClusterRecord, its lossless form as plain JSON types, and the predicates on it. Must not import the planner or an adapter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 """Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled: something may exist that is not known yet."""
 
 
-class Held(NamedTuple):
+class ClusterRecord(NamedTuple):
     """What a cluster has, as its state keeps it.
 
     `status` is one of the machine statuses, or degraded, or unsettled. `micro_usd` is all nodes per hour at launch, None when no source had a
@@ -100,7 +100,7 @@ class Held(NamedTuple):
         return out
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Held:
+    def from_dict(cls, raw: Mapping[str, Any]) -> ClusterRecord:
         """Reads `to_dict`'s form; unknown keys are ignored and missing ones take their defaults, so that older and newer records can be read.
 
         Whole floats are read as integers where a field is one: Pulumi's wire knows only floats.
@@ -136,7 +136,7 @@ def account_in(raw: Mapping[str, Any] | None) -> Account | None:
 
 
 def bought_in(pairs: Iterable[Iterable[Any]]) -> tuple[tuple[str, Any], ...]:
-    """Reads `Held.bought` from plain JSON, where whole numbers may be floats."""
+    """Reads `ClusterRecord.bought` from plain JSON, where whole numbers may be floats."""
     return tuple(sorted((str(name), int(value) if isinstance(value, float) else value) for name, value in pairs))
 
 
@@ -175,27 +175,27 @@ def healthy(kind: str) -> tuple[str, ...]:
     return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
 
 
-def works(held: Held) -> bool:
+def works(held: ClusterRecord) -> bool:
     """True where a start-up script of ours runs what it is for."""
     return bool(dict(held.applied).get(WORK))
 
 
-def finished(held: Held) -> bool:
+def finished(held: ClusterRecord) -> bool:
     """True for a job that has ended, well or not."""
     return held.kind == "job" and held.status in DONE
 
 
-def kept_stopped(held: Held) -> bool:
+def kept_stopped(held: ClusterRecord) -> bool:
     """True when its machines were stopped because the declaration said so."""
     return bool(dict(held.applied).get("state"))
 
 
-def to_release(held: Held) -> bool:
+def to_release(held: ClusterRecord) -> bool:
     """True for a job's machines that are still there though it is done, and need not stay."""
     return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE
 
 
-def runs_on(held: Held, ends_itself: str) -> bool:
+def runs_on(held: ClusterRecord, ends_itself: str) -> bool:
     """True for a job that is over while its machines cost what they did: they are kept, their cloud has no way to end itself from inside
     (`Manifest.ends_itself`), or what the job saved last did not arrive.
     """
@@ -230,9 +230,9 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
 
 
 WORK, ON_DONE = "work", "on_done"
-"""In `Held.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+"""In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
 DISK = "disk_gib"
-"""In `Held.applied`: the size of the disk that was bought; not there for the default one."""
+"""In `ClusterRecord.applied`: the size of the disk that was bought; not there for the default one."""
 
 
 def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:

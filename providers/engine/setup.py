@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.adapters.base import Manifest
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.machine import Setup
     from providers.model.workload import Program
 
 
-class Start(NamedTuple):
+class StartPlan(NamedTuple):
     """`program` is what runs, `section` the provider's options with it, `script` what a machine runs at boot (nothing where the options say it).
     `watched`: how far it is has to be read from what the script writes, since to the provider it is a machine.
     """
@@ -31,8 +31,8 @@ ANYWHERE = "0.0.0.0"  # noqa: S104 - inside a container that only its provider's
 
 
 def start(
-    ask: Ask, entry: Entry, gpu_type: str, gpu_count: int, expose: str, manifest: Manifest | None, section: Mapping[str, object]
-) -> Start | None:
+    ask: Ask, entry: Choice, gpu_type: str, gpu_count: int, expose: str, manifest: Manifest | None, section: Mapping[str, object]
+) -> StartPlan | None:
     """What is started on so many of this GPU at this provider; None where nothing is declared to run, or not at boot.
 
     Raises SpecError where a recipe can't do it.
@@ -49,11 +49,11 @@ def start(
     made = program(ask.workload, ask.kind, gpu_type, gpu_count, entry.nodes, override=entry.override, expose=asks, listen=listen)
     if manifest is not None and manifest.runs is not None:
         watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"
-        return Start(made, manifest.runs(made, script(made, inside=True), ask.kind, section), watched=watched)
-    return Start(made, section, script(made, release="" if manifest is None else manifest.ends_itself))
+        return StartPlan(made, manifest.runs(made, script(made, inside=True), ask.kind, section), watched=watched)
+    return StartPlan(made, section, script(made, release="" if manifest is None else manifest.ends_itself))
 
 
-def started(setup: Setup, begun: Start | None) -> Setup:
+def started(setup: Setup, begun: StartPlan | None) -> Setup:
     """The setup of an order with what is to be started in it. `setup.options` is the provider's own section."""
     if begun is None:
         return setup

@@ -23,7 +23,7 @@ POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5
 _SLICE_S = 1.0
 
 
-class Brake:
+class StopSignal:
     """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
 
     Looked at between calls, never during one.
@@ -67,7 +67,7 @@ class Brake:
         return GpusError(f"{cluster}: {self.why}; {rest}")
 
 
-async def pause(world: World, seconds: float, brake: Brake | None = None) -> None:
+async def pause(world: World, seconds: float, brake: StopSignal | None = None) -> None:
     """Waits on the world's clock; ends early when the brake is on."""
     while seconds > 0 and not (brake is not None and brake.on):
         piece = min(seconds, _SLICE_S)
@@ -88,13 +88,13 @@ async def repeated(world: World, provider: str, function: Callable[..., T], *arg
     return await world.call(provider, function, *arguments)
 
 
-async def shielded(world: World, work: Callable[[Brake], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
+async def shielded(world: World, work: Callable[[StopSignal], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
     """The result of work that a cancelled caller must not cut short.
 
     When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to is undone; only then the cancellation
     goes on.
     """
-    brake = Brake(world)
+    brake = StopSignal(world)
     task = asyncio.ensure_future(work(brake))
     try:
         return await asyncio.shield(task)

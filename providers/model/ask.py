@@ -47,7 +47,7 @@ class GpuText(NamedTuple):
     gpu_count: int | None
 
 
-class Entry(NamedTuple):
+class Choice(NamedTuple):
     """One acceptable choice, in order of preference: the `gpu`, then each `fallback`.
 
     `gpu` is the name as asked ("" when asked by memory); `gpu_count` is per node; `path` is where it stands in the declaration.
@@ -80,7 +80,7 @@ class PriceOverride(NamedTuple):
 class Ask(NamedTuple):
     """Everything that decides which offers are acceptable, and in which order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Choice, ...]
     kind: str = "machine"
     providers: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()

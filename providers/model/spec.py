@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model import duration, secret, wording
-from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
 from providers.model.workload import Override as WorkloadOverride
@@ -512,7 +512,7 @@ def _too_long(path: str, value: object) -> Problem:
     return Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX])
 
 
-def _entries(cluster: Cluster) -> tuple[list[Entry], list[Problem]]:
+def _entries(cluster: Cluster) -> tuple[list[Choice], list[Problem]]:
     """Every acceptable choice in order, and what is wrong with them."""
     problems: list[Problem] = []
     wait_s = _seconds(cluster.wait, "wait", problems)
@@ -555,7 +555,7 @@ def _entry(
     wait_s: int | None,
     ttl_s: int | None,
     problems: list[Problem],
-) -> Entry | None:
+) -> Choice | None:
     text = item if isinstance(item, str) else item.type if isinstance(item, Gpu) else item.gpu or ""
     memory = None if isinstance(item, str) else item.min_memory_gib
     name, exact, count = "", False, None
@@ -577,7 +577,7 @@ def _entry(
     if isinstance(item, Fallback):
         wait_s = _seconds(item.wait, f"{path}.wait", problems) if item.wait is not None else wait_s
         ttl_s = _seconds(item.ttl, f"{path}.ttl", problems, 600) if item.ttl is not None else ttl_s
-    return Entry(
+    return Choice(
         gpu=name,
         gpu_count=count or 1,
         path=path,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from providers.catalog.table import OfferTable
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
 
 
@@ -155,7 +155,7 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
     return found
 
 
-def _sold(entry: Entry, ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> Iterable[Problem]:
+def _sold(entry: Choice, ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> Iterable[Problem]:
     """At most one problem: the first thing that no offer has, of GPU, count, kind of capacity and region."""
     column = cast("Any", offers.column)
     providers, regions, counts = column("provider"), column("region"), column("gpu_count")
@@ -209,7 +209,7 @@ def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None
     return Problem("providers", f"one whose machines {what}: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
 
 
-def _nodes(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
+def _nodes(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
     able = {name: skills.max_nodes for name, skills in allowed.items()}
     if not able or entry.nodes <= max(able.values()):
         return None
@@ -218,7 +218,7 @@ def _nodes(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Probl
     return Problem(f"{entry.path}.nodes" if own else "nodes", f"{entry.nodes} nodes as one cluster", f"at most: {most}")
 
 
-def _ttl(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
+def _ttl(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
     limits = {name: skills.max_ttl_s for name, skills in allowed.items()}
     longest = max((limit or 0 for limit in limits.values()), default=0)
     if not limits or None in limits.values() or (entry.ttl_s or 0) <= longest:
@@ -228,7 +228,7 @@ def _ttl(entry: Entry, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem
     return Problem(f"{entry.path}.ttl" if own else "ttl", f"a life of {duration.text(entry.ttl_s or 0)}", f"at most: {most}")
 
 
-def _nobody(entry: Entry, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]) -> tuple[str, str]:
+def _nobody(entry: Choice, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]) -> tuple[str, str]:
     """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who do."""
     title, todo = rules.title(entry), []
     if near := near_hardware(entry, ask, offers, markets):
@@ -243,7 +243,7 @@ def _nobody(entry: Entry, ask: Ask, offers: OfferTable, sellers: set[str], marke
     return "not offered" if sellers or ask.providers else "nobody here sells it", "; ".join(todo)
 
 
-def near_hardware(entry: Entry, ask: Ask, offers: OfferTable, markets: Collection[str] = ()) -> list[str]:
+def near_hardware(entry: Choice, ask: Ask, offers: OfferTable, markets: Collection[str] = ()) -> list[str]:
     """Up to three GPU types that the allowed providers do sell and that come near: siblings of the name first, then those of like memory.
 
     What is less than half as fast is not near; where no source tells the speeds, only siblings are.

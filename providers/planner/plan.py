@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from providers.catalog.table import OfferTable
     from providers.errors import Problem
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.place import Block
     from providers.planner.render import Running
@@ -152,9 +152,9 @@ def make(
     blocks: Iterable[Block] = (),
     now: float = 0.0,
     noted: Callable[[Candidate], Sequence[str]] | None = None,
-    fits: Callable[[Entry, str, int], rules.Fitting] | None = None,
+    fits: Callable[[Choice, str, int], rules.Fitting] | None = None,
     closed: Callable[[str, str, int], str] | None = None,
-    hosted: Callable[[Entry, str, str], rules.Hosting | None] | None = None,
+    hosted: Callable[[Choice, str, str], rules.Hosting | None] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 

@@ -12,7 +12,7 @@ from providers.model.ask import JOB_COST, PERFORMANCE, PREFERENCE, PRICE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.offer import Offer
     from providers.planner.rules import Fitting, Kept, Terms
 
@@ -55,7 +55,7 @@ def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]
     return key
 
 
-def prefers(ask: Ask, held: Placed, other: Placed, fits: Callable[[Entry, str, int], Fitting] | None = None) -> bool:
+def prefers(ask: Ask, held: Placed, other: Placed, fits: Callable[[Choice, str, int], Fitting] | None = None) -> bool:
     """Whether the declaration prefers the other to what runs: an earlier choice where choices rank, else a better figure.
 
     Within one choice nothing is preferred: another place that is merely cheaper is no reason to move. What is unknown is never better. `fits` as
@@ -67,7 +67,7 @@ def prefers(ask: Ask, held: Placed, other: Placed, fits: Callable[[Entry, str, i
     return now is not None and then is not None and then > now
 
 
-def _worth(ask: Ask, place: Placed, fits: Callable[[Entry, str, int], Fitting] | None) -> float | None:
+def _worth(ask: Ask, place: Placed, fits: Callable[[Choice, str, int], Fitting] | None) -> float | None:
     """The figure that the rank goes by, the more the better; None where it is not known."""
     if not place.micro_usd:
         return None

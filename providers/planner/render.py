@@ -17,7 +17,7 @@ from providers.planner.summary import capacity_text, closed_places, examples, gp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.planner.plan import Plan
 
 WIDTH = 96
@@ -225,7 +225,7 @@ def ask_text(ask: Ask) -> str:
     return "; ".join(parts)
 
 
-def _terms(entry: Entry) -> str:
+def _terms(entry: Choice) -> str:
     nodes = f"{entry.nodes} nodes, " if entry.nodes > 1 else ""
     return f"{nodes}{', then '.join(map(str, entry.capacity))}"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
-    from providers.model.ask import Ask, Entry, PriceOverride
+    from providers.model.ask import Ask, Choice, PriceOverride
     from providers.model.capability import Capabilities
     from providers.model.place import Block
 
@@ -126,10 +126,10 @@ class Terms(NamedTuple):
     unavailable: Mapping[str, str]
     blocks: Mapping[str, Sequence[Block]]
     now: float
-    fits: Callable[[Entry, str, int], Fitting] | None = None
+    fits: Callable[[Choice, str, int], Fitting] | None = None
     closed: Callable[[str, str, int], str] | None = None
     """Why machines of (provider, machine type, count of nodes) take no login from here, where what runs there has to be told something by one."""
-    hosted: Callable[[Entry, str, str], Hosting | None] | None = None
+    hosted: Callable[[Choice, str, str], Hosting | None] | None = None
     """What (provider, machine type) brings to an entry: disk, driver, and the price of the disk."""
 
 
@@ -154,7 +154,7 @@ class Sifted(NamedTuple):
     refused: dict[int, tuple[int, int]]
 
 
-def types(entry: Entry) -> tuple[str, ...]:
+def types(entry: Choice) -> tuple[str, ...]:
     """The GPU types that an entry accepts; none for an unknown name."""
     accepted: tuple[str, ...] | None = None
     if entry.gpu:
@@ -236,7 +236,7 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
 
 
 def able(
-    entry: Entry,
+    entry: Choice,
     ask: Ask,
     capabilities: Mapping[str, Capabilities],
     unavailable: Mapping[str, str],
@@ -371,7 +371,7 @@ def sift(terms: Terms) -> Sifted:
     return Sifted(kept, refused)
 
 
-def explain(terms: Terms, rule: int, entry: Entry, row: int) -> tuple[str, str]:
+def explain(terms: Terms, rule: int, entry: Choice, row: int) -> tuple[str, str]:
     """(wanted, found) of one refusal, as texts for people."""
     ask, offer = terms.ask, terms.table.offer(row)
     skills = terms.capabilities.get(offer.provider)
@@ -454,7 +454,7 @@ def asked(ask: Ask) -> str:
     return " or ".join(dict.fromkeys(title(entry) for entry in ask.entries))
 
 
-def title(entry: Entry) -> str:
+def title(entry: Choice) -> str:
     """What an entry asks for, without the count: `H100`, `H100!`, `any GPU of at least 24 GiB`."""
     name = (names.canonical(entry.gpu) or entry.gpu) + ("!" if entry.exact else "") if entry.gpu else ""
     if entry.min_memory_gib is None:

@@ -17,7 +17,7 @@ from providers.plugin import outputs, properties
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.machine import Setup
 
 
@@ -31,7 +31,7 @@ def unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema": outputs.SCHEMA, "world": values["world"], **dict.fromkeys(outputs.PLACED, properties.UNKNOWN)}
 
 
-def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: Mapping[str, Any] | None) -> Any:
+def written(held: ClusterRecord, setup: Setup | None, values: Mapping[str, Any], before: Mapping[str, Any] | None) -> Any:
     """The outputs as the protocol's struct; `before` is what the state holds, None at a purchase. May read one file."""
     token = _token(held, values, before or {})
     out = outputs.write(held, setup, public=values.get("expose") in ("public", "token"), token=token)
@@ -46,7 +46,7 @@ def written(held: Held, setup: Setup | None, values: Mapping[str, Any], before: 
     return properties.encode(out, ("token",) if token else ())
 
 
-async def or_emptied(work: Awaitable[Held]) -> Held:
+async def or_emptied(work: Awaitable[ClusterRecord]) -> ClusterRecord:
     """The work's result; of a replacement that lost both machines the record of that, which a state keeps."""
     from providers.engine.reconcile.lost_both import Emptied
 
@@ -56,7 +56,7 @@ async def or_emptied(work: Awaitable[Held]) -> Held:
         return error.held
 
 
-def half_made(held: Held, struct: Any, values: Mapping[str, Any]) -> bytes:
+def half_made(held: ClusterRecord, struct: Any, values: Mapping[str, Any]) -> bytes:
     """The protocol's way to say that it exists, and what is still to be done: the status that goes with a failed call, ready to be sent."""
     return init_failed(outputs.resource_id(held), struct, held.reasons, values)
 
@@ -71,7 +71,7 @@ def init_failed(resource: str, struct: Any, reasons: Sequence[str], values: Mapp
     return bytes(status.SerializeToString())
 
 
-def _token(held: Held, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+def _token(held: ClusterRecord, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     """The token of a service whose callers need one: as the state has it, else as this machine keeps it; empty for everything else."""
     from providers.engine import keys, record
 

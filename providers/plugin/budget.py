@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.engine.budget import Budget, Ledger
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -76,14 +76,14 @@ class Budgets:
         """The arithmetic of what a preview would buy, which is set aside; empty without a limit. Raises GpusError where nothing fits."""
         from providers.engine import budget as spending
         from providers.engine import desired
-        from providers.engine.desired import Wanted
+        from providers.engine.desired import ClusterSpec
         from providers.engine.launch.buy import affordable
 
         budget = await self.of(world, values)
         if budget is None or not plan.candidates:
             return ""
         now, name = world.clock.now(), str(values.get("cluster"))
-        wanted = Wanted("", name, ask, setup, "", budget=budget)
+        wanted = ClusterSpec("", name, ask, setup, "", budget=budget)
         allowed = affordable(world, wanted, plan)
         best = next(candidate for candidate in plan.candidates if allowed(candidate))
         limit_s = desired.limit_of(wanted, best)
@@ -109,7 +109,7 @@ async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping
         return found
 
 
-async def remembered(world: World, held: Held) -> None:
+async def remembered(world: World, held: ClusterRecord) -> None:
     """Keeps what a state names and another machine bought, so that its cost is known here even after it has gone."""
     if held.launched_at and held.handles and held.status in COSTS:
         await asyncio.to_thread(world.journal.remember, held)

@@ -13,7 +13,7 @@ from providers.model.worlds import REHEARSAL, WORLDS
 from providers.plugin.diff import STRAY
 
 if TYPE_CHECKING:
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
 
 
@@ -29,7 +29,7 @@ def native_id(text: str) -> str:
     return rest if first in WORLDS else text
 
 
-async def find(world: World, text: str) -> Held:
+async def find(world: World, text: str) -> ClusterRecord:
     """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it, or when a stack holds it already."""
     from providers.engine import messages, operations
 
@@ -53,7 +53,7 @@ async def find(world: World, text: str) -> Held:
     raise GpusError(f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}')
 
 
-def _free(world: World, held: Held) -> Held:
+def _free(world: World, held: ClusterRecord) -> ClusterRecord:
     """The same record, if no state has named its machines since its owner's last look; two resources for one machine would delete each other's."""
     if not world.has_journal:
         return held
@@ -70,17 +70,17 @@ def _free(world: World, held: Held) -> Held:
     return held
 
 
-def from_journal(world: World, owner: str, name: str, generation: str) -> Held | None:
+def from_journal(world: World, owner: str, name: str, generation: str) -> ClusterRecord | None:
     """A cluster by its own id, as the journal of this machine has it."""
     for launch in world.journal.launches(world.name, owner, name):
         if launch.generation == generation and launch.ended_at is None:
-            from providers.engine.record import Held
+            from providers.engine.record import ClusterRecord
 
-            return Held.from_dict(launch.record)
+            return ClusterRecord.from_dict(launch.record)
     return None
 
 
-def inputs_of(held: Held) -> dict[str, Any]:
+def inputs_of(held: ClusterRecord) -> dict[str, Any]:
     """Inputs that declare exactly this."""
     values: dict[str, Any] = {
         "world": held.world,

@@ -17,7 +17,7 @@ from providers.plugin.properties import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.desired import Wanted
+    from providers.engine.desired import ClusterSpec
     from providers.model.machine import Setup
     from providers.model.spec import Cluster
     from providers.plugin.properties import Properties
@@ -151,13 +151,13 @@ def spec_of(values: Mapping[str, Any]) -> Cluster:
     return read_cluster(str(values.get("cluster") or "cluster"), {key: value for key, value in values.items() if key not in OWN})
 
 
-def wanted(values: Mapping[str, Any]) -> Wanted:
+def wanted(values: Mapping[str, Any]) -> ClusterSpec:
     """What the engine is to get, of canonical inputs that are all known."""
-    from providers.engine.desired import Wanted
+    from providers.engine.desired import ClusterSpec
 
     spec = spec_of(values)
     ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""
-    return Wanted(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
+    return ClusterSpec(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:

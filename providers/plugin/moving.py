@@ -34,7 +34,7 @@ def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[s
     except SpecError:
         return ""  # its own check tells
     plan = planning.walked(spec.ask(), setup=spec.setup(), world=world, settings=settings)
-    return "" if plan.candidates else preview.refusal(name, plan, preview.Seen())
+    return "" if plan.candidates else preview.refusal(name, plan, preview.PreviewContext())
 
 
 def _nobody(world: str, settings: Mapping[str, Mapping[str, str]]) -> list[str]:

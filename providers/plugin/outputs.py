@@ -18,7 +18,7 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.machine import Setup
 
 SCHEMA = 1
@@ -53,12 +53,12 @@ _TEXT_MAX = 110
 _LISTED_MAX = 8
 
 
-def resource_id(held: Held) -> str:
+def resource_id(held: ClusterRecord) -> str:
     """The logical id: constant for as long as it is the same generation."""
     return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
 
 
-def write(held: Held, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
+def write(held: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
     """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
     out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
     out["detail"] = _clip(held.detail)
@@ -99,9 +99,9 @@ def write(held: Held, setup: Setup | None = None, *, public: bool = False, token
     return out
 
 
-def read(resource: str, outputs: Mapping[str, Any]) -> Held:
+def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
     """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
-    from providers.engine.record import Held, account_in, bought_in
+    from providers.engine.record import ClusterRecord, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
     record = outputs.get("record") or {}
@@ -109,7 +109,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> Held:
     provider = str(outputs.get("provider", ""))
     plain = {name: outputs[name] for name in _PLAIN if name in outputs}
     plain.setdefault("status", "pending")
-    return Held(
+    return ClusterRecord(
         world=world,
         owner=owner,
         cluster=cluster,
@@ -145,7 +145,7 @@ def size(outputs: Mapping[str, Any]) -> int:
     return len(json.dumps(outputs, separators=(",", ":")))
 
 
-def _attempts(held: Held) -> list[str]:
+def _attempts(held: ClusterRecord) -> list[str]:
     texts = [_clip(str(attempt)) for attempt in held.attempts]
     if len(texts) > _LISTED_MAX:
         left = len(texts) - _LISTED_MAX + 1
@@ -153,7 +153,7 @@ def _attempts(held: Held) -> list[str]:
     return texts
 
 
-def _ssh(held: Held, setup: Setup | None) -> str:
+def _ssh(held: ClusterRecord, setup: Setup | None) -> str:
     """The line that logs you in to the first machine, with what is to be known about it as a comment of the shell's."""
     line, _ = _login(held, setup)
     notes = [f"the first of {held.nodes}, see handles"] if held.nodes > 1 else []
@@ -161,7 +161,7 @@ def _ssh(held: Held, setup: Setup | None) -> str:
     return f"{line} # {'; '.join(notes)}" if line and notes else line
 
 
-def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
+def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address.
 
     Of a degraded cluster it is the first one that still runs.
@@ -185,7 +185,7 @@ def _login(held: Held, setup: Setup | None) -> tuple[str, str]:
     return f"ssh {'-a ' if port else ''}{user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
 
 
-def _endpoints(held: Held, setup: Setup | None, public: bool) -> list[str]:
+def _endpoints(held: ClusterRecord, setup: Setup | None, public: bool) -> list[str]:
     """`host:port` where that is open or mapped to the outside; else the line that carries a port of the first machine here."""
     if urls := [node.url for node in held.machines if node.url]:
         return urls[:_LISTED_MAX]

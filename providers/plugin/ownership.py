@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from providers.engine.budget import Ledger
-    from providers.engine.journal.database import Claim, Launch
+    from providers.engine.journal.database import ClaimRow, PlacementRow
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
 
@@ -35,7 +35,7 @@ async def strays(
     named: Callable[[], Mapping[str, tuple[Handle, ...]]],
     had: Sequence[Mapping[str, Mapping[str, str]]],
     turn: asyncio.Lock,
-) -> tuple[tuple[Node, ...], tuple[Claim, ...]]:
+) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
     """Machines of the owner that no state has claimed since the last look, as far as this machine's journal knows the owner at all; and the claims.
 
     `named` tells what this run has claimed; who claims holds `turn` as well, so that no claim falls between that and the next look.
@@ -57,7 +57,7 @@ async def strays(
     return await operations.strays(world, owner, known, had), tuple(claims)
 
 
-def is_orphan(node: Node, claims: Collection[Claim], declared: Collection[str], ours: Collection[str]) -> bool:
+def is_orphan(node: Node, claims: Collection[ClaimRow], declared: Collection[str], ours: Collection[str]) -> bool:
     """Whether a machine that no cluster claims is certainly what a run of this stack left behind.
 
     It is of a cluster that the state has elsewhere, or of one that a run made here (`ours`) and nobody declares. What is declared and not in the
@@ -92,7 +92,7 @@ async def orphans_released(
     await operations.release_orphans(world, owner, known, lambda node: is_orphan(node, claims, declared, made), had)
 
 
-async def minted(world: World, owner: str, urn: str) -> tuple[Launch, ...]:
+async def minted(world: World, owner: str, urn: str) -> tuple[PlacementRow, ...]:
     """Writes down whose a new owner is. Returns what earlier owners of the same project and stack still have, by the journal."""
     stack, project = _stack_of(urn)
     try:
@@ -163,7 +163,7 @@ def unclaimed(node: Node) -> str:
     )
 
 
-def of_another(launch: Launch) -> str:
+def of_another(launch: PlacementRow) -> str:
     """The line about what an earlier owner of the same stack still has."""
     return (
         f"{launch.cluster}: an earlier ownership of this project and stack ({launch.owner}) has {', '.join(launch.native_ids)} at {launch.provider}, "

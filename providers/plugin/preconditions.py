@@ -9,7 +9,7 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.machine import Setup
     from providers.plugin.diff import Verdict
 
@@ -24,7 +24,7 @@ def setup_of(values: Mapping[str, Any]) -> Setup | None:
         return None
 
 
-def stop(held: Held, verdict: Verdict) -> None:
+def stop(held: ClusterRecord, verdict: Verdict) -> None:
     """Raises SpecError where `state: stopped` cannot be: with an edit that replaces, or at a provider that keeps no stopped machine."""
     from providers.adapters import registry
 

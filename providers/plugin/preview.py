@@ -14,7 +14,7 @@ from providers.model.money import per_hour, usd
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.errors import GpusError
     from providers.model.ask import Ask
     from providers.model.machine import Setup
@@ -27,13 +27,13 @@ WIDTH = 96
 CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = "create", "adopt", "keep", "update", "replace", "reclaim"
 
 
-class Seen(NamedTuple):
+class PreviewContext(NamedTuple):
     """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says why it is replaced, `later` what of an edit
     waits. `plan` is the plan, once it was made; `limit` what it comes to under the stack's `max_spend`.
     """
 
     ask: Ask | None = None
-    held: Held | None = None
+    held: ClusterRecord | None = None
     action: str = CREATE
     reason: str = ""
     setup: Setup | None = None
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     """Why an edit is not carried out that would replace what runs: nothing can serve it."""
 
 
-def answer(arguments: Mapping[str, Any], seen: Seen | None, declared: Collection[str] = ()) -> dict[str, Any]:
+def answer(arguments: Mapping[str, Any], seen: PreviewContext | None, declared: Collection[str] = ()) -> dict[str, Any]:
     """The invoke's result: `text` and the figures. Reads the catalog, the journal and live listings; raises SpecError for a bad declaration.
 
     `declared` are the names of the program's clusters, as far as they are known.
@@ -109,7 +109,7 @@ def fitted(text: str) -> str:
     return "\n".join(part for line in text.splitlines() for part in broken(line))
 
 
-def refusal(name: str, plan: Plan, seen: Seen) -> str:
+def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     """Why a preview fails where no place is acceptable: what is not configured first, then what would help, in a few lines."""
     from providers.planner import render, suggest
 
@@ -123,7 +123,7 @@ def refusal(name: str, plan: Plan, seen: Seen) -> str:
     return "\n".join([*lines, f"refused: {refused}"] if refused else lines)
 
 
-def change(plan: Plan, seen: Seen, also: str) -> render.Running:
+def change(plan: Plan, seen: PreviewContext, also: str) -> render.Running:
     """What an `up` changes against what runs, in words."""
     from providers.planner.render import Running
 
@@ -155,7 +155,7 @@ def change(plan: Plan, seen: Seen, also: str) -> render.Running:
     return Running(held.micro_usd, what(held), text, tuple(facts))
 
 
-def _strange(plan: Plan, held: Held) -> str:
+def _strange(plan: Plan, held: ClusterRecord) -> str:
     """What to say of a stranger's host that runs though the declaration no longer allows one: it is not given up for that."""
     able = plan.terms.capabilities.get(held.provider)
     if able is None or plan.ask.allows(held.provider, marketplace=able.marketplace):
@@ -168,13 +168,13 @@ def _strange(plan: Plan, held: Held) -> str:
     )
 
 
-def what(held: Held) -> str:
+def what(held: ClusterRecord) -> str:
     """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
     machine = f"{held.nodes} x {held.machine_type}" if held.nodes > 1 else held.machine_type
     return " ".join(part for part in (held.provider, held.zone or held.region, machine, f"{held.gpu_type}:{held.gpu_count}", held.capacity) if part)
 
 
-def _served_line(plan: Plan, held: Held) -> str:
+def _served_line(plan: Plan, held: ClusterRecord) -> str:
     """What a service costs otherwise than so far, where it is deployed anew: how many containers it may have is declared. Else nothing."""
     from providers.planner.render import change_line
 
@@ -185,7 +185,7 @@ def _served_line(plan: Plan, held: Held) -> str:
     return f"{change_line(held.micro_usd, new, what(held))}; it is deployed anew in place"
 
 
-def kept_line(held: Held, setup: Setup | None) -> str:
+def kept_line(held: ClusterRecord, setup: Setup | None) -> str:
     """What stays, and what that costs."""
     if held.kind == "job" and held.status in (ENDED, FAILED):
         return f"none: the job {'has succeeded' if held.status == ENDED else 'has failed'}, nothing runs; change `run` for another one"
@@ -205,7 +205,7 @@ def kept_line(held: Held, setup: Setup | None) -> str:
     return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"
 
 
-def loss_line(plan: Plan, held: Held, setup: Setup | None) -> str:
+def loss_line(plan: Plan, held: ClusterRecord, setup: Setup | None) -> str:
     """What is done about machines that are lost, under the same id: by `on_loss`, and what that comes to."""
     if setup is not None and setup.on_loss == "replace-node":
         return f"{held.detail}: gets as many again in {held.zone or held.region}, beside the rest; {per_hour(held.micro_usd)} for all of it"
@@ -213,7 +213,7 @@ def loss_line(plan: Plan, held: Held, setup: Setup | None) -> str:
     return f"REPLACES {what(held)} ({per_hour(held.micro_usd)}), of which {held.detail}: the rest is deleted first; then {per_hour(new)}"
 
 
-def replace_line(plan: Plan, held: Held) -> str:
+def replace_line(plan: Plan, held: ClusterRecord) -> str:
     """What a replacement takes away, and what it changes per hour."""
     best = plan.best
     new = None if best is None else best.micro_usd
@@ -235,7 +235,7 @@ def replace_line(plan: Plan, held: Held) -> str:
     return f"REPLACES {what(held)} ({per_hour(held.micro_usd)}): it and its disk are deleted first, and may not come back; {net}"
 
 
-def reclaim_line(plan: Plan, held: Held) -> str:
+def reclaim_line(plan: Plan, held: ClusterRecord) -> str:
     """What a reclaim comes to: the preferred place first, and what both cost together meanwhile."""
     from providers.planner.rank import prefers
 
@@ -249,7 +249,7 @@ def reclaim_line(plan: Plan, held: Held) -> str:
     return f"{place} first; while both run {both}, then {after} (now {per_hour(held.micro_usd)})"
 
 
-def switch_line(seen: Seen) -> str:
+def switch_line(seen: PreviewContext) -> str:
     """What stopping, staying stopped or starting again comes to; nothing for machines that run and stay so."""
     if seen.held is None or seen.setup is None or not seen.held.provider:
         return ""
@@ -272,7 +272,7 @@ def others(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, de
     return f"this stack runs {'; '.join(texts)}: what the program no longer names goes only once the new one is there" if texts else ""
 
 
-def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: Held) -> bool:
+def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: ClusterRecord) -> bool:
     """True where this machine's journal knows that all of a placement was deleted, whatever its state says; where it does not know it, False."""
     from providers.engine.world import open_world
     from providers.errors import GpusError
@@ -288,16 +288,16 @@ def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: Held) -
         opened.close()
 
 
-def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, name: str) -> tuple[Held, str] | None:
+def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, name: str) -> tuple[ClusterRecord, str] | None:
     """What the owner's cluster of that name runs by this machine's journal, and what a creation then is: REPLACE if a state claims it (the engine
     replaces without asking what differs under --replace, and what is tainted), else ADOPT. None where nothing runs.
     """
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
 
     for run, claimed in reversed(_running(world, settings, owner)):
         if run.cluster == name:
             gpu, _, count = run.gpu.partition(":")
-            held = Held(
+            held = ClusterRecord(
                 *(world, owner, name, run.generation, "", "running", run.provider),
                 zone=run.where,
                 gpu_type=gpu,
@@ -330,7 +330,7 @@ def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) 
         opened.close()
 
 
-def _at(held: Held) -> str:
+def _at(held: ClusterRecord) -> str:
     from providers.plugin.outputs import moment
 
     return f" at {moment(held.ends_at)}" if held.ends_at else ""

@@ -20,15 +20,15 @@ from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
 from providers.plugin import answers, budget, copies, diff, grpc_errors, outputs, ownership, preconditions, siblings
 from providers.plugin import properties as wire
-from providers.plugin.preview import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, Seen
+from providers.plugin.preview import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, PreviewContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from providers.engine.budget import Ledger
-    from providers.engine.journal.database import Claim, Launch
+    from providers.engine.journal.database import ClaimRow, PlacementRow
     from providers.engine.journal.shared_lease import SharedLeases
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Handle, Node, Setup
@@ -61,7 +61,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._share = share
         self._engine = engine
         self._stub: Any = None
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, PreviewContext] = {}
         self._declared: set[str] = set()
         self._asked: dict[str, Any] = {}
         """The whole program's clusters by name, where it told them beforehand."""
@@ -71,7 +71,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._siblings, self._shown = siblings.Siblings(), siblings.Siblings()
         """The clusters whose last step is under way, and those whose plan was shown."""
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
-        self._deleted: dict[str, Held] = {}
+        self._deleted: dict[str, ClusterRecord] = {}
         """What this process deleted, by resource: where it is replaced, a purchase that fails has to name it."""
         self._turn = asyncio.Lock()
         """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
@@ -141,9 +141,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
-                before = self._seen.get(request.urn, Seen())
+                before = self._seen.get(request.urn, PreviewContext())
                 # Before it replaces, the engine checks once more: that must not forget what is replaced.
-                kept = before if before.action == REPLACE else Seen()
+                kept = before if before.action == REPLACE else PreviewContext()
                 owner = values.get("owner")
                 ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
                 self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "", inputs=values)
@@ -199,7 +199,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     def _cluster_verdict(self, request: Any, old: dict[str, Any], new: dict[str, Any], state: dict[str, Any]) -> diff.Verdict:
         held = outputs.read(request.id, state)
-        seen = self._seen.get(request.urn, Seen())
+        seen = self._seen.get(request.urn, PreviewContext())
 
         def ask() -> Ask:
             from providers.plugin import inputs
@@ -274,7 +274,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
-        seen, name = self._seen.get(urn, Seen()), str(values.get("cluster"))
+        seen, name = self._seen.get(urn, PreviewContext()), str(values.get("cluster"))
         if seen.ask is None or seen.plan is not None:
             return
         settings = inputs.settings_of(values)
@@ -294,7 +294,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
-        seen = self._seen.get(urn, Seen())
+        seen = self._seen.get(urn, PreviewContext())
         if seen.action != REPLACE:
             settings = inputs.settings_of(values)
             found = await asyncio.to_thread(plans.standing, str(values["world"]), settings, seen.owner, str(values["cluster"]))
@@ -324,7 +324,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._siblings.begin(wanted.cluster)
         generation = _token()
 
-        async def work(world: World) -> Held:
+        async def work(world: World) -> ClusterRecord:
             from providers.engine import operations
             from providers.engine.reconcile.lost_both import emptied
 
@@ -353,7 +353,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         ledger = await self._in_world(urn, world, values, counted)
         if preview:
             return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
-        former: tuple[Launch, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
+        former: tuple[PlacementRow, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
         for launch in former:
             self._log("warning", urn, ownership.of_another(launch))
         written = ownership.outputs(world, owner, {}, values, ledger=ledger)
@@ -372,7 +372,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             held = outputs.read(request.id, state)
             await self._claim(held, old.values)
             look = self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
-            seen: Held | None = await _in_time(look)
+            seen: ClusterRecord | None = await _in_time(look)
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays as it was.
             self._log("warning", request.urn, f"could not be looked at and is kept as it was: {grpc_errors.line(error)}")
@@ -398,7 +398,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             ledger = await self._budgets.ledger(world, owner, (), values, state)
             return None if ledger is None else await budget.settled(world, owner, ledger, ownership.former(state))
 
-        async def looked(world: World) -> tuple[tuple[Node, ...], tuple[Claim, ...]]:
+        async def looked(world: World) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
             return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
 
         left: list[str] = []
@@ -452,13 +452,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if _type(request.urn) == OWNERSHIP:
             return await self._update_ownership(request, context, old_inputs.values, values, state)
         if request.preview:
-            seen = self._seen.get(request.urn, Seen())
+            seen = self._seen.get(request.urn, PreviewContext())
             if seen.action == KEEP:
                 self._seen[request.urn] = seen._replace(action=UPDATE)
             if seen.refused is not None:
                 await self._refused(context, request, values, seen.refused)
             return provider_pb2.UpdateResponse(properties=request.olds)
-        if (refused := self._seen.get(request.urn, Seen()).refused) is not None:
+        if (refused := self._seen.get(request.urn, PreviewContext()).refused) is not None:
             await self._refused(context, request, values, refused)
         try:
             from providers.plugin import inputs
@@ -470,10 +470,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self._siblings.begin(wanted.cluster)
         reclaims = old_inputs.values.get("reclaim") != values.get("reclaim")
 
-        async def work(world: World) -> Held:
+        async def work(world: World) -> ClusterRecord:
             engine = _engine()
             paid = wanted._replace(budget=await self._budgets.of(world, values))
-            result: Held = await (engine.reclaim if reclaims else engine.update)(world, held, paid)
+            result: ClusterRecord = await (engine.reclaim if reclaims else engine.update)(world, held, paid)
             return result
 
         after = await self._under_way(context, request.urn, values, lambda world: answers.or_emptied(work(world)), world=held.world)
@@ -616,7 +616,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def _answer(
         self,
         context: Context,
-        held: Held,
+        held: ClusterRecord,
         setup: Setup | None,
         values: Mapping[str, Any],
         response: Callable[[Any], Any],
@@ -633,7 +633,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(held.reasons[0]), trailing_metadata=metadata)
         raise AssertionError
 
-    async def _claim(self, held: Held, values: Mapping[str, Any]) -> None:
+    async def _claim(self, held: ClusterRecord, values: Mapping[str, Any]) -> None:
         """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray. Where money is
         counted, what it costs too: another machine may have bought it.
         """

@@ -20,8 +20,8 @@ from providers.model import shell
 from providers.model.workload import ROOT
 from providers.rehearsal.store import NODE_LOOK
 from providers.remote import driver
-from providers.remote.line import Launch
-from providers.remote.probe import CLOSED, Look
+from providers.remote.line import LocalCommand
+from providers.remote.probe import CLOSED, ProbeResult
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ class StandIn(NamedTuple):
     def path(self, path: str) -> str:
         return f"{self.folder}{path}"
 
-    def command(self, text: str) -> Launch:
-        return Launch(("/bin/sh", "-c", text), self._environment(), str(self.folder))
+    def command(self, text: str) -> LocalCommand:
+        return LocalCommand(("/bin/sh", "-c", text), self._environment(), str(self.folder))
 
-    def login(self) -> Launch:
-        return Launch(("/bin/sh", "-i"), {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "}, str(self.folder))
+    def login(self) -> LocalCommand:
+        return LocalCommand(("/bin/sh", "-i"), {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "}, str(self.folder))
 
-    def tunnel(self, local: int, remote: int) -> Launch | None:  # noqa: ARG002 - its ports are this machine's
+    def tunnel(self, local: int, remote: int) -> LocalCommand | None:  # noqa: ARG002 - its ports are this machine's
         return None
 
     def _environment(self) -> dict[str, str]:
@@ -142,10 +142,10 @@ class StandInProbe(NamedTuple):
         private_folder(folder)
         private(folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
 
-    async def __call__(self, node: Node, placed: Ordered) -> Look:
+    async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
         if fault is not None and fault.kind == "port-closed":
-            return Look(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
+            return ProbeResult(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
         line = self.line(node)
         status = line.folder / "start-up"
         status.unlink(missing_ok=True)

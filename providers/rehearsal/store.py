@@ -121,7 +121,7 @@ class Request(NamedTuple):
     fault: str
 
 
-class Machine(NamedTuple):
+class RehearsedMachine(NamedTuple):
     """A machine in a rehearsal cloud, as `gpus rehearse` shows it. `created` is a world moment."""
 
     provider: str

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import START_UP_STATUS
 from providers.catalog import names
 from providers.model import shell
-from providers.remote.probe import NO_DRIVER, WRONG_GPUS, Look
+from providers.remote.probe import NO_DRIVER, WRONG_GPUS, ProbeResult
 
 if TYPE_CHECKING:
     from providers.remote.probe import Ordered
@@ -25,7 +25,7 @@ _SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""
 
 
-def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str = "") -> Look:
+def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str = "") -> ProbeResult:
     """What the answer to QUERY means for what was ordered.
 
     A missing or silent driver may still come. Fewer, more or other GPUs than ordered are final: seven of eight is a failure. A start-up script that
@@ -34,7 +34,7 @@ def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str
     """
     found = _cards(exit_code, output, errors, placed.gpu_type, placed.gpu_count)
     if upgrade and found.stage == WRONG_GPUS and not _cards(exit_code, output, errors, upgrade, placed.gpu_count).stage:
-        found = Look()
+        found = ProbeResult()
     ended = next((line.removeprefix(_STATUS).strip() for line in output.splitlines() if line.startswith(_STATUS)), "0")
     if not ended.isdigit() or int(ended) == 0:
         return found
@@ -44,25 +44,25 @@ def look(exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str
     return found._replace(note=f"{failed}; `gpus logs` shows what it wrote")
 
 
-def _cards(exit_code: int, output: str, errors: str, gpu_type: str, gpu_count: int) -> Look:
+def _cards(exit_code: int, output: str, errors: str, gpu_type: str, gpu_count: int) -> ProbeResult:
     output = "\n".join(line for line in output.splitlines() if not line.startswith(_STATUS))
     if exit_code != 0:
         why = next((line.strip() for line in reversed((errors + "\n" + output).splitlines()) if line.strip()), "")
-        return Look(NO_DRIVER, f"nvidia-smi ended with {exit_code}{f', {why[:160]}' if why else ''}")
+        return ProbeResult(NO_DRIVER, f"nvidia-smi ended with {exit_code}{f', {why[:160]}' if why else ''}")
     cards = [read for line in output.splitlines() if (read := _card(line)) is not None]
     if not cards:
-        return Look(NO_DRIVER, "nvidia-smi lists no GPU")
+        return ProbeResult(NO_DRIVER, "nvidia-smi lists no GPU")
     wanted = f"{gpu_type}:{gpu_count}"
     shown = ", ".join(f"{count} x {name}" for name, count in Counter(name for name, _ in cards).items())
     if len(cards) != gpu_count:
-        return Look(WRONG_GPUS, f"{len(cards)} of {gpu_count} GPUs answer ({shown})", final=True)
+        return ProbeResult(WRONG_GPUS, f"{len(cards)} of {gpu_count} GPUs answer ({shown})", final=True)
     for name, mib in cards:
         if mib is not None and names.nominal_memory_gib(gpu_type) is not None and not names.nominal_memory_matches(gpu_type, mib):
-            return Look(WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True)
+            return ProbeResult(WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True)
         model = names.gpu_type(name, mib)
         if model is not None and model != _SAME_CARD.get(gpu_type, gpu_type):
-            return Look(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
-    return Look()
+            return ProbeResult(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
+    return ProbeResult()
 
 
 def _card(line: str) -> tuple[str, int | None] | None:

@@ -17,7 +17,7 @@ _HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._:-]{0,253}[A-Za-z0-9])?$")
 _USER = re.compile(r"^[a-z_][a-z0-9_.-]{0,31}$")
 
 
-class Launch(NamedTuple):
+class LocalCommand(NamedTuple):
     """A program to start here, never through a shell of ours. `env` and `cwd` None: as this process has them."""
 
     argv: tuple[str, ...]
@@ -37,13 +37,13 @@ class Line(Protocol):
     def path(self, path: str) -> str:
         """Where an absolute path of the machine is, for a command there: the path itself, but that a stand-in's lie in its folder."""
 
-    def command(self, text: str) -> Launch:
+    def command(self, text: str) -> LocalCommand:
         """Runs `text` in the login shell there, in the home folder, without a terminal."""
 
-    def login(self) -> Launch:
+    def login(self) -> LocalCommand:
         """An interactive shell."""
 
-    def tunnel(self, local: int, remote: int) -> Launch | None:
+    def tunnel(self, local: int, remote: int) -> LocalCommand | None:
         """Carries a port of this machine's loopback to one there until it is ended; None where that machine's ports are this machine's.
 
         Raises GpusError where its provider carries no ports, as `login` does where it carries commands alone.

@@ -23,7 +23,7 @@ REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
 """The stages that say more of the way to a machine than of the machine."""
 
 
-class Look(NamedTuple):
+class ProbeResult(NamedTuple):
     """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help. `note` is what the user should know
     besides: of a machine though it is ready, or of what to do if it never is.
     """
@@ -52,4 +52,4 @@ class Ordered(Placed, Protocol):
 class Probe(Protocol):
     """Looks once at a running machine, whose node has just been observed. Never raises for what a machine or a network can do."""
 
-    async def __call__(self, node: Node, placed: Ordered) -> Look: ...
+    async def __call__(self, node: Node, placed: Ordered) -> ProbeResult: ...

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import GpusError
-from providers.remote.line import Launch
+from providers.remote.line import LocalCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,17 +36,17 @@ class Own(NamedTuple):
     def path(self, path: str) -> str:
         return path
 
-    def command(self, text: str) -> Launch:
-        return Launch((*self.program, text), _environment())
+    def command(self, text: str) -> LocalCommand:
+        return LocalCommand((*self.program, text), _environment())
 
-    def login(self) -> Launch:
+    def login(self) -> LocalCommand:
         if self.shell:
-            return Launch(self.shell, _environment())
+            return LocalCommand(self.shell, _environment())
         raise GpusError(f"wanted a shell on a machine of {self.provider}, found that only commands are carried there; use: {self.login_line}")
 
-    def tunnel(self, local: int, remote: int) -> Launch | None:
+    def tunnel(self, local: int, remote: int) -> LocalCommand | None:
         if self.port:
-            return Launch((*self.port, str(local), str(remote)), _environment())
+            return LocalCommand((*self.port, str(local), str(remote)), _environment())
         raise GpusError(
             f"wanted port {remote} of a machine of {self.provider} at 127.0.0.1:{local}, found that it takes no ssh; run what uses the port there, "
             f"or log in: {self.login_line}"

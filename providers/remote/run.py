@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator
 
-    from providers.remote.line import Launch
+    from providers.remote.line import LocalCommand
 
 _CHUNK = 65_536
 _END_S = 3.0
 
 
 @asynccontextmanager
-async def started(launch: Launch, *, stdin: int = DEVNULL, stdout: int | None = PIPE, stderr: int | None = PIPE) -> AsyncIterator[Process]:
+async def started(launch: LocalCommand, *, stdin: int = DEVNULL, stdout: int | None = PIPE, stderr: int | None = PIPE) -> AsyncIterator[Process]:
     """The running program; ended when the block is left, however that happens. Raises GpusError when it cannot be started."""
     making = asyncio.ensure_future(_made(launch, stdin, stdout, stderr))
     try:
@@ -41,7 +41,7 @@ async def started(launch: Launch, *, stdin: int = DEVNULL, stdout: int | None = 
         await ended(process)
 
 
-async def _made(launch: Launch, stdin: int, stdout: int | None, stderr: int | None) -> Process:
+async def _made(launch: LocalCommand, stdin: int, stdout: int | None, stderr: int | None) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
             *launch.argv,
@@ -70,14 +70,14 @@ async def ended(process: Process) -> int:
     return await process.wait()
 
 
-async def finished(launch: Launch) -> tuple[int, str, str]:
+async def finished(launch: LocalCommand) -> tuple[int, str, str]:
     """(exit code, output, errors) of a short program."""
     async with started(launch) as process:
         output, errors = await process.communicate()
         return await process.wait(), output.decode(errors="replace"), errors.decode(errors="replace")
 
 
-async def streamed(launch: Launch, output: TextIO | None = None, errors: TextIO | None = None) -> int:
+async def streamed(launch: LocalCommand, output: TextIO | None = None, errors: TextIO | None = None) -> int:
     """The exit code; what it writes appears as it comes, on this process's stdout and stderr unless told otherwise."""
     async with started(launch) as process:
         assert process.stdout is not None

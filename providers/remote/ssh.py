@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.errors import GpusError
 from providers.model import regular
 from providers.remote import driver
-from providers.remote.line import SSH_PORT, Launch, endpoint, user
-from providers.remote.probe import CLOSED, NO_ADDRESS, NO_LOGIN, Look
+from providers.remote.line import SSH_PORT, LocalCommand, endpoint, user
+from providers.remote.probe import CLOSED, NO_ADDRESS, NO_LOGIN, ProbeResult
 from providers.remote.provider_exec import Own
 from providers.remote.run import finished
 
@@ -71,15 +71,15 @@ class Ssh(NamedTuple):
     def path(self, path: str) -> str:
         return path
 
-    def command(self, text: str) -> Launch:
-        return Launch((*self._client("-T", "-o", "BatchMode=yes"), text))
+    def command(self, text: str) -> LocalCommand:
+        return LocalCommand((*self._client("-T", "-o", "BatchMode=yes"), text))
 
-    def login(self) -> Launch:
-        return Launch(self._client("-t"))
+    def login(self) -> LocalCommand:
+        return LocalCommand(self._client("-t"))
 
-    def tunnel(self, local: int, remote: int) -> Launch | None:
+    def tunnel(self, local: int, remote: int) -> LocalCommand | None:
         options = ("-N", "-T", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-L", f"127.0.0.1:{local}:localhost:{remote}")
-        return Launch(self._client(*options))
+        return LocalCommand(self._client(*options))
 
     def _client(self, *more: str) -> tuple[str, ...]:
         options = {
@@ -134,28 +134,28 @@ class SshProbe(NamedTuple):
         pinned = self.pinned or known(self.known_hosts, node)
         return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), pinned, agent=not self.key.own)
 
-    async def __call__(self, node: Node, placed: Ordered) -> Look:
+    async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         try:
             line = self.line(node)
         except GpusError as error:
-            return Look(NO_ADDRESS, str(error), final=True)
+            return ProbeResult(NO_ADDRESS, str(error), final=True)
         if line is None:
             has_host = node.external_ip or node.internal_ip
-            return Look(NO_ADDRESS, "its ssh port is not mapped yet" if has_host else "the cloud has told none yet")
+            return ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet" if has_host else "the cloud has told none yet")
         if isinstance(line, Own):
             return await self._own(line, placed)
         closed = await _closed(line)
         if closed:
-            return Look(CLOSED, closed)
+            return ProbeResult(CLOSED, closed)
         code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
-            return Look(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}")
+            return ProbeResult(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}")
         return driver.look(code, output, errors, placed)
 
-    async def _own(self, line: Own, placed: Ordered) -> Look:
+    async def _own(self, line: Own, placed: Ordered) -> ProbeResult:
         code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
         if code == FAILED:
-            return Look(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
+            return ProbeResult(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
         upgrade = self.own[line.provider][0].upgrade
         return driver.look(code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else "")
 

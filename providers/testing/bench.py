@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog.table import table
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.market.planning import market
 from providers.engine.world import open_world
 from providers.errors import QuotaExceeded
-from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Entry, PriceOverride, gpu_text
+from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.machine import GONE, Mark, Order, Setup
 from providers.model.worlds import REHEARSAL
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Handle, Node, Ticket
     from providers.model.offer import Candidate, Offer
     from providers.planner.plan import Plan
-    from providers.rehearsal.store import Machine, Store
+    from providers.rehearsal.store import RehearsedMachine, Store
 
     T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Console(Protocol):
     So is `edit(store, name, machine_type, gpu, count)`: somebody changes the machines of this name, their type or their GPUs; how many that were.
     """
 
-    def running(self, store: Store) -> tuple[Machine, ...]:
+    def running(self, store: Store) -> tuple[RehearsedMachine, ...]:
         """Every machine that exists now, whoever made it."""
 
     def preempt(self, store: Store, name: str) -> int:
@@ -140,7 +140,7 @@ class Knobs(Protocol):
     def heal(self) -> None:
         """No more faults."""
 
-    def running(self) -> tuple[Machine, ...]:
+    def running(self) -> tuple[RehearsedMachine, ...]:
         """Every machine that exists, on the stand-in's own word."""
 
     def creates(self) -> int:
@@ -204,7 +204,7 @@ class StandIn:
         """See Knobs."""
         self._store.clear_faults()
 
-    def running(self) -> tuple[Machine, ...]:
+    def running(self) -> tuple[RehearsedMachine, ...]:
         """See Knobs."""
         return self._harness.console.running(self._store)
 
@@ -294,7 +294,7 @@ class Bench:
         """One choice of the harness's GPU. What is not on demand gets a price, since catalogs often have none; live offers have their own."""
         gpu, chosen = gpu_text(self.harness.gpu), capacity or self.usual
         way = Capacity(chosen, reservation if chosen == RESERVATION else "")
-        entry = Entry(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
+        entry = Choice(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
         unpriced = () if self.harness.manifest.capabilities.live_offers else CAPACITIES[1:]
         own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in unpriced)
         section = {self.name: dict(self.harness.setup.options)} if self.harness.setup.options else {}
@@ -330,11 +330,11 @@ class Bench:
         chosen = candidates or self.candidates(nodes=nodes)[:1]
         return Order(mark, token, chosen, names, self.harness.setup._replace(ttl_s=ttl_s), wait_s)
 
-    def wanted(self, ask: Ask | None = None, *, owner: str = OWNER, cluster: str = CLUSTER, setup: Setup | None = None) -> Wanted:
+    def wanted(self, ask: Ask | None = None, *, owner: str = OWNER, cluster: str = CLUSTER, setup: Setup | None = None) -> ClusterSpec:
         """What the engine is asked for; options stand under their provider there."""
         chosen = setup or self.harness.setup
         own = ((self.name, dict(chosen.options)),) if chosen.options else ()
-        return Wanted(owner, cluster, ask or self.ask(), chosen._replace(options=own), FINGERPRINT)
+        return ClusterSpec(owner, cluster, ask or self.ask(), chosen._replace(options=own), FINGERPRINT)
 
     # Time
 

@@ -14,7 +14,7 @@ from providers.testing.bench import GENERATION
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.machine import Handle, Node
     from providers.testing.bench import Bench, Harness
 
@@ -89,13 +89,13 @@ def an_edited_machine_is_only_reported(bench: Bench) -> None:
     bench.run(operations.delete(bench.world, after))
 
 
-def _created(bench: Bench) -> Held:
+def _created(bench: Bench) -> ClusterRecord:
     held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
     assert (held.status, held.reasons, held.bought) == (RUNNING, (), ()), f"wanted a cluster that is whole, found {held.status} {held.reasons}"
     return held
 
 
-def _edited(bench: Bench, held: Held, on_loss: str = "replace-all") -> Held:
+def _edited(bench: Bench, held: ClusterRecord, on_loss: str = "replace-all") -> ClusterRecord:
     """What the next look finds once somebody has changed the machine; nothing else has happened to it."""
     (machine,) = bench.knobs.running()
     edited = bench.harness.edited
@@ -112,7 +112,7 @@ def _edited(bench: Bench, held: Held, on_loss: str = "replace-all") -> Held:
     return seen
 
 
-def _count(held: Held, edited: Mapping[str, object]) -> int:
+def _count(held: ClusterRecord, edited: Mapping[str, object]) -> int:
     count = edited.get("gpu_count", held.gpu_count)
     assert isinstance(count, int)
     return count

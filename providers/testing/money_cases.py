@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from providers.engine import operations
 from providers.errors import AllFailed, CloudError, GpusError
 from providers.model.machine import PREEMPTED, QUEUED, RUNNING
-from providers.remote.probe import CLOSED, Look
+from providers.remote.probe import CLOSED, ProbeResult
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.model.machine import Handle, Node
     from providers.remote.probe import Ordered
     from providers.testing.bench import Bench, Harness
@@ -42,7 +42,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
     ]
 
 
-def _created(bench: Bench, generation: str = GENERATION) -> Held:
+def _created(bench: Bench, generation: str = GENERATION) -> ClusterRecord:
     held = bench.run(operations.create(bench.world, bench.wanted(), generation))
     assert not held.reasons, f"wanted a cluster that is whole, found {held.reasons}"
     assert held.status == RUNNING, f"wanted it running, found {held.status}"
@@ -50,7 +50,7 @@ def _created(bench: Bench, generation: str = GENERATION) -> Held:
     return held
 
 
-def _deleted(bench: Bench, held: Held) -> None:
+def _deleted(bench: Bench, held: ClusterRecord) -> None:
     bench.run(operations.delete(bench.world, held))
     bench.exist(0, "deleted by the engine")
 
@@ -209,12 +209,12 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
         return
     died: list[Handle] = []
 
-    async def probe(node: Node, placed: Ordered) -> Look:
+    async def probe(node: Node, placed: Ordered) -> ProbeResult:
         del placed
         if not died:
             died.append(node.handle)
             assert bench.knobs.preempt(node) == 1, "wanted the stand-in to take it back"
-        return Look(CLOSED, "refused") if node.handle in died else Look()
+        return ProbeResult(CLOSED, "refused") if node.handle in died else ProbeResult()
 
     began = bench.store.now()
     wanted = bench.wanted(bench.ask(kind, wait_s=3_600))._replace(probe=probe)

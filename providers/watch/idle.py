@@ -18,26 +18,26 @@ from providers.home import home, private
 from providers.model import duration
 
 if TYPE_CHECKING:
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
-    from providers.watch.stack import Seen, State
+    from providers.watch.stack import DeployedCluster, State
 
 FILE = "watch.json"
 GAP_S = 1_800.0
 
 
-class Found(NamedTuple):
+class IdleCluster(NamedTuple):
     """What a round found out: the clusters that it ended, and lines for the log."""
 
     ended: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
 
-def ended(state: State, gap_s: float = GAP_S) -> Found:
+def ended(state: State, gap_s: float = GAP_S) -> IdleCluster:
     """Measures and ends what has been idle for its `idle_after`. Every failure is a line; a cluster whose machine has its own timer is left to it."""
     asked = [cluster for cluster in state.clusters if cluster.inputs.get("idle_after") and cluster.status == "running"]
     if not asked or not state.owner:
-        return Found()
+        return IdleCluster()
     settings = {str(name): {str(key): str(value) for key, value in section.items()} for name, section in state.settings.items()}
     world = open_world(state.world, settings)
     gone: list[str] = []
@@ -55,10 +55,10 @@ def ended(state: State, gap_s: float = GAP_S) -> Found:
         lines.append(f"idle_after: {said}")
     finally:
         world.close()
-    return Found(tuple(gone), tuple(lines))
+    return IdleCluster(tuple(gone), tuple(lines))
 
 
-def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, list[float]], gap_s: float, gone: list[str]) -> str:
+def _one(world: World, cluster: DeployedCluster, memory: dict[str, Any], kept: dict[str, list[float]], gap_s: float, gone: list[str]) -> str:
     try:
         held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
     except ValueError:
@@ -87,15 +87,15 @@ def _one(world: World, cluster: Seen, memory: dict[str, Any], kept: dict[str, li
     return f"released: {why}"
 
 
-def _held(world: World, cluster: Seen) -> Held | None:
+def _held(world: World, cluster: DeployedCluster) -> ClusterRecord | None:
     """The placement as this machine's journal has it; None where it was placed from another one."""
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
 
     if not world.has_journal:
         return None
     _, owner, name, generation = cluster.id.split("/")
     launches = [launch for launch in world.journal.launches(world.name, owner, name) if launch.generation == generation and launch.ended_at is None]
-    return Held.from_dict(launches[-1].record) if launches and not launches[-1].record.get("remembered") else None
+    return ClusterRecord.from_dict(launches[-1].record) if launches and not launches[-1].record.get("remembered") else None
 
 
 def _read() -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Failed(GpusError):
         super().__init__(lines[0] if lines else "the Pulumi CLI failed and did not say why")
 
 
-class Seen(NamedTuple):
+class DeployedCluster(NamedTuple):
     """A cluster as the state has it."""
 
     name: str
@@ -66,7 +66,7 @@ class State(NamedTuple):
     world: str
     owner: str
     settings: Mapping[str, Mapping[str, str]]
-    clusters: tuple[Seen, ...]
+    clusters: tuple[DeployedCluster, ...]
     ownership: Mapping[str, Any]
     max_spend: float | None = None
 
@@ -250,7 +250,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
     settings: Mapping[str, Mapping[str, str]] = {}
     ownership: Mapping[str, Any] = {}
     max_spend: float | None = None
-    clusters: list[Seen] = []
+    clusters: list[DeployedCluster] = []
     for item in deployment.get("resources") or ():
         outputs, inputs = item.get("outputs") or {}, item.get("inputs") or {}
         if item.get("delete"):
@@ -260,7 +260,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
             settings, ownership, max_spend = inputs.get("settings") or {}, outputs, inputs.get("max_spend")
         elif item.get("type") == CLUSTER:
             clusters.append(
-                Seen(
+                DeployedCluster(
                     str(item.get("urn", "")).rpartition("::")[2],
                     str(outputs.get("status", "")),
                     str(outputs.get("detail", "")),

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from providers.engine.desired import ClusterSpec
 from providers.adhoc import rentals
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
@@ -229,7 +230,7 @@ class Bench:
     def declare(self, name="train", *, ready="checked", world=None, do=None, **fields):
         """What the plugin has the engine do for a declared cluster; what is held then."""
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
-        wanted = operations.Wanted("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
+        wanted = ClusterSpec("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
         return asyncio.run((do or (lambda w, want: operations.create(w, want, "g1")))(world or self.world(), wanted))
 
     def rent(self, name="bench", ssh_key=None, **fields):

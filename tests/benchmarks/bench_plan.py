@@ -99,7 +99,7 @@ def _cold(folder: Path) -> list[Line]:
 
 def _warm() -> list[Line]:
     from providers.catalog.offers import load
-    from providers.model.ask import ON_DEMAND, SPOT, Ask, Capacity, Entry
+    from providers.model.ask import ON_DEMAND, SPOT, Ask, Capacity, Choice
     from providers.model.capability import Capabilities
     from providers.planner.plan import make
 
@@ -107,13 +107,13 @@ def _warm() -> list[Line]:
     able = {name: Capabilities(name, capacities=frozenset({ON_DEMAND, SPOT}), max_nodes=8) for name in ("gcp", "aws", "modal")}
     ways = (Capacity(SPOT), Capacity(ON_DEMAND))
     asks = {
-        "warm plan H100:8": Ask((Entry("H100", 8),)),
+        "warm plan H100:8": Ask((Choice("H100", 8),)),
         "warm plan H100:8, else H200:8, else A100-80GB:8, capped": Ask(
-            tuple(Entry(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")), max_price_micro_usd=60_000_000
+            tuple(Choice(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")), max_price_micro_usd=60_000_000
         ),
-        "warm plan T4:1, the GPU with the most offers": Ask((Entry("T4", 1, capacity=ways),)),
-        "warm plan of 8 GPUs of at least 80 GiB": Ask((Entry("", 8, min_memory_gib=80.0, capacity=ways),)),
-        LARGEST: Ask((Entry("", 1, min_memory_gib=24.0, capacity=ways),)),
+        "warm plan T4:1, the GPU with the most offers": Ask((Choice("T4", 1, capacity=ways),)),
+        "warm plan of 8 GPUs of at least 80 GiB": Ask((Choice("", 8, min_memory_gib=80.0, capacity=ways),)),
+        LARGEST: Ask((Choice("", 1, min_memory_gib=24.0, capacity=ways),)),
     }
     out = []
     for what, ask in asks.items():

@@ -26,12 +26,12 @@ BROKEN = {
     ("gcp", "up/dropped@regionInstances.bulkInsert#0"): "async def nothing(*_): return None\nwalk.certain = nothing\n"
     "gcp.MANIFEST = gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))",
     # A deletion whose answer was lost is taken for done, and so is every other.
-    ("gcp", "destroy/5xx-before@instances.delete#0"): "async def done(*_, **__): return Left()\nend.release = done",
+    ("gcp", "destroy/5xx-before@instances.delete#0"): "async def done(*_, **__): return Remainder()\nend.release = done",
     # The engine is gone, and what it had ordered is kept.
     (
         "gcp",
         "up/engine-gone@regionInstances.bulkInsert#0",
-    ): "async def kept(world, work, undo): return await shielded(world, work, None)\noperations.shielded = kept\nBrake.on = False",
+    ): "async def kept(world, work, undo): return await shielded(world, work, None)\noperations.shielded = kept\nStopSignal.on = False",
     # A market says that the server is taken, and the next one is rented.
     ("clore", "up/twice@create_order#0"): "CloreAdapter.resume = lambda *_: None",
 }
@@ -57,9 +57,9 @@ from providers.adapters import gcp
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.engine import operations
 from providers.engine.launch import walk
-from providers.engine.tasks import Brake, shielded
+from providers.engine.tasks import StopSignal, shielded
 from providers.engine.termination import end
-from providers.engine.termination.settle import Left
+from providers.engine.termination.settle import Remainder
 from tests.crash import replies
 from tests.crash.point import Point
 {BROKEN[cloud, name]}

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from providers.engine.desired import ClusterSpec
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.world import open_world
-from providers.model.ask import Ask, Capacity, Entry
+from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.model.offer import Offer
 from providers.testing.clock import JumpingClock
@@ -33,14 +34,14 @@ MARKET = (
 def ask(*gpus, spot=("spot",), nodes=1, wait_s=900, ttl_s=None, **more):
     ways = tuple(Capacity(way) if isinstance(way, str) else way for way in spot)
     entries = tuple(
-        Entry(gpu, 8, path="gpu" if index == 0 else f"fallback[{index - 1}]", nodes=nodes, capacity=ways, wait_s=wait_s, ttl_s=ttl_s)
+        Choice(gpu, 8, path="gpu" if index == 0 else f"fallback[{index - 1}]", nodes=nodes, capacity=ways, wait_s=wait_s, ttl_s=ttl_s)
         for index, gpu in enumerate(gpus or ("H100",))
     )
     return Ask(entries, **more)
 
 
 def wanted(an_ask=None, *, fingerprint="f1", owner="own", name="train", setup=Setup()):
-    return operations.Wanted(owner, name, an_ask or ask(), setup, fingerprint)
+    return ClusterSpec(owner, name, an_ask or ask(), setup, fingerprint)
 
 
 class Lab:

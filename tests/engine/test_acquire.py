@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from providers.engine.record import ClusterRecord
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
@@ -28,7 +29,7 @@ def test_first_candidate_is_had_and_recorded(lab):
     assert (held.status, held.provider, held.zone, held.micro_usd) == ("running", "alpha", "north-a", 10_000_000)
     assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
     assert lab.creates == len(lab.alive) == 1
-    assert operations.Held.from_dict(held.to_dict()) == held
+    assert ClusterRecord.from_dict(held.to_dict()) == held
 
 
 def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):

@@ -10,7 +10,7 @@ import pytest
 from providers import errors
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
@@ -54,7 +54,7 @@ class Days:
             {"gpu": gpus[0], "providers": list(providers), "rank": "preference", "wait": "2m"} | within | ({"fallback": gpus[1:]} if gpus[1:] else {})
         )
         spec = read_cluster("train", fields)
-        wanted = Wanted("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
+        wanted = ClusterSpec("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
         return asyncio.run(operations.create(self.world, wanted, "gen1"))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers.engine.desired import ClusterSpec
 from providers import errors
 from providers.adapters.base import Manifest
 from providers.adapters.clore import CAPABILITIES, MANIFEST
@@ -17,9 +18,9 @@ from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.market import planning
-from providers.engine.record import Held
+from providers.engine.record import ClusterRecord
 from providers.engine.world import open_world
-from providers.model.ask import Ask, Capacity, Entry
+from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.testing.clock import JumpingClock
 from tests.engine.cases import run
@@ -81,8 +82,8 @@ def market(tmp_path, monkeypatch):
 
 
 def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
-    ask = Ask((Entry("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap)
-    return operations.Wanted("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
+    ask = Ask((Choice("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap)
+    return ClusterSpec("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
 
 
 def test_the_cheapest_fit_host_is_rented_and_released(market):
@@ -98,7 +99,7 @@ def test_the_cheapest_fit_host_is_rented_and_released(market):
         held.micro_usd,
     )
     assert dict(held.machines[0].ports)[22]
-    assert held == Held.from_dict(held.to_dict())
+    assert held == ClusterRecord.from_dict(held.to_dict())
     assert held.status == run(operations.read(world, held)).status
     run(operations.delete(world, held))
     assert [] == market.alive
@@ -295,7 +296,7 @@ def test_settling_an_owner_ends_every_order_of_it(market):
     world = market.world()
     run(operations.create(world, wanted(name="one"), "g1"))
     run(operations.create(world, wanted(name="two"), "g2"))
-    other = operations.Wanted("else", "three", wanted().ask, Setup(), "f1")
+    other = ClusterSpec("else", "three", wanted().ask, Setup(), "f1")
     run(operations.create(world, other, "g3"))
     assert 3 == len(market.alive)
     run(operations.settle(world, "own"))
@@ -461,7 +462,7 @@ def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(market, tmp_pa
     assert not market.alive
 
 
-WANTED = operations.Wanted("own", "train", Ask((Entry("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
+WANTED = ClusterSpec("own", "train", Ask((Choice("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
 
 
 def lost(market, monkeypatch, tmp_path, up_already):

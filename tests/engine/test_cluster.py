@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from providers.engine.record import ClusterRecord
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
@@ -517,7 +518,7 @@ def test_record_survives_json(lab):
     """What the state keeps is plain JSON and loses nothing."""
     lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
     _, held = made(lab, nodes=2, ttl_s=7200)
-    assert operations.Held.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+    assert ClusterRecord.from_dict(json.loads(json.dumps(held.to_dict()))) == held
 
 
 def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):

@@ -7,7 +7,7 @@ import pytest
 from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -36,7 +36,7 @@ class Walk:
         settings = {"aws": {"regions": "us-east-1,us-east-2"}}
         self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), offers=table([*GCP, *AWS]))
         self.spec = Cluster(name="train", gpu="H100:8", providers=("gcp", "aws"), rank="preference", **spec)
-        self.wanted = Wanted("own1", "train", self.spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), self.spec.fingerprint())
+        self.wanted = ClusterSpec("own1", "train", self.spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), self.spec.fingerprint())
 
     def run(self, coroutine):
         return asyncio.run(coroutine)

@@ -144,7 +144,7 @@ def test_launches_keep_their_price_over_generations(lab):
     first, second = world.journal.launches("rehearsal", "own")
     assert first.ended_at is not None and second.ended_at is None
     assert first.micro_usd == second.micro_usd == 10_000_000
-    assert record.Held.from_dict(second.record).generation == "g1"
+    assert record.ClusterRecord.from_dict(second.record).generation == "g1"
 
 
 def test_quota_block_is_remembered_and_account_refusals_are_not(lab):

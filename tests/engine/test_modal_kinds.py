@@ -7,8 +7,8 @@ import pytest
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.messages import moment
-from providers.engine.record import Held
-from providers.engine.desired import Wanted
+from providers.engine.record import ClusterRecord
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
@@ -30,7 +30,7 @@ class Rig:
 
     def wanted(self, spec, **fields):
         made = read_cluster("train", {**spec, **fields})
-        return Wanted("owner1", "train", made.ask(), made.setup(), made.fingerprint())
+        return ClusterSpec("owner1", "train", made.ask(), made.setup(), made.fingerprint())
 
     def run(self, work):
         return asyncio.run(work)
@@ -64,7 +64,7 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     held = rig.read(held)
     assert "ended" == held.status and "exit code 0" in held.machines[0].detail
     assert any("the job is done" in line and "exit code 0" in line for line in rig.said)
-    assert held == Held.from_dict(held.to_dict())
+    assert held == ClusterRecord.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
     held = rig.read(held)
     assert "ended" == held.status == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status

@@ -138,7 +138,7 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
 def test_spending_at_hung_clouds_goes_on_being_counted(many):
     """What another machine bought is only over on its cloud's word; the healthy cloud's answer counts although others hang."""
     spells = {
-        provider: budget.Spell(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
+        provider: budget.Charge(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
     }
     ledger = budget.Ledger(spells={spell.key: spell for spell in spells.values()})
     with hung(many.alpha, many.gamma) as most:

@@ -6,7 +6,7 @@ import pytest
 
 from providers import errors
 from providers.engine import operations
-from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Look
+from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, ProbeResult
 from providers.model.machine import FAILED, GONE, PREEMPTED
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
@@ -23,7 +23,7 @@ class Staged:
         began = self.began.setdefault(node.handle, self.lab.clock.now())
         seconds = self.lab.clock.now() - began
         self.on(node, seconds)
-        found = next((look for until, look in self.story if seconds < until), Look())
+        found = next((look for until, look in self.story if seconds < until), ProbeResult())
         self.looks.append((node.name, seconds, found))
         return found
 
@@ -49,10 +49,10 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
     class North(Staged):
         async def __call__(self, node, placed):
             if node.region != "north":
-                return Look()
+                return ProbeResult()
             return await super().__call__(node, placed)
 
-    probe = North(lab, (FOREVER, Look(CLOSED, "refused")), on=end)
+    probe = North(lab, (FOREVER, ProbeResult(CLOSED, "refused")), on=end)
     _, held = create(lab, probe)
     assert held.region == "south" and held.status == "running"
     first = held.attempts[0]
@@ -64,7 +64,7 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
 
 def test_b30_a_port_that_comes_late_is_waited_for(lab):
     """Running without a port for 170 s, then ready: it is kept, and one place was asked."""
-    probe = Staged(lab, (170, Look(NO_ADDRESS, "its ssh port is not mapped yet")))
+    probe = Staged(lab, (170, ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet")))
     _, held = create(lab, probe)
     assert held.region == "north" and len(held.attempts) == 1 == len(lab.alive)
     assert 170 <= probe.looks[-1][1] <= 176
@@ -74,9 +74,9 @@ def test_b30_a_port_that_comes_late_is_waited_for(lab):
 @pytest.mark.parametrize(
     ("look", "words"),
     [
-        (Look(NO_ADDRESS, "the cloud has told none yet"), "no address"),
-        (Look(CLOSED, "10.0.0.1:22: refused"), "port closed"),
-        (Look(NO_DRIVER, "nvidia-smi ended with 9"), "no driver"),
+        (ProbeResult(NO_ADDRESS, "the cloud has told none yet"), "no address"),
+        (ProbeResult(CLOSED, "10.0.0.1:22: refused"), "port closed"),
+        (ProbeResult(NO_DRIVER, "nvidia-smi ended with 9"), "no driver"),
     ],
 )
 def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, look, words):
@@ -95,9 +95,9 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab):
 
     class Once(Staged):
         async def __call__(self, node, placed):
-            return await super().__call__(node, placed) if node.region == "north" else Look()
+            return await super().__call__(node, placed) if node.region == "north" else ProbeResult()
 
-    probe = Once(lab, (180, Look(NO_DRIVER, "not found")), (FOREVER, Look(WRONG_GPUS, "7 of 8 GPUs answer", final=True)))
+    probe = Once(lab, (180, ProbeResult(NO_DRIVER, "not found")), (FOREVER, ProbeResult(WRONG_GPUS, "7 of 8 GPUs answer", final=True)))
     _, held = create(lab, probe)
     assert held.region == "south"
     first = held.attempts[0]
@@ -115,7 +115,7 @@ def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
     """A passing fault of the look at the cloud is a warning; the wait goes on."""
     probe = Staged(
         lab,
-        (30, Look(CLOSED)),
+        (30, ProbeResult(CLOSED)),
         on=lambda _node, seconds: lab.alpha.fail("observe", errors.Transient("try later", provider="alpha")) if 5 < seconds < 9 else None,
     )
     _, held = create(lab, probe)
@@ -130,7 +130,7 @@ def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
 
     with pytest.raises(Killed):
         create(lab, killed)
-    probe = Staged(lab, (20, Look(NO_DRIVER)))
+    probe = Staged(lab, (20, ProbeResult(NO_DRIVER)))
     world = lab.world()
     held = run(operations.create(world, wanted()._replace(probe=probe), "g2"))
     assert lab.creates == len(lab.alive) == 1 and held.generation == "g2"
@@ -143,7 +143,7 @@ def test_what_was_left_and_never_gets_ready_is_replaced(lab):
     old = lab.alive[0].handle
 
     async def probe(node, _placed):
-        return Look(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else Look()
+        return ProbeResult(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else ProbeResult()
 
     held = run(operations.create(lab.world(), wanted()._replace(probe=probe), "g2"))
     assert [node.handle for node in lab.alive] == list(held.handles) != [old]
@@ -158,7 +158,7 @@ def test_cancelled_during_the_wait_nothing_is_left(lab):
 
         async def probe(_node, _placed):
             waiting.set()
-            return Look(CLOSED)
+            return ProbeResult(CLOSED)
 
         task = asyncio.ensure_future(operations.create(world, wanted()._replace(probe=probe), "g1"))
         await waiting.wait()
@@ -175,7 +175,7 @@ def test_unready_and_not_deletable_stays_in_the_record(lab):
     lab.alpha.fail("delete", errors.Transient("later", provider="alpha"), times=FOREVER)
 
     async def probe(_node, _placed):
-        return Look(WRONG_GPUS, "7 of 8", final=True)
+        return ProbeResult(WRONG_GPUS, "7 of 8", final=True)
 
     _, held = create(lab, probe)
     assert held.status == "unsettled" and "still cost" in held.reasons[0] and lab.creates == 1
@@ -193,7 +193,7 @@ def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab
     """Each costs its whole wait: after two that could not be reached the cloud is left for this run, and another one is asked."""
 
     async def probe(node, _placed):
-        return Look(CLOSED, "no answer") if node.handle.provider == "alpha" else Look()
+        return ProbeResult(CLOSED, "no answer") if node.handle.provider == "alpha" else ProbeResult()
 
     _, held = create(lab, probe, wait_s=30)
     assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == ["port-closed", "port-closed", ""]
@@ -204,7 +204,7 @@ def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(la
     """A driver that is slow to come would be slow at 100 places of that cloud too; the places are not called sold out, and are not blocked."""
 
     async def probe(node, _placed):
-        return Look(NO_DRIVER, "loading") if node.handle.provider == "alpha" else Look()
+        return ProbeResult(NO_DRIVER, "loading") if node.handle.provider == "alpha" else ProbeResult()
 
     world, held = create(lab, probe, wait_s=30)
     assert held.provider == "beta" and [attempt.outcome for attempt in held.attempts] == ["NotReady", "NotReady", "acquired"]

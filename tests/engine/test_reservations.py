@@ -8,7 +8,7 @@ from providers.rehearsal.clouds.gcp.console import reserve
 from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -38,7 +38,7 @@ class Cloud:
         world = open_world("rehearsal", {}, lambda _severity, text: self.lines.append(text), offers=table(MARKET))
         spec = Cluster(name=name, gpu="H100:8", nodes=nodes, providers=("gcp",), capacity=capacity)
         try:
-            wanted = Wanted("own1", name, spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
+            wanted = ClusterSpec("own1", name, spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
             return asyncio.run(operations.create(world, wanted, f"gen-{name}"))
         finally:
             world.close()

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from providers.engine import operations, budget as spending
-from providers.engine.budget import Budget, Ledger, Spell, bounds, merged, month, read, write
+from providers.engine.budget import Budget, Ledger, Charge, bounds, merged, month, read, write
 from providers.errors import GpusError
 from tests.engine.cases import ask, offer, run, wanted
 
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 def spell(name="train", launched=BEGIN, ended=0.0, ends=0.0, usd=10, generation="g1"):
-    return Spell(name, generation, "alpha", None if usd is None else usd * USD, launched, ended, ends)
+    return Charge(name, generation, "alpha", None if usd is None else usd * USD, launched, ended, ends)
 
 
 def test_a_month_is_a_calendar_month_in_utc():

@@ -7,7 +7,7 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
@@ -31,7 +31,7 @@ class Rig:
 
     def made(self, provider, **fields):
         spec = read_cluster("train", {**SPECS[provider], **fields})
-        wanted = Wanted("owner1", "train", spec.ask(), spec.setup(), spec.fingerprint())
+        wanted = ClusterSpec("owner1", "train", spec.ask(), spec.setup(), spec.fingerprint())
         return wanted, asyncio.run(operations.create(self.world, wanted, "g1"))
 
     def read(self, held):

@@ -8,8 +8,8 @@ from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.journal import database
-from providers.engine.record import Held
-from providers.engine.desired import Wanted
+from providers.engine.record import ClusterRecord
+from providers.engine.desired import ClusterSpec
 from providers.home import home
 from providers.engine.world import open_world
 from providers.errors import AllFailed, HalfMade
@@ -38,7 +38,7 @@ class Rig:
 
     def wanted(self, spec=JOB, **fields):
         made = read_cluster("train", {**spec, **fields})
-        return Wanted("owner1", "train", made.ask(), made.setup(), made.fingerprint())
+        return ClusterSpec("owner1", "train", made.ask(), made.setup(), made.fingerprint())
 
     def create(self, wanted=None, generation="g1"):
         return asyncio.run(operations.create(self.world, wanted or self.wanted(), generation))
@@ -75,7 +75,7 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     held = rig.read(held)
     assert "ended" == held.status and "exit code 0" == held.machines[0].detail and () == held.reasons
     assert any("the job is done" in line for line in rig.said)
-    assert held == Held.from_dict(held.to_dict())
+    assert held == ClusterRecord.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
     held = rig.read(held)
     assert "ended" == held.status == rig.update(held).status

@@ -11,8 +11,8 @@ from providers.rehearsal.store import open_store
 from providers.engine.readiness import access
 from providers.engine import keys
 from providers.engine import operations
-from providers.engine.record import Held
-from providers.engine.desired import Wanted
+from providers.engine.record import ClusterRecord
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff, outputs
@@ -34,13 +34,13 @@ class Rig:
 
     def wanted(self, spec):
         made = read_cluster("t", spec)
-        return Wanted("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+        return ClusterSpec("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
 
     def create(self, spec):
         return asyncio.run(operations.create(self.world, self.wanted(spec), "g1"))
 
     def read(self, held):
-        return asyncio.run(operations.read(self.world, Held.from_dict(held.to_dict())._replace(machines=())))
+        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(held.to_dict())._replace(machines=())))
 
     def update(self, held, spec):
         return asyncio.run(operations.update(self.world, held, self.wanted(spec)))

@@ -11,10 +11,10 @@ from providers.engine.readiness import access, handover, workload
 from providers.engine import keys
 from providers.engine import operations
 from providers.engine.market import planning
-from providers.engine.reconcile.condition import seen
+from providers.engine.reconcile.condition import classify
 from providers.engine.journal.database import EVERY
-from providers.engine.record import Held
-from providers.engine.desired import Wanted
+from providers.engine.record import ClusterRecord
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed, GpusError
 from providers.model.spec import read_cluster
@@ -39,13 +39,13 @@ class Rig:
 
     def wanted(self, spec, **fields):
         made = read_cluster("t", {"gpu": CLOUDS[self.provider], "providers": [self.provider], **spec, **fields})
-        return Wanted("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+        return ClusterSpec("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
 
     def create(self, wanted):
         return asyncio.run(operations.create(self.world, wanted, "g1"))
 
     def read(self, held):
-        return asyncio.run(operations.read(self.world, Held.from_dict(held.to_dict())))
+        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(held.to_dict())))
 
     def update(self, held, wanted):
         return asyncio.run(operations.update(self.world, held, wanted))
@@ -127,7 +127,7 @@ def test_a_service_is_had_once_it_answers(provider, rig):
 def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(provider, rig, monkeypatch):
     """Started, and no answer within the wait: the machine goes, no other is bought, and the message says which field to set."""
     lab = rig(provider)
-    monkeypatch.setattr(workload, "last", lambda _text: workload.Word("running", "", "other"))
+    monkeypatch.setattr(workload, "last", lambda _text: workload.WorkloadStatus("running", "", "other"))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, wait="1m", max_price_per_hour=1, **({"regions": ["us-central1"]} if provider == "gcp" else {})))
     said = str(caught.value)
@@ -152,7 +152,7 @@ def set_up_ends(monkeypatch, lab, word):
 def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(provider, detail, rig, monkeypatch):
     """The same lines and image would end alike at every place: one machine is paid for, none of the places is blocked, and the fields are named."""
     lab = rig(provider)
-    set_up_ends(monkeypatch, lab, workload.Word("setup-wrong", detail))
+    set_up_ends(monkeypatch, lab, workload.WorkloadStatus("setup-wrong", detail))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     said = str(caught.value)
@@ -169,7 +169,7 @@ def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, m
     machines share a network.
     """
     lab = rig(provider)
-    set_up_ends(monkeypatch, lab, workload.Word("setup-failed", "1 docker could not be installed, see the log"))
+    set_up_ends(monkeypatch, lab, workload.WorkloadStatus("setup-failed", "1 docker could not be installed, see the log"))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     made = [attempt for attempt in caught.value.attempts if attempt.code == "set-up"]
@@ -312,8 +312,8 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
     held = lab.create(lab.wanted(SEVERAL))
     first, second = held.machines
     ended, failed = first._replace(status="ended", detail="exit code 0"), second._replace(status="failed", detail="exit code 3")
-    assert (seen(held, [ended, second], 0.0).status, seen(held, [ended, second], 0.0).reasons) == ("running", ())
-    assert (seen(held, [ended, failed], 0.0).status, seen(held, [ended, failed], 0.0).detail) == ("failed", "exit code 3")
+    assert (classify(held, [ended, second], 0.0).status, classify(held, [ended, second], 0.0).reasons) == ("running", ())
+    assert (classify(held, [ended, failed], 0.0).status, classify(held, [ended, failed], 0.0).detail) == ("failed", "exit code 3")
 
 
 @pytest.mark.parametrize("code", [0, 7])
@@ -380,7 +380,7 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
 @pytest.mark.parametrize("spec", [JOB, SERVICE])
 def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
     """Modal's own log of a job and of a service; nobody logs in to either, which is said with what there is instead."""
-    from providers.cli import main as cli
+    from providers.cli import main
 
     lab = rig("modal")
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
@@ -401,7 +401,7 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
 @pytest.mark.parametrize("provider", MACHINES)
 def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(provider, rig, capsys):
     """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it runs."""
-    from providers.cli import main as cli
+    from providers.cli import main
 
     lab = rig(provider)
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from providers.engine import operations
-from providers.engine.journal.database import Claim
+from providers.engine.journal.database import ClaimRow
 from providers.model.machine import Mark
 from providers.plugin import ownership
 from tests.engine.cases import lab, run, wanted  # noqa: F401 - a fixture
 
-CLAIMS = (Claim("train", "g1", ()),)
+CLAIMS = (ClaimRow("train", "g1", ()),)
 
 
 @pytest.mark.parametrize(

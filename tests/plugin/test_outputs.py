@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.engine.record import Held
+from providers.engine.record import ClusterRecord
 from providers.model.machine import Attempt, Handle, Node, Setup
 from providers.plugin import outputs
 from providers.plugin.schema import CLUSTER_OUTPUTS
@@ -11,7 +11,7 @@ from providers.resources import OUTPUTS
 
 def held(nodes=1, attempts=2, **more):
     handles = tuple(Handle("gcp", f"projects/my-project-123456/zones/us-central1-a/instances/train-0a1b2c3d-{index}") for index in range(nodes))
-    return Held(
+    return ClusterRecord(
         world="rehearsal",
         owner="0123456789ab",
         cluster="train",

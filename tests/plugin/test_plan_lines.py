@@ -1,8 +1,8 @@
 """What a preview says of what runs, against its plan: a stranger's host of before the rule, and what a reclaim would move to."""
 
 from providers.catalog.table import table
-from providers.engine.record import Held
-from providers.model.ask import Ask, Entry
+from providers.engine.record import ClusterRecord
+from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner.plan import make
@@ -19,18 +19,18 @@ OFFERS = table([offer("gcp", 88.0), offer("gcp", 20.0, "A100"), offer("bazaar", 
 
 
 def held(provider, usd, gpu="H100", entry=0):
-    return Held(
+    return ClusterRecord(
         "rehearsal", "o", "train", "g", "f", "running", provider, "z", "z-1", "m", gpu, 8, 1, "on-demand", micro_usd=round(usd * 1e6), entry=entry
     )
 
 
 def said(ask, runs, action=preview.KEEP):
-    return preview.change(make(ask, OFFERS, ABLE), preview.Seen(ask=ask, held=runs, action=action), "")
+    return preview.change(make(ask, OFFERS, ABLE), preview.PreviewContext(ask=ask, held=runs, action=action), "")
 
 
 def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_stays():
     """Nothing is deleted for the rule; the line says how to have one again. A declaration that allows one, or names another, has no such line."""
-    ask = Ask((Entry("H100", 8),))
+    ask = Ask((Choice("H100", 8),))
     running = said(ask, held("bazaar", 9.0))
     (warning,) = (text for topic, text in running.facts if topic == "warning")
     assert "stays until it is replaced: add bazaar to providers, or set marketplaces: true" in warning and running.change.startswith("none: ")
@@ -41,7 +41,7 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
 
 def test_a_reclaim_line_goes_by_the_rank():
     """By choice an earlier choice at any price, and nothing where the first one runs; by price only what is cheaper."""
-    two = Ask((Entry("H100", 8), Entry("A100", 8, "fallback[0]")))
+    two = Ask((Choice("H100", 8), Choice("A100", 8, "fallback[0]")))
     assert "gcp z-1 H100:8 on-demand first" in said(two, held("gcp", 20.0, "A100", 1), preview.RECLAIM).change
     assert "nothing preferred" in said(two, held("gcp", 99.0), preview.RECLAIM).change, "a cheaper place of the same choice"
     price = two._replace(rank="price")

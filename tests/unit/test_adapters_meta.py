@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import providers.adapters
+from providers.engine.desired import ClusterSpec
 from providers.catalog import offers as catalog
 from providers.catalog.table import table as offer_table
 from providers.engine import operations
@@ -15,7 +16,7 @@ from providers.engine.market import planning
 from providers.adapters import registry
 from providers.engine.world import open_world
 from providers.errors import CloudError
-from providers.model.ask import CAPACITIES, Ask, Entry
+from providers.model.ask import CAPACITIES, Ask, Choice
 from providers.model.machine import Setup
 from providers.testing.bench import StoreClock
 from providers.testing.contract import Harness
@@ -143,7 +144,7 @@ def test_an_adapters_data_is_dated(name):
     table = catalog.load()
     derived = registry.manifests()[name].derived
     if derived is not None:
-        ask = Ask((Entry("L4", 1),), kind="job", options={name: {"image": "some/image"}})
+        ask = Ask((Choice("L4", 1),), kind="job", options={name: {"image": "some/image"}})
         table = offer_table(derived[1](ask, [table.offer(row) for row in table.by_gpu["L4"] if table.column("provider")[row] == derived[0]]))
     columns = (table.column("provider"), table.column("node_micro_usd"), table.column("price_as_of"))
     days = {as_of for provider, price, as_of in zip(*columns, strict=True) if provider == name and price}
@@ -241,17 +242,17 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
     assert "dummy" in registry.manifests() and () == registry.problems()
     assert set(NAMES) < set(registry.manifests())
 
-    ask = Ask((Entry("H100", 8),), providers=("dummy",))
+    ask = Ask((Choice("H100", 8),), providers=("dummy",))
     (candidate,) = planning.plan(ask).candidates
     assert ("dummy", "moon-a", 1_000_000) == (candidate.provider, candidate.zone, candidate.micro_usd)
-    everywhere = planning.plan(Ask((Entry("H100", 8),), rank="price"))
+    everywhere = planning.plan(Ask((Choice("H100", 8),), rank="price"))
     assert "dummy" == everywhere.best.provider and len({found.provider for found in everywhere.candidates}) > 1
 
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
         cloud = world.adapter("dummy")
         assert cloud.machines is dummy().CLOUDS["one"].machines
-        held = run(operations.create(world, operations.Wanted("own", "train", ask, Setup(), "f1"), "gen1"))
+        held = run(operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1"))
         assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
         assert 1 == len(cloud.alive)
         run(operations.delete(world, held))

@@ -5,11 +5,12 @@ import subprocess
 
 import pytest
 
+from providers.engine.desired import ClusterSpec
 from providers.adapters.aws import MANIFEST, compile as native, limit
 from providers.engine import operations
 from providers.engine.world import open_world
 from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Unsupported
-from providers.model.ask import Ask, Capacity, Entry
+from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Handle, Setup
 from tests.engine.cases import run
 from tests.unit.test_aws_adapter import A, REGION, candidate, rig  # noqa: F401
@@ -139,8 +140,8 @@ class Lab:
 
 
 def wanted(state="running", ttl_s=None, on_ttl="release", capacity="on-demand"):
-    ask = Ask((Entry("H100", 8, capacity=(Capacity(capacity),)),), providers=("aws",), regions=(REGION,))
-    return operations.Wanted("own", "train", ask, Setup(ttl_s=ttl_s, on_ttl=on_ttl, state=state), "f1")
+    ask = Ask((Choice("H100", 8, capacity=(Capacity(capacity),)),), providers=("aws",), regions=(REGION,))
+    return ClusterSpec("own", "train", ask, Setup(ttl_s=ttl_s, on_ttl=on_ttl, state=state), "f1")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine.market import planning
 from providers.engine.world import open_world
-from providers.model.ask import Ask, Capacity, Entry
+from providers.model.ask import Ask, Capacity, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 
@@ -161,7 +161,7 @@ def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks
         offer("spot", machine_type="p4d.24xlarge", gpu="A100", micro=8_000_000),
     ]
     manifest = Manifest("aws", Capabilities("aws", capacities=frozenset({"spot"})), lambda world, config: rig.ec2, lambda section: ())
-    ask = Ask((Entry("H100", 8, capacity=(Capacity("spot"),)),))
+    ask = Ask((Choice("H100", 8, capacity=(Capacity("spot"),)),))
 
     def planned(name):
         world = open_world(name, manifests={"aws": manifest}, offers=table(rows))

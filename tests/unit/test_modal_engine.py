@@ -6,7 +6,7 @@ import pytest
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -37,7 +37,7 @@ class Rig:
         spec = {"gpu": "H100:8", "wait": "2m", "ttl": "20h", **spec}
         made = read_cluster("train", spec)
         options = tuple((name, dict(section)) for name, section in made.options.items())
-        return Wanted("owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint())
+        return ClusterSpec("owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint())
 
     def create(self, wanted, generation="g1"):
         return asyncio.run(operations.create(self.world, wanted, generation))

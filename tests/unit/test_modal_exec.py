@@ -16,7 +16,7 @@ from providers.rehearsal.clouds import modal as standin
 from providers.adhoc.machine import _free
 from providers.remote.probe import NO_LOGIN
 from providers.remote import files
-from providers.remote.line import Launch
+from providers.remote.line import LocalCommand
 from providers.remote.provider_exec import Own
 from providers.remote.run import finished, started
 from providers.remote.ssh import FAILED, Key, SshProbe
@@ -158,7 +158,7 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
     assert "as-test-secret" not in text
     bare = unknown.command("true")
     without = {name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")}
-    code, _, text = asyncio.run(finished(Launch(bare.argv, without)))
+    code, _, text = asyncio.run(finished(LocalCommand(bare.argv, without)))
     assert FAILED == code
     assert "wanted a token" in text
 

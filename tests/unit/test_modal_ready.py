@@ -9,7 +9,7 @@ from providers.adapters import modal
 from providers.rehearsal.clouds import modal as standin
 from providers.engine.readiness import access
 from providers.engine import operations
-from providers.engine.desired import Wanted
+from providers.engine.desired import ClusterSpec
 from providers.engine.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
@@ -73,7 +73,7 @@ class Bench:
 
     def declared(self, ready="checked", do=operations.create, **spec):
         made = read_cluster("train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec})
-        wanted = Wanted("own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready)
+        wanted = ClusterSpec("own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready)
         self.world = open_world(
             "live", {}, lambda _severity, text: self.lines.append(text), manifests={"modal": modal.MANIFEST}, clock=Moving(self.cloud)
         )
@@ -101,7 +101,7 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
     bench.drivers(H200)
     held = bench.declared()
     assert (held.status, len(held.attempts), held.reasons) == ("running", 1, ())
-    way = access.way_in(bench.world, held)
+    way = access.connection(bench.world, held)
     line = way.line(held.machines[0])
     assert line.shown == f"modal shell {held.handles[0].native_id}" and line.program[-1] == "run"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from providers.catalog.table import table
-from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner import check
@@ -35,7 +35,7 @@ TABLE = table(
 
 def problems(gpu, count=1, able=ABLE, **more):
     ask = {name: more.pop(name) for name in ("providers", "regions", "price_overrides") if name in more}
-    return check.problems(Ask((Entry(gpu, count, **more),), **ask), TABLE, able)
+    return check.problems(Ask((Choice(gpu, count, **more),), **ask), TABLE, able)
 
 
 def only(found):
@@ -121,7 +121,7 @@ def test_a_gpu_that_a_region_lacks_is_told_where_it_is():
 
 def test_all_problems_come_at_once_with_their_paths():
     """Each entry's problem is told with where it stands, and those of overrides too."""
-    entries = (Entry("A100", 3), Entry("H10", 8, "fallback[0]"), Entry("L4", 1, "fallback[1]", nodes=99))
+    entries = (Choice("A100", 3), Choice("H10", 8, "fallback[0]"), Choice("L4", 1, "fallback[1]", nodes=99))
     found = check.problems(Ask(entries, price_overrides=(PriceOverride(1, "gpc", gpu="H10"),)), TABLE, ABLE)
     assert [problem.path for problem in found] == [
         "gpu",
@@ -134,7 +134,7 @@ def test_all_problems_come_at_once_with_their_paths():
 
 def test_more_memory_than_any_gpu_has_is_refused():
     """An ask by memory that no model meets is a problem."""
-    assert only(check.problems(Ask((Entry("", 1, min_memory_gib=5_000),)), TABLE, ABLE)).found == "no GPU model that large"
+    assert only(check.problems(Ask((Choice("", 1, min_memory_gib=5_000),)), TABLE, ABLE)).found == "no GPU model that large"
 
 
 def test_a_market_that_moves_refuses_no_count():
@@ -149,7 +149,7 @@ def test_b31_ports_that_no_allowed_provider_opens_are_a_problem():
     """Where none of the allowed providers can open a port, the property is named and who could; one that can is enough."""
     able = {"gcp": Capabilities("gcp"), "modal": Capabilities("modal", opens_ports=False, ssh=False)}
     rows = table([Offer(name, "r", "", "m", "H100", 8.0, "on-demand", 1, "2026-07-30", "list") for name in able])
-    wanted = Ask((Entry("H100", 8),), providers=("modal",), ports=(8000,))
+    wanted = Ask((Choice("H100", 8),), providers=("modal",), ports=(8000,))
     (problem,) = check.problems(wanted, rows, able)
     assert ("ports", "modal", "leave ports out, or allow gcp") == (problem.path, problem.found, problem.todo)
     assert [] == check.problems(wanted._replace(providers=()), rows, able)

@@ -8,7 +8,7 @@ from providers.catalog.offers import load
 from providers.catalog.table import table
 from providers.adapters import registry
 from providers.engine.market.planning import whole
-from providers.model.ask import Ask, Capacity, Entry, PriceOverride, gpu_text
+from providers.model.ask import Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner import check, rank, rules, suggest
@@ -29,7 +29,7 @@ def offer(provider="gcp", usd=88.49, *, zone="z-1", machine="m", gpu="H100", cou
 
 
 def ask(*entries, **more):
-    return Ask(tuple(entry if isinstance(entry, Entry) else Entry(*entry) for entry in entries or [("H100", 8)]), **more)
+    return Ask(tuple(entry if isinstance(entry, Choice) else Choice(*entry) for entry in entries or [("H100", 8)]), **more)
 
 
 STRANGER = offer("bazaar", 9.5, machine="host-7")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from providers.catalog.table import table
-from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.model.place import Block, Scope
@@ -27,7 +27,7 @@ def offer(provider="gcp", zone="us-central1-a", machine="a3-highgpu-8g", gpu="H1
 
 
 def ask(*entries, **more):
-    return Ask(tuple(entry if isinstance(entry, Entry) else Entry(*entry) for entry in entries or [("H100", 8)]), **more)
+    return Ask(tuple(entry if isinstance(entry, Choice) else Choice(*entry) for entry in entries or [("H100", 8)]), **more)
 
 
 def ids(plan):
@@ -156,11 +156,11 @@ def test_b04_h100_accepts_both_form_factors_and_sxm_only_one():
 def test_b08_memory_is_the_models_own_and_the_report_only_checks_it():
     """By memory: 81559 MiB and 79 GiB pass for 80, 40536 MiB does not; an A10G that reports 22.1 GiB passes for 24."""
     cards = [offer(gpu="A100-80GB", zone=f"us-central1-{z}", gpu_memory_gib=gib) for z, gib in zip("abc", (81559 / 1024, 79.0, 40536 / 1024))]
-    plan = make(ask(Entry("", 8, min_memory_gib=80)), table(cards), ABLE)
+    plan = make(ask(Choice("", 8, min_memory_gib=80)), table(cards), ABLE)
     assert {candidate.zone[-1] for candidate in plan.candidates} == {"a", "b"}
     assert plan.rejected_by_rule == {"gpu-memory": 1}
     a10g = offer(gpu="A10G", count=1, machine="g2-x", gpu_memory_gib=23696375808 / 1024**3)
-    assert len(make(ask(Entry("", 1, min_memory_gib=24)), table([a10g]), ABLE).candidates) == 1
+    assert len(make(ask(Choice("", 1, min_memory_gib=24)), table([a10g]), ABLE).candidates) == 1
 
 
 def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provider_before_the_price():
@@ -257,7 +257,7 @@ class Place:
 
 def test_satisfied_names_the_entry_that_still_holds():
     """A running placement satisfies the first entry that accepts its type, count, nodes and capacity; else none."""
-    entry = Entry("H100", 8, capacity=SPOT_FIRST)
+    entry = Choice("H100", 8, capacity=SPOT_FIRST)
     assert check.satisfied(ask(entry), Place) == 0
     assert check.satisfied(ask(("H200", 8), entry), Place) == 1
     for other in (
@@ -291,7 +291,7 @@ OFFERS = st.lists(
 )
 ENTRIES = st.lists(
     st.builds(
-        Entry,
+        Choice,
         gpu=st.sampled_from(["H100", "A100-80GB", "a100", "L4", "nonsense"]),
         gpu_count=st.sampled_from([1, 4, 8]),
         exact=st.booleans(),

@@ -3,7 +3,7 @@
 import json
 
 from providers.catalog.table import table
-from providers.model.ask import Ask, Capacity, Entry, PriceOverride
+from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner import render
@@ -37,7 +37,7 @@ OFFERS = [
 
 
 def plan(**more):
-    entries = more.pop("entries", (Entry("H100", 8, capacity=SPOT_FIRST),))
+    entries = more.pop("entries", (Choice("H100", 8, capacity=SPOT_FIRST),))
     return make(Ask(entries, **more), table(OFFERS, ["clore: no answer within 8 s"]), ABLE)
 
 
@@ -49,7 +49,7 @@ def test_the_text_shows_the_chosen_place_marked_with_hour_and_month():
 
 def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out():
     """One row per provider, all-in times nodes, also for a provider that is not taken; the price's date and what is left out are told."""
-    made = plan(entries=(Entry("H100", 8, nodes=2, capacity=SPOT_FIRST),))
+    made = plan(entries=(Choice("H100", 8, nodes=2, capacity=SPOT_FIRST),))
     rows = render.best_rows(made)
     assert [(row.candidate.provider, row.candidate.micro_usd, row.refused) for row in rows] == [
         ("gcp", 52_220_000, ""),
@@ -75,8 +75,8 @@ def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
 
 def test_what_a_bare_name_means_is_said():
     """A name that could be taken for another is explained; an exact one is not."""
-    assert "A100 40 GB" in plan(entries=(Entry("A100", 8),)).as_text()
-    assert "A100 40 GB" not in plan(entries=(Entry("A100", 8, exact=True),)).as_text()
+    assert "A100 40 GB" in plan(entries=(Choice("A100", 8),)).as_text()
+    assert "A100 40 GB" not in plan(entries=(Choice("A100", 8, exact=True),)).as_text()
 
 
 def test_no_candidate_says_so():
@@ -113,7 +113,7 @@ def test_json_has_what_is_documented():
 def test_markdown_is_a_table_that_nothing_breaks():
     """Markdown has the same rows, and a bar inside a text does not end a cell."""
     offers = [offer(machine="a|b")]
-    text = make(Ask((Entry("H100", 8),)), table(offers), ABLE).as_markdown(title="train")
+    text = make(Ask((Choice("H100", 8),)), table(offers), ABLE).as_markdown(title="train")
     row = next(line for line in text.splitlines() if "chosen" in line)
     assert "a\\|b" in row and row.replace("\\|", "").count("|") == 11
 
@@ -127,13 +127,13 @@ def test_an_override_is_told_as_the_users_own_price():
 def test_long_names_are_cut_to_the_width():
     """Whatever the names, no line is wider than asked for."""
     offers = [offer(zone="northamerica-northeast2-c", machine="m" * 60, gpu="RTX-PRO-6000", restriction="")]
-    made = make(Ask((Entry("RTX-PRO-6000", 8),)), table(offers, ["w" * 200]), ABLE)
+    made = make(Ask((Choice("RTX-PRO-6000", 8),)), table(offers, ["w" * 200]), ABLE)
     for width in (60, 80, 96, 120):
         assert max(map(len, made.as_text(width).splitlines())) <= width
 
 
 def test_listed_providers_have_an_order_only_where_it_counts():
     """By preference it is one provider, then the next; by price any of them."""
-    entry = Entry("H100", 8)
+    entry = Choice("H100", 8)
     assert "at gcp, then aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws"), rank="preference"))
     assert "at gcp or aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))

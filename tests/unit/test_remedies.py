@@ -13,13 +13,13 @@ from providers.adapters.gcp.vertex import errors as vertex
 from providers.adapters.modal import errors as modal
 from providers.engine.messages import COLUMNS, all_failed, refusal_lines, trimmed
 from providers.engine.termination.settle import bill
-from providers.model.ask import Ask, Entry
+from providers.model.ask import Ask, Choice
 from providers.model.machine import Attempt, Handle
 from providers.model.offer import Candidate, Offer
 
 LONG = "The provider explains at length; " * 200
 URL = re.compile(r"https://\S+?(?=[;,)]?(?:\s|$))")
-ASK = Ask((Entry("H100", 8),))
+ASK = Ask((Choice("H100", 8),))
 
 
 def candidate(provider, capacity="on-demand", machine_type="p5.48xlarge"):
@@ -183,7 +183,7 @@ def test_one_attempt_is_one_try():
 def test_what_was_not_tried_is_folded():
     """However many rules refused places, and however many choices were wanted, each line stays within the columns, and every word is there."""
     refusals = [(f"rule number {number} of many", 1000 + number) for number in range(30)]
-    wanted = Ask(tuple(Entry("RTX-PRO-6000", 8, path=f"gpu[{number}]") for number in range(9)))
+    wanted = Ask(tuple(Choice("RTX-PRO-6000", 8, path=f"gpu[{number}]") for number in range(9)))
     shown = str(all_failed("train", wanted, [], refusals, ["a hint"]))
     assert max(map(len, shown.splitlines())) <= COLUMNS
     said = " ".join(shown.split())

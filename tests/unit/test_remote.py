@@ -16,7 +16,7 @@ from providers.remote.probe import NO_DRIVER, WRONG_GPUS
 from providers.remote import driver, files
 from providers.remote.unpack import Limits, unpacked
 from providers.model import regular
-from providers.remote.line import Launch, endpoint, user
+from providers.remote.line import LocalCommand, endpoint, user
 from providers.remote.ssh import Ssh
 from providers.errors import GpusError
 from providers.model.machine import Handle, Node
@@ -332,7 +332,7 @@ class Sends:
         self.script = script
 
     def command(self, _asked):
-        return Launch(("sh", "-c", self.script))
+        return LocalCommand(("sh", "-c", self.script))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from providers.cli import main
 from providers.adapters.guard import guarded
-from providers.remote.line import Launch
+from providers.remote.line import LocalCommand
 from providers.remote.run import streamed
 from providers.errors import CloudError, GpusError
 from providers.model.machine import Handle, Node
@@ -109,7 +109,7 @@ def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", target)
             with on_screen():
-                assert 0 == asyncio.run(streamed(Launch(("printf", sent))))
+                assert 0 == asyncio.run(streamed(LocalCommand(("printf", sent))))
         if target.isatty():
             assert target.getvalue() == "\x1b[1;31mred\x1b[0m 10%\r20%\r\n\\x1b]52;c;ZXZpbA==\\x07\\x1b[2J\\x9bx"
         else:

@@ -487,7 +487,7 @@ def test_the_words_are_one_language():
         work = played.find(text)
         assert work == played.Work(made.digest, kind == "job", setup=True, releases=kind == "job")
         last = played.words(work, 0.0, 1e6, 20.0, 0)[-1][1]
-        assert progress.last(f"noise\n{last}\nnoise") == progress.Word(
+        assert progress.last(f"noise\n{last}\nnoise") == progress.WorkloadStatus(
             "succeeded" if kind == "job" else "ready", "0" if kind == "job" else "", made.digest
         )
 

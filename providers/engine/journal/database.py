@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from providers.engine.record import Account, Held
+    from providers.engine.record import Account, ClusterRecord
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
@@ -74,7 +74,7 @@ CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, b
 """
 
 
-class Entry(NamedTuple):
+class OrderRow(NamedTuple):
     """One order as the journal has it. `state` is intent, made, failed, released or unsettled. `account` is whose settings it was placed with;
     None where that was not written down (an older journal).
     """
@@ -90,7 +90,7 @@ class Entry(NamedTuple):
     account: Account | None = None
 
 
-class Launch(NamedTuple):
+class PlacementRow(NamedTuple):
     """One placement that was had, with its price then. `ended_at` is None while it runs, as far as is known here."""
 
     owner: str
@@ -106,7 +106,7 @@ class Launch(NamedTuple):
     record: dict[str, Any]
 
 
-class Known(NamedTuple):
+class OwnerRow(NamedTuple):
     """An owner that this machine has met. `project` and `stack` are empty for what was bought without a stack; `backend` is where the stack's state
     was kept when it was last seen, empty where that is not known.
     """
@@ -117,7 +117,7 @@ class Known(NamedTuple):
     backend: str
 
 
-class Claim(NamedTuple):
+class ClaimRow(NamedTuple):
     """A generation that some state named lately, with the machines that the state knows. `cluster` is empty while it is only being imported."""
 
     cluster: str
@@ -252,7 +252,7 @@ class Journal:
 
     def orders(
         self, world: str, owner: str, cluster: str | None = None, generation: str | None = None, states: Sequence[str] = OPEN
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[OrderRow, ...]:
         """The orders in these states, oldest first."""
         query = (
             "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at, generation FROM orders "
@@ -276,7 +276,7 @@ class Journal:
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
             db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
 
-    def owners(self, world: str) -> tuple[Known, ...]:
+    def owners(self, world: str) -> tuple[OwnerRow, ...]:
         """Every owner of a world that this machine has met: as a stack's, or as whose something was ordered."""
         query = (
             "SELECT met.owner, coalesce(project, ''), coalesce(stack, ''), coalesce(backend, '') FROM "
@@ -285,9 +285,9 @@ class Journal:
             "LEFT JOIN backends ON (backends.world, backends.owner) = (?1, met.owner) ORDER BY met.owner"
         )
         with self._read() as db:
-            return tuple(Known(*row) for row in db.execute(query, (world,)).fetchall())
+            return tuple(OwnerRow(*row) for row in db.execute(query, (world,)).fetchall())
 
-    def former(self, world: str, owner: str, project: str, stack: str) -> tuple[Launch, ...]:
+    def former(self, world: str, owner: str, project: str, stack: str) -> tuple[PlacementRow, ...]:
         """Placements of other owners of the same project and stack that still have machines: nothing but this journal may know of them any more."""
         with self._read() as db:
             query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
@@ -301,14 +301,14 @@ class Journal:
             look = self._looks(db, world, owner)
             db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", (world, owner, generation, cluster, _ids(handles), look))
 
-    def claims(self, world: str, owner: str) -> tuple[Claim, ...] | None:
+    def claims(self, world: str, owner: str) -> tuple[ClaimRow, ...] | None:
         """What states have claimed since the owner's last look; None where nobody has looked yet, so that nothing can be said."""
         with self._read() as db:
             look = self._looks(db, world, owner)
             rows = db.execute(
                 "SELECT cluster, generation, native_ids FROM claims WHERE world = ? AND owner = ? AND look >= ?", (world, owner, look)
             ).fetchall()
-            return tuple(Claim(row[0], row[1], tuple(Handle(*pair) for pair in json.loads(row[2]))) for row in rows) if look else None
+            return tuple(ClaimRow(row[0], row[1], tuple(Handle(*pair) for pair in json.loads(row[2]))) for row in rows) if look else None
 
     def look(self, world: str, owner: str, mine: Collection[str] = ()) -> None:
         """Begins the owner's next look: what was claimed before no longer counts, except the generations that this run has named already."""
@@ -325,11 +325,11 @@ class Journal:
 
     # Launches
 
-    def launched(self, held: Held) -> None:
+    def launched(self, held: ClusterRecord) -> None:
         """Keeps the full record of a placement, with its price."""
         self._launched(held, {})
 
-    def _launched(self, held: Held, more: dict[str, Any]) -> None:
+    def _launched(self, held: ClusterRecord, more: dict[str, Any]) -> None:
         values = (
             held.world,
             held.owner,
@@ -353,7 +353,7 @@ class Journal:
             )
             db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
 
-    def remember(self, held: Held) -> None:
+    def remember(self, held: ClusterRecord) -> None:
         """Keeps a placement that a state names and that was bought from another machine; one that is known here stays as it is."""
         with self._change() as db:
             rows = db.execute(
@@ -363,15 +363,15 @@ class Journal:
         if not any(int(moment) == int(held.launched_at) for (moment,) in rows):
             self._launched(held, {"remembered": True})
 
-    def rests(self, held: Held, now: float) -> None:
+    def rests(self, held: ClusterRecord, now: float) -> None:
         """What is held was stopped and is kept: its launch has ended, its orders stay open."""
         self._amend(held, {"status": held.status}, now)
 
-    def ends(self, held: Held, why: str) -> None:
+    def ends(self, held: ClusterRecord, why: str) -> None:
         """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
         self._amend(held, {"ended_why": why})
 
-    def concluded(self, held: Held, status: str, why: str) -> None:
+    def concluded(self, held: ClusterRecord, status: str, why: str) -> None:
         """A placement is over, and this is how: kept beyond its machines, for whoever asks later."""
         key = (held.world, held.owner, held.cluster, held.generation)
         with self._change() as db:
@@ -391,13 +391,13 @@ class Journal:
                 if fields.pop("concluded", None) is not None:
                     db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps(fields), rowid))
 
-    def conclusions(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
+    def conclusions(self, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:
         """The last placement of each cluster where that is over and its machines are gone: `concluded` in its record."""
         last = {(launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)}
         over = [launch for launch in last.values() if launch.ended_at is not None and launch.record.get("concluded")]
         return tuple(launch for launch in over if not self.orders(world, launch.owner, launch.cluster))
 
-    def _amend(self, held: Held, fields: Mapping[str, object], ended_at: float | None = None) -> None:
+    def _amend(self, held: ClusterRecord, fields: Mapping[str, object], ended_at: float | None = None) -> None:
         """Writes these fields into the record of the generation's open launch, and its end if it has one."""
         with self._change() as db:
             key = (held.world, held.owner, held.cluster, held.generation)
@@ -406,12 +406,12 @@ class Journal:
                 written = json.dumps({**json.loads(record), **fields})
                 db.execute("UPDATE launches SET record = ?, ended_at = ? WHERE rowid = ?", (written, ended_at, rowid))
 
-    def ended_why(self, held: Held) -> str:
+    def ended_why(self, held: ClusterRecord) -> str:
         """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
         found = [launch for launch in self.launches(held.world, held.owner, held.cluster) if launch.generation == held.generation]
         return str(found[-1].record.get("ended_why", "")) if found else ""
 
-    def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[Launch, ...]:
+    def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[PlacementRow, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""
         with self._read() as db:
             rows = db.execute(
@@ -419,9 +419,11 @@ class Journal:
                 "FROM launches WHERE world = ? AND ? IN ('', owner) AND ? IN ('', cluster) ORDER BY launched_at",
                 (world, owner, cluster),
             ).fetchall()
-            return tuple(Launch._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows)
+            return tuple(
+                PlacementRow._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows
+            )
 
-    def standing(self, world: str, cluster: str = "") -> tuple[Launch, ...]:
+    def standing(self, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:
         """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept, or
         that is over: its job has ended, or its own limit has.
         """
@@ -614,14 +616,14 @@ def prepare(db: sqlite3.Connection) -> None:
     db.execute("COMMIT")
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _entry(row: Sequence[Any]) -> OrderRow:
     intent, provider, state, ticket, ids, price, detail, created, generation = row
     raw = json.loads(intent)
     order = order_in(raw)
     order = order._replace(mark=order.mark._replace(generation=generation))
     handles = tuple(Handle(*pair) for pair in json.loads(ids))
     known = ticket_in(json.loads(ticket), order) if ticket else None
-    return Entry(order, provider, state, known, handles, price, detail, created, account_in(raw.get("account")))
+    return OrderRow(order, provider, state, known, handles, price, detail, created, account_in(raw.get("account")))
 
 
 def _in_wal(db: sqlite3.Connection) -> None:

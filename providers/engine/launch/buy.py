@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.engine.accounts import adapter_of, home_of
 from providers.engine.budget import spell_of
 from providers.engine.desired import limit_of
-from providers.engine.launch.result import ACQUIRED, Outcome, had
+from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import insistent, presentable
 from providers.engine.messages import named, trimmed
@@ -22,9 +22,9 @@ from providers.errors import GpusError, HalfMade, NotConfigured, Transient
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from providers.engine.desired import Wanted
-    from providers.engine.record import Held
-    from providers.engine.tasks import Brake
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.record import ClusterRecord
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
     from providers.model.machine import Attempt, Handle
     from providers.model.offer import Candidate
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 async def buy(
     world: World,
-    wanted: Wanted,
+    wanted: ClusterSpec,
     generation: str,
-    brake: Brake,
+    brake: StopSignal,
     *,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
-) -> Held:
+) -> ClusterRecord:
     """Plans and walks. Nothing of this generation but `keep` exists when it is called."""
     outcome = await walk(world, wanted, generation, brake, keep=keep, accept=accept, before=before)
-    held = had(world.name, wanted, generation, outcome, world.clock.now())
+    held = launched(world.name, wanted, generation, outcome, world.clock.now())
     if outcome.state != ACQUIRED and outcome.handles:
         # Known machines that nobody could look at yet: what they cost runs.
         held = held._replace(launched_at=world.clock.now())
@@ -53,7 +53,7 @@ async def buy(
     return held
 
 
-async def made_ready(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held | None:
+async def made_ready(world: World, held: ClusterRecord, wanted: ClusterSpec, brake: StopSignal) -> ClusterRecord | None:
     """What was adopted, once it is ready. None when it never became so: it is then deleted, confirmed. Raises HalfMade when that failed."""
     if wanted.probe is None:
         return held
@@ -72,14 +72,14 @@ async def made_ready(world: World, held: Held, wanted: Wanted, brake: Brake) -> 
 
 async def walk(
     world: World,
-    wanted: Wanted,
+    wanted: ClusterSpec,
     generation: str,
-    brake: Brake,
+    brake: StopSignal,
     *,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
-) -> Outcome:
+) -> LaunchResult:
     """Plans and walks; `keep` stays, `accept` narrows the candidates, and so does the stack's budget.
 
     Raises as `acquire` does, NotConfigured when nobody is, and GpusError with the arithmetic where the budget refuses every candidate.
@@ -89,21 +89,21 @@ async def walk(
     async with wanted.budget.turn:
         outcome = await _walk(world, wanted, generation, brake, keep=keep, accept=accept, before=before)
         if outcome.handles or outcome.state != ACQUIRED:
-            held = had(world.name, wanted, generation, outcome, world.clock.now())
+            held = launched(world.name, wanted, generation, outcome, world.clock.now())
             wanted.budget.bought(spell_of(held._replace(launched_at=held.launched_at or world.clock.now())), world.clock.now())
     return outcome
 
 
 async def _walk(
     world: World,
-    wanted: Wanted,
+    wanted: ClusterSpec,
     generation: str,
-    brake: Brake,
+    brake: StopSignal,
     *,
     keep: Collection[Handle],
     accept: Callable[[Candidate], bool] | None,
     before: Sequence[Attempt],
-) -> Outcome:
+) -> LaunchResult:
     on_sale = await world.call("", insistent, world, wanted.ask, wanted.setup)
     blocks = world.journal.blocks(world.name)
     plan = on_sale.plan(wanted.ask, blocks, world.clock.now(), wanted.setup)
@@ -134,7 +134,7 @@ async def _walk(
     return await acquire(world, plan, wanted, generation, brake=brake, market=on_sale, keep=keep, accept=accept, before=before)
 
 
-def affordable(world: World, wanted: Wanted, plan: Plan, accept: Callable[[Candidate], bool] | None = None) -> Callable[[Candidate], bool]:
+def affordable(world: World, wanted: ClusterSpec, plan: Plan, accept: Callable[[Candidate], bool] | None = None) -> Callable[[Candidate], bool]:
     """What of a plan the budget allows, as a test of candidates. Raises GpusError with the arithmetic where it allows none."""
     budget, now = wanted.budget, world.clock.now()
     assert budget is not None
@@ -147,7 +147,7 @@ def affordable(world: World, wanted: Wanted, plan: Plan, accept: Callable[[Candi
     return allowed
 
 
-async def check_pinned(world: World, wanted: Wanted) -> None:
+async def check_pinned(world: World, wanted: ClusterSpec) -> None:
     """A declaration that allows one provider alone fails at once, and clearly, when that one is not configured."""
     if len(wanted.ask.providers) == 1 and wanted.ask.providers[0] in world.manifests:
         await adapter_of(world, wanted.ask.providers[0])

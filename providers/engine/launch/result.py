@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.desired import Wanted, ttl
-from providers.engine.record import DONE, UNSETTLED, Held, applied, began, says_more, status_of
+from providers.engine.desired import ClusterSpec, ttl
+from providers.engine.record import DONE, UNSETTLED, ClusterRecord, applied, began, says_more, status_of
 from providers.model.machine import (
     QUEUED,
     RUNNING,
@@ -16,14 +16,14 @@ from providers.model.machine import (
 )
 
 if TYPE_CHECKING:
-    from providers.engine.desired import Wanted
+    from providers.engine.desired import ClusterSpec
     from providers.engine.record import Account
     from providers.model.machine import Node
     from providers.model.offer import Candidate
 ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 
 
-class Outcome(NamedTuple):
+class LaunchResult(NamedTuple):
     """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
 
     `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     account: Account | None = None
 
 
-def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: float) -> Held:
+def launched(world: str, wanted: ClusterSpec, generation: str, outcome: LaunchResult, now: float) -> ClusterRecord:
     """The record of a purchase, whatever it came to."""
     placed = outcome.placed
     ttl_s = ttl(wanted, placed.entry)
@@ -49,7 +49,7 @@ def had(world: str, wanted: Wanted, generation: str, outcome: Outcome, now: floa
     done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
     detail = next((node.detail for node in outcome.nodes if node.status == RUNNING and says_more(node)), "")
     status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
-    return Held(
+    return ClusterRecord(
         world=world,
         owner=wanted.owner,
         cluster=wanted.cluster,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.engine.accounts import by_adapter, survey
 from providers.engine.messages import trimmed
 from providers.engine.tasks import repeated
-from providers.engine.termination.settle import Left, bill, release
+from providers.engine.termination.settle import Remainder, bill, release
 from providers.errors import CloudError
 from providers.model.machine import GONE, is_foreign
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held
-    from providers.engine.tasks import Brake
+    from providers.engine.record import ClusterRecord
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
     from providers.model.machine import Handle, Node, Order
 
 
-async def confirmed(world: World, held: Held, brake: Brake, kept: Collection[Handle] = ()) -> Held:
+async def confirmed(world: World, held: ClusterRecord, brake: StopSignal, kept: Collection[Handle] = ()) -> ClusterRecord:
     """What was bought or kept, if this run still has the cluster. Else all of it but `kept` is released, confirmed, and TakenOver raised.
 
     What is not settled yet is returned as it is: a state has to name it.
@@ -44,7 +44,7 @@ async def confirmed(world: World, held: Held, brake: Brake, kept: Collection[Han
     raise brake.stopped(held.cluster, f"what this run bought could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}")
 
 
-async def theirs(world: World, adapter: Adapter, order: Order, handles: Collection[Handle], brake: Brake) -> set[Handle]:
+async def theirs(world: World, adapter: Adapter, order: Order, handles: Collection[Handle], brake: StopSignal) -> set[Handle]:
     """Of these machines, and of all that bear the order's mark, those that another run made or has adopted. Raises CloudErrors."""
     nodes = [node for node in await repeated(world, adapter.name, adapter.observe, tuple(handles)) if node.status != GONE] if handles else []
     marked = await repeated(world, adapter.name, adapter.find, *order.mark[:3])
@@ -61,15 +61,15 @@ def _stem(order: Order) -> str:
     return order.node_names[0].rpartition("-")[0]
 
 
-def _adopted(nodes: Collection[Node], generation: str, brake: Brake) -> set[Handle]:
+def _adopted(nodes: Collection[Node], generation: str, brake: StopSignal) -> set[Handle]:
     """Those that bear another generation by now, or that the run which has the cluster names as its own."""
     last = brake.lease.last() if brake.lease is not None else None
     named = set(last.handles) if last is not None and brake.taken_over else set()
     return named | {node.handle for node in nodes if is_foreign(node.mark, generation)}
 
 
-async def _released(world: World, held: Held, bought: Collection[Handle], brake: Brake) -> Left:
-    lefts: list[Left] = []
+async def _released(world: World, held: ClusterRecord, bought: Collection[Handle], brake: StopSignal) -> Remainder:
+    lefts: list[Remainder] = []
     try:
         for adapter, own in await by_adapter(world, held, bought):
             there = await repeated(world, adapter.name, adapter.observe, tuple(own))
@@ -77,11 +77,11 @@ async def _released(world: World, held: Held, bought: Collection[Handle], brake:
             # By name alone: another run of the same state may have bought under the same generation.
             lefts.append(await release(world, adapter, "", "", "", [handle for handle in own if handle not in others]))
     except CloudError as error:
-        return Left(tuple(bought), trimmed(error))
-    return Left(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+        return Remainder(tuple(bought), trimmed(error))
+    return Remainder(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
 
 
-async def _rival(world: World, held: Held) -> str:
+async def _rival(world: World, held: ClusterRecord) -> str:
     """Who else bought for the cluster since it was looked at before this purchase; empty for nobody. Of two, the one that was made first stays."""
     if taken := [node.name for node in held.machines if is_foreign(node.mark, held.generation)]:
         return f"another run has adopted {', '.join(taken)}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from providers.engine.accounts import adapter_of
 from providers.engine.journal import database as journals
 from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
-from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, Outcome
+from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.taken_over import of_another, theirs
 from providers.engine.launch.verify import delivered
 from providers.engine.market import closed_places
@@ -22,8 +22,8 @@ from providers.engine.market.planning import listed, overlay
 from providers.engine.messages import WAITED, all_failed, bare, clipped, line, moment, refusal_lines, said, too_slow, trimmed, wrong_anywhere
 from providers.engine.readiness.wait import LOADING, SETUP, WRONG, until_ready
 from providers.engine.setup import start, started
-from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, Brake, pause, repeated
-from providers.engine.termination.settle import Left, abandon, bill, certain, release
+from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, StopSignal, pause, repeated
+from providers.engine.termination.settle import Remainder, abandon, bill, certain, release
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.desired import Wanted
+    from providers.engine.desired import ClusterSpec
     from providers.engine.market.planning import Market
     from providers.engine.record import Account
     from providers.engine.world import World
@@ -79,16 +79,16 @@ class _Late(Exception):
 async def acquire(
     world: World,
     plan: Plan,
-    wanted: Wanted,
+    wanted: ClusterSpec,
     generation: str,
     *,
-    brake: Brake | None = None,
+    brake: StopSignal | None = None,
     market: Market | None = None,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
     joins: Sequence[Handle] = (),
-) -> Outcome:
+) -> LaunchResult:
     """Gets the first candidate of the plan that can be had, and says how.
 
     `market` is what the plan was made of: a provider whose market moved is listed again into it. `keep` are machines of this generation that
@@ -96,19 +96,19 @@ async def acquire(
     from. `joins` are machines that what is had is to stand beside. Raises AllFailed when nothing could be had and nothing is left; NotConfigured,
     BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when stopped, or when the journal can't be written.
     """
-    walk = _Walk(world, plan, wanted, generation, brake or Brake(world), frozenset(keep), market, accept, before)
+    walk = _Walk(world, plan, wanted, generation, brake or StopSignal(world), frozenset(keep), market, accept, before)
     walk.joins = tuple(joins)
     return await walk.run()
 
 
 async def resumed(
-    world: World, wanted: Wanted, entry: journals.Entry, *, brake: Brake | None = None, keep: Collection[Handle] = ()
-) -> Outcome | CloudError | None:
+    world: World, wanted: ClusterSpec, entry: journals.OrderRow, *, brake: StopSignal | None = None, keep: Collection[Handle] = ()
+) -> LaunchResult | CloudError | None:
     """Goes on with an order of the journal: waits for it within its time and looks at what was made.
 
     None: nothing was made. A CloudError: it ended with that refusal, nothing is left. The journal is brought up to date.
     """
-    walk = _Walk(world, None, wanted, entry.order.mark.generation, brake or Brake(world), frozenset(keep))
+    walk = _Walk(world, None, wanted, entry.order.mark.generation, brake or StopSignal(world), frozenset(keep))
     return await walk.resume(entry)
 
 
@@ -117,9 +117,9 @@ class _Walk:
         self,
         world: World,
         plan: Plan | None,
-        wanted: Wanted,
+        wanted: ClusterSpec,
         generation: str,
-        brake: Brake,
+        brake: StopSignal,
         keep: frozenset[Handle],
         market: Market | None = None,
         accept: Callable[[Candidate], bool] | None = None,
@@ -146,7 +146,7 @@ class _Walk:
     def now(self) -> float:
         return self.world.clock.now()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LaunchResult:
         while True:
             if self.brake.on:
                 raise self._stopped()
@@ -204,7 +204,7 @@ class _Walk:
         entry = self.wanted.ask.entries[candidate.entry]
         return (entry.wait_s, entry.ttl_s, entry.override, candidate.nodes, candidate.gpu_count)
 
-    async def _attempt(self, adapter: Adapter, order: Order) -> Outcome | None:
+    async def _attempt(self, adapter: Adapter, order: Order) -> LaunchResult | None:
         """One creating call, to its end. None: it came to nothing, nothing of it is left, and what it blocks is noted.
 
         RateLimited, Transient: tried again by the order's token. OutcomeUnknown, Unclassified: found by it; unsettled ends the walk. HalfMade:
@@ -237,12 +237,12 @@ class _Walk:
             end = "nothing is left running" if left.clean else f"{left.why}; {bill(left.handles, self._price(order))}"
             raise GpusError(f"{error}; {end}") from error
 
-    async def resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
+    async def resume(self, entry: journals.OrderRow) -> LaunchResult | CloudError | None:
         """See `resumed`."""
         ended = await self._resume(entry)
-        return ended._replace(account=entry.account) if isinstance(ended, Outcome) else ended
+        return ended._replace(account=entry.account) if isinstance(ended, LaunchResult) else ended
 
-    async def _resume(self, entry: journals.Entry) -> Outcome | CloudError | None:
+    async def _resume(self, entry: journals.OrderRow) -> LaunchResult | CloudError | None:
         order, started = entry.order, self.now
         self.account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
@@ -251,7 +251,7 @@ class _Walk:
             if ticket is None:
                 ticket = await self._certain(adapter, order)
             if ticket is None:
-                left = await release(self.world, adapter, *order.mark[:3], handles=entry.handles, keep=self.keep) if entry.handles else Left()
+                left = await release(self.world, adapter, *order.mark[:3], handles=entry.handles, keep=self.keep) if entry.handles else Remainder()
                 if left.clean:
                     self.world.journal.settled(order.token, journals.FAILED, self.now, "nothing was made, or nothing of it is left")
                     return None
@@ -321,7 +321,7 @@ class _Walk:
         except OutcomeUnknown as error:
             raise _Unsure(error) from error
 
-    async def _finish(self, adapter: Adapter, ticket: Ticket, started: float, deadline: float) -> Outcome:
+    async def _finish(self, adapter: Adapter, ticket: Ticket, started: float, deadline: float) -> LaunchResult:
         """Waits until the order's machines are made, compares them with what was ordered, and says what was had."""
         ticket = await self._wait(adapter, ticket, deadline)
         order = ticket.order
@@ -335,7 +335,7 @@ class _Walk:
             reason = f"made, but not looked at yet: {trimmed(error)}; {bill(ticket.handles, self._price(order))}"
             self.world.report("warning", f"{self._line(order)}: {reason}")
             self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, ticket.handles)
-            return Outcome(UNCONFIRMED, order, ticket.placed or order.candidates[0], tuple(self.attempts), ticket.handles, (), (), (reason,))
+            return LaunchResult(UNCONFIRMED, order, ticket.placed or order.candidates[0], tuple(self.attempts), ticket.handles, (), (), (reason,))
         known = {*ticket.handles, *self.keep}
         if rivals := [node.name for node in marked if node.status != GONE and node.handle not in known and self._strange(node, order)]:
             # Where no lease is shared: another run placed the same cluster anew, of the same state, and so under the same generation.
@@ -343,7 +343,7 @@ class _Walk:
             raise _Late(ticket)
         placed = delivered(ticket, nodes)
         extra = [node.handle for node in marked if node.handle not in ticket.handles and node.handle not in self.keep and node.status != "gone"]
-        left = Left()
+        left = Remainder()
         if extra:
             self.world.report("warning", f"{self._line(order)}: {len(extra)} machines more than ordered; deleting them")
             left = await release(self.world, adapter, *order.mark[:3], handles=extra, keep={*ticket.handles, *self.keep})
@@ -354,9 +354,9 @@ class _Walk:
             nodes = seen
         if order.setup.script_digest:
             from providers.engine.readiness import workload
-            from providers.engine.readiness.handover import hand_over
+            from providers.engine.readiness.handover import deliver_files
 
-            await hand_over(self.world, adapter, order, nodes)
+            await deliver_files(self.world, adapter, order, nodes)
             if placed.kind == "service":
                 working = await workload.until_working(self.world, adapter, placed, nodes, order, deadline, self.brake)
                 if working is None:
@@ -371,7 +371,7 @@ class _Walk:
         reasons = (
             () if left.clean else (f"half-made: more machines than ordered, and they could not be deleted: {left.why}; {bill(left.handles, None)}",)
         )
-        return Outcome(ACQUIRED, order, placed, tuple(self.attempts), ticket.handles, nodes, left.handles, reasons)
+        return LaunchResult(ACQUIRED, order, placed, tuple(self.attempts), ticket.handles, nodes, left.handles, reasons)
 
     async def _wait(self, adapter: Adapter, ticket: Ticket, deadline: float) -> Ticket:
         """Polls until it is done. Raises the refusal, `_Late` when the time is over or the brake is on, `_Unsure`, or HalfMade."""
@@ -414,7 +414,7 @@ class _Walk:
 
     # How an order can end, other than well
 
-    async def _late(self, adapter: Adapter, order: Order, ticket: Ticket, started: float) -> Outcome | None:
+    async def _late(self, adapter: Adapter, order: Order, ticket: Ticket, started: float) -> LaunchResult | None:
         """The one time-out: what still waits is given up, unless a queue is the last hope there is."""
         self._drop()
         if not self.brake.on and ticket.state == QUEUED and not self.pending:
@@ -436,14 +436,14 @@ class _Walk:
         every = self.world.journal.orders(self.world.name, order.mark.owner, order.mark.cluster, states=journals.EVERY)
         return all(node.name not in entry.order.node_names for entry in every)
 
-    async def _released(self, adapter: Adapter, order: Order, ticket: Ticket) -> Left:
+    async def _released(self, adapter: Adapter, order: Order, ticket: Ticket) -> Remainder:
         """Ends the order. Where another run has the cluster by now, only what this order made, and only if that run did not adopt it."""
         others: set[Handle] = set()
         if self.brake.taken_over:
             try:
                 others = await theirs(self.world, adapter, order, ticket.handles, self.brake)
             except CloudError as error:
-                return Left(ticket.handles, trimmed(error))
+                return Remainder(ticket.handles, trimmed(error))
         return await abandon(self.world, adapter, order, ticket, {*self.keep, *others})
 
     def _none_came(self, adapter: Adapter, order: Order) -> NoCapacity:
@@ -451,7 +451,7 @@ class _Walk:
         why = self.brake.why if self.brake.on else f"no machine within {duration.text(order.wait_s)}"
         return NoCapacity(why, provider=adapter.name, code=WAITED)
 
-    async def _half_made(self, adapter: Adapter, order: Order, error: HalfMade, started: float) -> Outcome | None:
+    async def _half_made(self, adapter: Adapter, order: Order, error: HalfMade, started: float) -> LaunchResult | None:
         self.world.report("warning", f"{self._line(order)}: {trimmed(error)}; deleting it")
         left = await release(self.world, adapter, *self.mark[:3], handles=error.handles, keep=self.keep)
         if not left.clean:
@@ -510,27 +510,27 @@ class _Walk:
         self.again.add(place)
         return True
 
-    def _stuck(self, order: Order, error: CloudError, left: Left, started: float) -> Outcome:
+    def _stuck(self, order: Order, error: CloudError, left: Remainder, started: float) -> LaunchResult:
         """Something of the order exists or may, and could not be deleted: the end of this walk."""
         self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
         reason = f"half-made: {trimmed(error)}; it could not be deleted: {left.why}; {bill(left.handles, self._price(order))}"
         self.world.report("error", f"{self._line(order)}: {reason}")
         self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, left.handles)
-        return Outcome(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), left.handles, (reason,))
+        return LaunchResult(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), left.handles, (reason,))
 
-    def _unsettled(self, order: Order, error: CloudError, started: float) -> Outcome:
+    def _unsettled(self, order: Order, error: CloudError, started: float) -> LaunchResult:
         self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
         reason = f"unsettled: {trimmed(error)}; nothing else is bought until that is known; {bill((), self._price(order))}"
         self.world.report("error", f"{self._line(order)}: {reason}")
         self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason)
-        return Outcome(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), (), (reason,))
+        return LaunchResult(UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), (), (reason,))
 
-    def _queued(self, ticket: Ticket) -> Outcome:
+    def _queued(self, ticket: Ticket) -> LaunchResult:
         order = ticket.order
         placed = ticket.placed or order.candidates[0]
         detail = f" ({ticket.detail})" if ticket.detail else ""
         reason = f"queued: {placed.provider} has the order in its queue{detail}; the next `up` waits on, `destroy` ends it"
-        return Outcome(WAITING_ON, order, placed, tuple(self.attempts), ticket.handles, (), (), (reason,))
+        return LaunchResult(WAITING_ON, order, placed, tuple(self.attempts), ticket.handles, (), (), (reason,))
 
     # What a refusal means for the rest of the walk
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from providers.adapters.base import Manifest
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.host import Host
     from providers.model.machine import Setup
 
@@ -38,11 +38,11 @@ class Hosted(NamedTuple):
     note: str = ""
 
 
-def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Entry, str, str], Hosted | None]:
+def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Choice, str, str], Hosted | None]:
     """What answers for (choice, provider, machine type); with None where the provider says nothing of its machines. Remembers its answers."""
 
     @lru_cache(maxsize=4096)
-    def hosted(entry: Entry, provider: str, machine_type: str) -> Hosted | None:
+    def hosted(entry: Choice, provider: str, machine_type: str) -> Hosted | None:
         manifest = manifests.get(provider)
         if manifest is None or manifest.host is None:
             return None
@@ -75,7 +75,7 @@ class Running(Protocol):
     def applied(self) -> tuple[tuple[str, str], ...]: ...
 
 
-def outgrown(ask: Ask, entry: Entry, running: Running, manifests: Mapping[str, Manifest]) -> str:
+def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, Manifest]) -> str:
     """Why a running placement can't take the workload as it is declared now: its GPUs do not hold it, or its disk does not; nothing where it can."""
     if ask.workload is None:
         return ""
@@ -109,7 +109,7 @@ def asked(ask: Ask, manifest: Manifest | None) -> Ask:
     return ask._replace(disk_gib=least, image=disk.image(ask.workload))
 
 
-def _hosted(ask: Ask, entry: Entry, host: Host, where: str) -> Hosted:
+def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
     declared = ask.disk_gib
     if declared is not None and declared < host.image_gib:
         why = f"disk_gib is {declared}, the boot image {host.image} takes {host.image_gib} GiB"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter, Manifest
     from providers.engine.world import World
-    from providers.model.ask import Ask, Entry
+    from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
@@ -114,7 +114,7 @@ class _Of(NamedTuple):
     nodes: int
 
 
-def fitting(ask: Ask) -> Callable[[Entry, str, int], Fit] | None:
+def fitting(ask: Ask) -> Callable[[Choice, str, int], Fit] | None:
     """What judges a GPU type and a count for an entry of this ask; None where nothing is declared to run. Pure."""
     workload = ask.workload
     if workload is None:

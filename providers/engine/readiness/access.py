@@ -10,20 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import account_of
-from providers.engine.keys import Access, folder, make, opened
+from providers.engine.keys import ClusterKeys, folder, make, opened
 from providers.engine.record import works
 from providers.errors import GpusError
 from providers.model.machine import Setup
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import StandInProbe
-from providers.remote.probe import REACH, Look
+from providers.remote.probe import REACH, ProbeResult
 from providers.remote.ssh import NoOpenSsh, SshProbe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from providers.engine.desired import Wanted
-    from providers.engine.record import Account, Held
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.record import Account, ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
     from providers.remote.probe import Ordered, Probe
@@ -39,7 +39,7 @@ OWN_HINT = "`ready: running` is for images in which no shell can be run"
 def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | StandInProbe | None:
     """What leads into a cluster's machines by the key that is kept here; None without one. A rehearsal's need none. Reads the cluster's folder."""
     if world.name == REHEARSAL:
-        place = Access(folder(world.name, owner, cluster), None)
+        place = ClusterKeys(folder(world.name, owner, cluster), None)
         return probe(world, None, place.known_hosts, place.nodes)
     way = opened(world.name, owner, cluster)
     if way is None or way.key is None:
@@ -68,7 +68,7 @@ def probe(
     return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
 
 
-async def equipped(world: World, wanted: Wanted) -> Wanted:
+async def equipped(world: World, wanted: ClusterSpec) -> ClusterSpec:
     """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness is to be checked.
 
     Raises GpusError where that needs OpenSSH and there is none; nothing was bought then.
@@ -82,7 +82,7 @@ async def equipped(world: World, wanted: Wanted) -> Wanted:
         # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is only to run.
         if checked and world.name != REHEARSAL:
             raise GpusError(f"{wanted.cluster}: nothing is bought: {error}; or set ready: running") from None
-        way = Access(folder(world.name, wanted.owner, wanted.cluster), None)
+        way = ClusterKeys(folder(world.name, wanted.owner, wanted.cluster), None)
     if way.key is not None:
         wanted = wanted._replace(setup=wanted.setup._replace(own_public_key=way.key.public))
     if not checked:
@@ -93,12 +93,12 @@ async def equipped(world: World, wanted: Wanted) -> Wanted:
 class CheckedProbe:
     """Looks into the machines of a declared cluster wherever the cluster's own key opens them; elsewhere their cloud's word will do, said once."""
 
-    def __init__(self, world: World, wanted: Wanted, way: Access, inner: Probe) -> None:
+    def __init__(self, world: World, wanted: ClusterSpec, way: ClusterKeys, inner: Probe) -> None:
         self._world, self._wanted, self._way, self._inner = world, wanted, way, inner
         self._told: set[str] = set()
         self._bearing: set[Handle] = set()
 
-    async def __call__(self, node: Node, placed: Ordered) -> Look:
+    async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         why = self._closed(node, placed)
         if not why:
             look = await self._inner(node, placed)
@@ -107,13 +107,13 @@ class CheckedProbe:
         if why not in self._told:
             self._told.add(why)
             self._world.report("info", f"{self._wanted.cluster}: ready as {placed.provider} reports it, its GPUs not looked at: {why}")
-        return Look()
+        return ProbeResult()
 
     def _closed(self, node: Node, placed: Ordered) -> str:
         """Why nothing here leads into this machine; empty where the key does, or its provider's own program with the credentials."""
         section = dict(self._wanted.setup.options).get(node.handle.provider)
         setup = self._wanted.setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
-        if why := barred(self._world, node.handle.provider, placed, setup):
+        if why := why_unreachable(self._world, node.handle.provider, placed, setup):
             return why
         own = self._world.manifests[node.handle.provider].program is not None
         return "" if own or self._bears(node.handle) else ELSEWHERE
@@ -128,7 +128,7 @@ class CheckedProbe:
         return handle in self._bearing
 
 
-def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
+def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
     """Why this provider's machines of that setup take no login from here, neither with an own key nor by its program; empty where they do. Pure."""
     manifest = world.manifests[provider]
     if manifest.program is not None:
@@ -138,25 +138,25 @@ def barred(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
     return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
 
 
-def way_in(world: World, held: Held) -> SshProbe | StandInProbe | str:
+def connection(world: World, held: ClusterRecord) -> SshProbe | StandInProbe | str:
     """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
     if held.kind != "machine" and not works(held):
         return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
     if world.manifests[held.provider].program is not None:
-        if why := barred(world, held.provider, held, Setup()):
+        if why := why_unreachable(world, held.provider, held, Setup()):
             return why
         # The account's credentials open it, also what another machine bought.
-        place = Access(folder(world.name, held.owner, held.cluster), None)
+        place = ClusterKeys(folder(world.name, held.owner, held.cluster), None)
         return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, held))
     entries = world.journal.orders(world.name, held.owner, held.cluster)
     order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
     if order is None:
         return ELSEWHERE
-    if why := barred(world, held.provider, held, order.setup):
+    if why := why_unreachable(world, held.provider, held, order.setup):
         return why
     way = opened(world.name, held.owner, held.cluster)
     key = way.key if way is not None else None
     if world.name != REHEARSAL and (key is None or key.public != order.setup.own_public_key):
         return "the key that it was ordered with is not here"
-    place = Access(folder(world.name, held.owner, held.cluster), key)
+    place = ClusterKeys(folder(world.name, held.owner, held.cluster), key)
     return probe(world, key, place.known_hosts, place.nodes)

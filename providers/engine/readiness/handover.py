@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held
-    from providers.engine.setup import Start
+    from providers.engine.record import ClusterRecord
+    from providers.engine.setup import StartPlan
     from providers.engine.world import World
     from providers.model.machine import Node, Order
     from providers.remote.line import Line
 
 
-async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:
+async def deliver_files(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:
     """Writes what the start-up script waits for onto each machine. Nothing where it waits for nothing.
 
     Raises HalfMade where that can't be done: without it nothing would ever start there.
@@ -55,7 +55,7 @@ async def hand_over(world: World, adapter: Adapter, order: Order, nodes: Sequenc
                 raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
 
 
-async def rerun(world: World, held: Held, nodes: Sequence[Node], begun: Start) -> None:
+async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun: StartPlan) -> None:
     """Puts another program on the machines in place of the one that runs there, and starts it; at a later boot it is that one, too.
 
     Raises GpusError where it can't be written there; what ran then still runs.

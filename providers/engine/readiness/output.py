@@ -18,7 +18,7 @@ from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.remote.line import Line
 
@@ -27,7 +27,7 @@ KEPT_BYTES = 256 * 1024
 _PLACE = "output"
 
 
-async def keep(world: World, adapter: Adapter, held: Held) -> None:
+async def save_output(world: World, adapter: Adapter, held: ClusterRecord) -> None:
     """Writes the end of each machine's output here, readable by this user alone. One call for each; never raises what a cloud says."""
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     for number, node in enumerate(held.machines):
@@ -50,7 +50,7 @@ async def keep(world: World, adapter: Adapter, held: Held) -> None:
             world.report("warning", f"{held.cluster}: what {node.name} wrote could not be kept: {str(error).splitlines()[0]}")
 
 
-def kept(held: Held, number: int) -> str | None:
+def kept(held: ClusterRecord, number: int) -> str | None:
     """The end of what that machine wrote; None where nothing was kept. Reads one file."""
     path = folder(held.world, held.owner, held.cluster) / _PLACE / str(number)
     return path.read_text(encoding="utf-8") if path.is_file() else None

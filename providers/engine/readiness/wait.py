@@ -13,13 +13,13 @@ from providers.engine.messages import bare, trimmed
 from providers.engine.tasks import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
-from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Look, Ordered, Probe
+from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Ordered, Probe, ProbeResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.tasks import Brake
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
 
 
@@ -44,14 +44,14 @@ async def until_ready(
     handles: Sequence[Handle],
     probe: Probe,
     deadline: float,
-    brake: Brake,
+    brake: StopSignal,
 ) -> tuple[Node, ...] | None:
     """The machines once all of them are ready, None when the brake came on.
 
     Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the cloud ended one; its code is the stage reached
     or the cloud's status. One cloud call and one look at each machine per poll.
     """
-    started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", Look(NO_ADDRESS)
+    started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", ProbeResult(NO_ADDRESS)
     while True:
         try:
             nodes: tuple[Node, ...] = tuple(await world.call(adapter.name, adapter.observe, tuple(handles)))
@@ -82,16 +82,16 @@ async def until_ready(
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
 
-async def _look(probe: Probe, node: Node, placed: Ordered) -> Look:
+async def _look(probe: Probe, node: Node, placed: Ordered) -> ProbeResult:
     if node.status != RUNNING:
-        return Look(NOT_RUNNING, node.detail or node.status)
+        return ProbeResult(NOT_RUNNING, node.detail or node.status)
     try:
         return await asyncio.wait_for(probe(node, placed), LOOK_LIMIT_S)
     except TimeoutError:
-        return Look(CLOSED, f"no answer within {LOOK_LIMIT_S:.0f}s")
+        return ProbeResult(CLOSED, f"no answer within {LOOK_LIMIT_S:.0f}s")
 
 
-def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, last: Look, started: float) -> HalfMade:
+def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, last: ProbeResult, started: float) -> HalfMade:
     seconds = world.clock.now() - started
     what = "was taken back" if node.status == PREEMPTED else "is gone" if node.status == GONE else f"is {node.status}"
     detail = f" ({node.detail})" if node.detail else ""
@@ -100,7 +100,7 @@ def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, 
     return HalfMade(f"{text}; until then {last}", provider=placed.provider, code=node.status, handles=handles, block_s=block_s)
 
 
-def _unready(placed: Ordered, handles: Sequence[Handle], look: Look, waited_s: float | None) -> HalfMade:
+def _unready(placed: Ordered, handles: Sequence[Handle], look: ProbeResult, waited_s: float | None) -> HalfMade:
     within = "" if waited_s is None else f" within {waited_s:.0f}s"
     note = f"; {look.note}" if look.note else ""
     text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"

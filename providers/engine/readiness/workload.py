@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held
-    from providers.engine.tasks import Brake
+    from providers.engine.record import ClusterRecord
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
     from providers.model.machine import Node, Order
     from providers.remote.probe import Ordered
@@ -33,7 +33,7 @@ STATUS = f"cat {ROOT}/status 2>/dev/null"
 ITSELF = "it powered itself off, as it does once its job is done; what that ended with is not known"
 
 
-class Word(NamedTuple):
+class WorkloadStatus(NamedTuple):
     """The last word of a start-up script: a state of its, what it says besides, and of which program."""
 
     state: str = ""
@@ -41,18 +41,18 @@ class Word(NamedTuple):
     digest: str = ""
 
 
-def last(text: str) -> Word:
+def last(text: str) -> WorkloadStatus:
     """The last word in what a machine wrote. Pure."""
     for line in reversed(text.splitlines()):
         head, _, rest = line.strip().partition(f"{WORD} ")
         if rest and not head.strip().endswith("="):
             digest, _, said = rest.partition(" ")
             state, _, detail = said.partition(" ")
-            return Word(state, detail, digest)
-    return Word()
+            return WorkloadStatus(state, detail, digest)
+    return WorkloadStatus()
 
 
-def meant(node: Node, kind: str, word: Word) -> Node:
+def with_workload_status(node: Node, kind: str, word: WorkloadStatus) -> Node:
     """The machine as its work makes it: a job that is over is ended or failed, whatever became of the machine. Pure."""
     if kind != "job":
         return node
@@ -68,7 +68,7 @@ def meant(node: Node, kind: str, word: Word) -> Node:
     return node
 
 
-async def word(world: World, adapter: Adapter, node: Node, order: Order | None) -> Word:
+async def word(world: World, adapter: Adapter, node: Node, order: Order | None) -> WorkloadStatus:
     """The last word of this machine's script; an empty one where nothing can be read. One call."""
     reader = getattr(adapter, "log", None)
     try:
@@ -78,10 +78,10 @@ async def word(world: World, adapter: Adapter, node: Node, order: Order | None) 
             return _played(world, node, order)
         return last(await _told(world, node, order))
     except GpusError:
-        return Word()
+        return WorkloadStatus()
 
 
-async def observed(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
+async def observed(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[Node, ...]:
     """What is held, as its cloud reports it and as its work makes it: one look, and one more at each machine that has a job of ours."""
     nodes = await _looked(world, adapter, held)
     if held.kind == "job" and nodes and not finished(held) and {node.status for node in nodes} <= {*DONE}:
@@ -90,7 +90,7 @@ async def observed(world: World, adapter: Adapter, held: Held) -> tuple[Node, ..
     return nodes
 
 
-async def _looked(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...]:
+async def _looked(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[Node, ...]:
     nodes = tuple(await repeated(world, adapter.name, adapter.observe, held.handles))
     if held.kind != "job" or not works(held):
         return nodes
@@ -105,18 +105,18 @@ async def _looked(world: World, adapter: Adapter, held: Held) -> tuple[Node, ...
     return await seen(world, adapter, held, nodes, order)
 
 
-async def seen(world: World, adapter: Adapter, held: Held, nodes: Sequence[Node], order: Order | None) -> tuple[Node, ...]:
+async def seen(world: World, adapter: Adapter, held: ClusterRecord, nodes: Sequence[Node], order: Order | None) -> tuple[Node, ...]:
     """The machines as their work makes them: one look at each that may have something to tell. Words of another program do not count."""
     found, digest = [], dict(held.applied).get(WORK, "")
     for node in nodes:
         told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
-        said = await word(world, adapter, node, order) if told else Word()
-        found.append(meant(node, held.kind, said if said.digest == digest else Word()) if told else node)
+        said = await word(world, adapter, node, order) if told else WorkloadStatus()
+        found.append(with_workload_status(node, held.kind, said if said.digest == digest else WorkloadStatus()) if told else node)
     return tuple(found)
 
 
 async def until_working(
-    world: World, adapter: Adapter, placed: Ordered, nodes: Sequence[Node], order: Order, deadline: float, brake: Brake
+    world: World, adapter: Adapter, placed: Ordered, nodes: Sequence[Node], order: Order, deadline: float, brake: StopSignal
 ) -> tuple[Node, ...] | None:
     """The machines once the service on all of them answers by its own health path; None when the brake came on.
 
@@ -130,7 +130,7 @@ async def until_working(
             text = f"wanted the service to answer, found that {lost.name} is {lost.status}"
             raise HalfMade(text, provider=placed.provider, code=lost.status, handles=handles)
         said = [await word(world, adapter, node, order) for node in nodes]
-        said = [each if each.digest == order.setup.script_digest else Word() for each in said]
+        said = [each if each.digest == order.setup.script_digest else WorkloadStatus() for each in said]
         if all(each.state == READY for each in said):
             return nodes
         broken = min((each for each in said if each.state in NOT_SET_UP), key=lambda each: each.state != SETUP_WRONG, default=None)
@@ -153,7 +153,7 @@ async def until_working(
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
 
-def _played(world: World, node: Node, order: Order | None) -> Word:
+def _played(world: World, node: Node, order: Order | None) -> WorkloadStatus:
     """What a rehearsal's machine without a console would tell by login."""
     from providers.rehearsal import script
     from providers.rehearsal.store import open_store
@@ -161,7 +161,7 @@ def _played(world: World, node: Node, order: Order | None) -> Word:
     store = open_store()
     given = "" if order is None else str(dict(order.setup.options).get("command", "")) or order.setup.script
     if node.status not in (RUNNING, ENDED):
-        return Word()
+        return WorkloadStatus()
     code, job_s = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type), store.latency(node.handle.provider, "job")
     lines = script.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
     return last("\n".join(line for _, line in lines))

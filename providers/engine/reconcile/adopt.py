@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.accounts import adapter_of, surveyed
 from providers.engine.desired import ttl
 from providers.engine.journal import database as journals
-from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, Outcome
+from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
-from providers.engine.record import DONE, Held, applied, began, healthy, status_of
+from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
 from providers.engine.tasks import repeated
 from providers.engine.termination.settle import abandon, bill, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.desired import Wanted
-    from providers.engine.tasks import Brake
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
     from providers.model.ask import Ask
 
@@ -51,7 +51,7 @@ class Price(NamedTuple):
     source: str = ""
 
 
-async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) -> Held | None:
+async def existing(world: World, wanted: ClusterSpec, generation: str, brake: StopSignal) -> ClusterRecord | None:
     """Takes over what already serves the declaration, and makes sure that nothing else of this cluster exists.
 
     Returns what was adopted, or None when nothing is there and buying is safe. Raises OutcomeUnknown while an earlier order is not settled, and
@@ -68,12 +68,12 @@ async def existing(world: World, wanted: Wanted, generation: str, brake: Brake) 
     return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
 
 
-async def _settle_orders(world: World, wanted: Wanted, brake: Brake) -> None:
+async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -> None:
     """Every order of this cluster that was never settled is now: whatever it made is found by the survey that follows."""
     for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=journals.PENDING):
         world.report("info", f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider}; finding out what became of it")
         outcome = await resumed(world, wanted, entry, brake=brake)
-        if not isinstance(outcome, Outcome):
+        if not isinstance(outcome, LaunchResult):
             continue
         if outcome.state == UNCONFIRMED and not outcome.handles:
             raise OutcomeUnknown(
@@ -98,7 +98,7 @@ async def _present(world: World, adapter: Adapter) -> bool:
         return False
 
 
-async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
+async def _remembered(world: World, wanted: ClusterSpec, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
     """Machines that only the journal knows of, or the backend's own lease: some clouds have no marks."""
     found = await _named_elsewhere(world, wanted, known)
     known = {*known, *(node.handle for _, node in found)}
@@ -114,7 +114,7 @@ async def _remembered(world: World, wanted: Wanted, known: Collection[Handle]) -
     return found
 
 
-async def _named_elsewhere(world: World, wanted: Wanted, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
+async def _named_elsewhere(world: World, wanted: ClusterSpec, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
     """What the last run of any home that had the cluster says it has. An account that is not here is passed over."""
     last = world.leases.last(world.name, wanted.owner, wanted.cluster) if world.leases is not None else None
     found: list[tuple[Adapter, Node]] = []
@@ -132,7 +132,7 @@ async def _named_elsewhere(world: World, wanted: Wanted, known: Collection[Handl
     return found
 
 
-def _choose(world: World, wanted: Wanted, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
+def _choose(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
     """The machines to take over, and the entry that they serve: whole, alike, in one place, of the same fingerprint; the most wanted first."""
     sets: dict[tuple[object, ...], list[Node]] = {}
     well = healthy(wanted.ask.kind)
@@ -153,7 +153,7 @@ def _choose(world: World, wanted: Wanted, nodes: Sequence[Node]) -> tuple[tuple[
     return chosen, entry
 
 
-def place(world: World, wanted: Wanted, nodes: Sequence[Node]) -> Place:
+def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
     """Where and what these machines are. Clouds do not tell which reservation a machine uses: the journal does, or the only one declared."""
     first, reservation = nodes[0], ""
     if first.capacity == RESERVATION:
@@ -166,7 +166,7 @@ def place(world: World, wanted: Wanted, nodes: Sequence[Node]) -> Place:
     return Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(nodes), first.capacity, reservation)
 
 
-async def _clear_away(world: World, wanted: Wanted, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]) -> None:
+async def _clear_away(world: World, wanted: ClusterSpec, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]) -> None:
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     for adapter, node in rest:
         world.report(
@@ -185,7 +185,7 @@ async def _clear_away(world: World, wanted: Wanted, rest: Sequence[tuple[Adapter
         world.journal.release(world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles)
 
 
-async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence[Node], entry: int) -> Held:
+async def _adopt(world: World, wanted: ClusterSpec, generation: str, chosen: Sequence[Node], entry: int) -> ClusterRecord:
     """Writes the new generation on the machines; what they cost is taken from when they were bought, as far as the journal knows."""
     first, handles = chosen[0], tuple(node.handle for node in chosen)
     adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
@@ -201,7 +201,7 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
     world.journal.adopt(world.name, wanted.owner, wanted.cluster, generation, handles, now)
     launched = began(chosen, now, made.created_at if made is not None else now)
     ttl_s = (made.order.setup.ttl_s if made is not None else ttl(wanted, entry)) or 0
-    held = Held(
+    held = ClusterRecord(
         world=world.name,
         owner=wanted.owner,
         cluster=wanted.cluster,
@@ -235,7 +235,7 @@ async def _adopt(world: World, wanted: Wanted, generation: str, chosen: Sequence
     return held
 
 
-async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made: journals.Entry | None) -> Price:
+async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made: journals.OrderRow | None) -> Price:
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:
         placed = made.ticket.placed

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.reconcile import drift
-from providers.engine.record import DEGRADED, DONE, ENDS_SLACK_S, HEALTHY, Held, became, finished, kept_stopped, says_more, status_of
+from providers.engine.record import DEGRADED, DONE, ENDS_SLACK_S, HEALTHY, ClusterRecord, became, finished, kept_stopped, says_more, status_of
 from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LOSS_DOES = {
 }
 
 
-def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL) -> Held | None:
+def classify(held: ClusterRecord, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL) -> ClusterRecord | None:
     """What is held after a look at its machines, in the shape that they have now; None when all are gone and not by their own limit.
 
     See `_classified` and `engine.drift`.
@@ -34,7 +34,7 @@ def seen(held: Held, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_A
     return after._replace(detail=drift.text(after)) if after is not None and drift.acts(after) else after
 
 
-def _classified(held: Held, nodes: Sequence[Node], now: float, on_loss: str) -> Held | None:
+def _classified(held: ClusterRecord, nodes: Sequence[Node], now: float, on_loss: str) -> ClusterRecord | None:
     """What is held after a look at its machines; None when all are gone and not by their own limit.
 
     `on_loss` says what is to be done when some are lost: `report` leaves no reason, so that nothing is.
@@ -79,7 +79,7 @@ def _classified(held: Held, nodes: Sequence[Node], now: float, on_loss: str) -> 
     return held._replace(status=status, machines=there, reasons=(), detail=why)
 
 
-def _degraded(held: Held, nodes: Sequence[Node], on_loss: str) -> Held:
+def _degraded(held: ClusterRecord, nodes: Sequence[Node], on_loss: str) -> ClusterRecord:
     reasons = () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
     there = tuple(node for node in nodes if node.status != GONE)
     return held._replace(status=DEGRADED, machines=there, reasons=reasons, detail=loss(held, nodes).removeprefix("degraded: "))
@@ -90,7 +90,7 @@ def drift_does(on_loss: str) -> str:
     return "`on_loss: report` leaves it so" if on_loss == REPORT else "the next `up` replaces it, unless it serves the declaration as it is now"
 
 
-def loss(held: Held, nodes: Sequence[Node]) -> str:
+def loss(held: ClusterRecord, nodes: Sequence[Node]) -> str:
     """`degraded: 1 of 2 machines are left: train-1 is preempted`: how many are well, and what became of each other one, in the cloud's words."""
     well = sum(node.status in HEALTHY for node in nodes)
     lost = ", ".join(f"{node.name or node.handle.native_id} is {became(node)}" for node in nodes if node.status not in HEALTHY)

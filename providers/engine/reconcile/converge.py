@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import adapter_of, home_of
-from providers.engine.desired import Wanted, ttl
+from providers.engine.desired import ClusterSpec, ttl
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, walk
-from providers.engine.launch.result import ACQUIRED, WAITING_ON, Outcome, had
+from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult, launched
 from providers.engine.launch.walk import resumed
 from providers.engine.market.planning import fitting
 from providers.engine.messages import why_ended
@@ -20,14 +20,15 @@ from providers.engine.readiness.handover import rerun
 from providers.engine.readiness.workload import observed
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.adopt import Place, price_of
-from providers.engine.reconcile.condition import REPLACE_NODE, REPORT, seen
+from providers.engine.reconcile.condition import REPLACE_NODE, REPORT, classify
 from providers.engine.reconcile.lost_both import emptied
-from providers.engine.reconcile.orphans import beside, successor, unclaimed
+from providers.engine.reconcile.orphans import orphans as beside
+from providers.engine.reconcile.orphans import replacement, unclaimed
 from providers.engine.reconcile.power import switch
 from providers.engine.reconcile.replace_lost import joined, rejoin
-from providers.engine.record import DEGRADED, DISK, ON_DONE, UNSETTLED, WORK, Held, applied, finished, kept_stopped, to_release, works
+from providers.engine.record import DEGRADED, DISK, ON_DONE, UNSETTLED, WORK, ClusterRecord, applied, finished, kept_stopped, to_release, works
 from providers.engine.setup import start, started
-from providers.engine.tasks import Brake, repeated
+from providers.engine.tasks import StopSignal, repeated
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon, bill
 from providers.errors import AllFailed, GpusError, TakenOver
@@ -48,7 +49,9 @@ LOST_BLOCK_S = 600.0
 """How long a place is left alone where a machine was taken back: there is none to be had right now."""
 
 
-async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred: Callable[[Held, Held], bool] | None = None) -> tuple[Held, bool]:
+async def converge(
+    world: World, held: ClusterRecord, wanted: ClusterSpec, brake: StopSignal, preferred: Callable[[ClusterRecord, ClusterRecord], bool] | None = None
+) -> tuple[ClusterRecord, bool]:
     """What is held, settled, whole, and as declared in what can be edited; placed anew if nothing usable is left.
 
     `preferred(held, found)` says whether a placement that a run left beside the held one is rather to be kept. The second value is True when it
@@ -57,14 +60,14 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
     for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation, journals.PENDING):
         keep = tuple(handle for handle in held.handles if handle not in entry.handles)
         outcome = await resumed(world, wanted, entry, brake=brake, keep=keep)
-        if not isinstance(outcome, Outcome):
+        if not isinstance(outcome, LaunchResult):
             continue
         if outcome.state != ACQUIRED:
-            open_one = had(world.name, wanted, held.generation, outcome, world.clock.now())
+            open_one = launched(world.name, wanted, held.generation, outcome, world.clock.now())
             kept = held._replace(status=open_one.status, reasons=open_one.reasons, leftovers=open_one.leftovers)
             return (kept if keep else open_one), False
         if not keep:
-            held = had(world.name, wanted, held.generation, outcome, world.clock.now())
+            held = launched(world.name, wanted, held.generation, outcome, world.clock.now())
             world.journal.launched(held)
         # Otherwise it is one of those beside the held one, below.
     now = world.clock.now()
@@ -73,7 +76,7 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
         adapter = await home_of(world, held)
         nodes = await observed(world, adapter, held)
     policy = wanted.setup.on_loss
-    after: Held | None = seen(held._replace(leftovers=()), nodes, now, policy)
+    after: ClusterRecord | None = classify(held._replace(leftovers=()), nodes, now, policy)
     taken = False
     extra, others = await beside(world, held)
     orphans = {node.handle for node in unclaimed(world, held, others)}
@@ -83,7 +86,7 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
         await _labelled(world, held, nodes)
     if extra and after is not None and after.status == DEGRADED and (whole := joined(world, held, after, extra)) is not None:
         held, extra = whole, tuple(node for node in extra if node.handle not in whole.handles)
-        after = seen(held, held.machines, now, policy)
+        after = classify(held, held.machines, now, policy)
         world.journal.launched(held)
     if after is None and not extra and (why := world.journal.ended_why(held)):
         after = held._replace(status=ENDED, machines=(), reasons=(), leftovers=(), detail=why)
@@ -93,13 +96,13 @@ async def mend(world: World, held: Held, wanted: Wanted, brake: Brake, preferred
             held = held._replace(leftovers=tuple(dict.fromkeys((*held.leftovers, *(node.handle for node in extra)))))
         else:
             held, taken = found, True
-            after = seen(held._replace(leftovers=()), held.machines, now, policy)
+            after = classify(held._replace(leftovers=()), held.machines, now, policy)
             if held.reasons:
                 return held, taken
     return await _brought(world, held, wanted, after, brake), taken
 
 
-async def _labelled(world: World, held: Held, nodes: Sequence[Node]) -> None:
+async def _labelled(world: World, held: ClusterRecord, nodes: Sequence[Node]) -> None:
     """Writes the generation on machines of the state that another run has taken over meanwhile: else no delete would take them for its own."""
     if world.manifests[held.provider].capabilities.relabels:
         adapter = await home_of(world, held)
@@ -110,13 +113,18 @@ async def _labelled(world: World, held: Held, nodes: Sequence[Node]) -> None:
 
 
 async def _exchanged(
-    world: World, held: Held, wanted: Wanted, after: Held | None, extra: Sequence[Node], preferred: Callable[[Held, Held], bool] | None
-) -> Held | None:
+    world: World,
+    held: ClusterRecord,
+    wanted: ClusterSpec,
+    after: ClusterRecord | None,
+    extra: Sequence[Node],
+    preferred: Callable[[ClusterRecord, ClusterRecord], bool] | None,
+) -> ClusterRecord | None:
     """Takes over a placement that a run left beside the held one, if that one is of no use or the other is preferred; else None.
 
     Everything else of the generation is then released; what could not be is in the record's `leftovers` and `reasons`.
     """
-    found = await successor(world, held, extra)
+    found = await replacement(world, held, extra)
     if found is None or (entry := satisfied(wanted.ask, found)) is None:
         return None
     found = found._replace(entry=entry, fingerprint=wanted.fingerprint)
@@ -134,7 +142,7 @@ async def _exchanged(
     return found
 
 
-async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None, brake: Brake) -> Held:
+async def _brought(world: World, held: ClusterRecord, wanted: ClusterSpec, after: ClusterRecord | None, brake: StopSignal) -> ClusterRecord:
     """What `mend` does once it is known what is there. `after` is the held placement as it was seen, without its leftovers."""
     if after is not None and (drifted := next((node.drift for node in after.machines if node.drift), "")):
         world.report("warning", f"{held.cluster}: {drifted}; deploying it anew")
@@ -159,7 +167,7 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
         if not (idle or to_release(after)):
             return after._replace(reasons=())
         if not idle and after.machines:
-            await output.keep(world, await home_of(world, held), after)
+            await output.save_output(world, await home_of(world, held), after)
         # It powered itself off, and its cloud may only have stopped it: what remains costs its disks.
         left = await release_all(world, held, held.handles)
         if not left.clean:
@@ -189,7 +197,7 @@ async def _brought(world: World, held: Held, wanted: Wanted, after: Held | None,
     return await edit(world, after._replace(entry=entry_index, fingerprint=wanted.fingerprint), wanted)
 
 
-async def _accepted(world: World, held: Held, wanted: Wanted, after: Held) -> Held:
+async def _accepted(world: World, held: ClusterRecord, wanted: ClusterSpec, after: ClusterRecord) -> ClusterRecord:
     """A machine that is not what was bought: kept as it is now where it serves the declaration or is only reported; else with why it goes."""
     if satisfied(wanted.ask, after) is not None:
         world.report("info", f"{held.cluster}: {drift.text(after)}; it serves the declaration, and is kept as it is now")
@@ -201,17 +209,17 @@ async def _accepted(world: World, held: Held, wanted: Wanted, after: Held) -> He
     return after._replace(reasons=(drift.text(after),))
 
 
-def prefers(wanted: Wanted, held: Held, other: Held | Candidate) -> bool:
+def prefers(wanted: ClusterSpec, held: ClusterRecord, other: ClusterRecord | Candidate) -> bool:
     """Whether the declaration prefers the other to what is held, by what it ranks by."""
     return rank.prefers(wanted.ask, held, other, fitting(wanted.ask))
 
 
-async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | None, brake: Brake) -> Held:
+async def _place_anew(world: World, held: ClusterRecord, wanted: ClusterSpec, after: ClusterRecord | None, brake: StopSignal) -> ClusterRecord:
     """Deletes what is left of it, confirmed, and buys again under the same generation: the id is the cluster's, not the machine's."""
     if after is not None and after.status == QUEUED:
         return after
     if after is None or (after.status in {PREEMPTED, DEGRADED} and not any(node.status == DRIFTED for node in after.machines)):
-        lost(world, held)
+        block_lost_place(world, held)
     what = "all of it is gone" if after is None else after.reasons[0] if after.reasons else f"it is {after.status}"
     world.report("info", f"{held.cluster}: {what}; releasing what is left, then placing it anew")
     left = await release_all(world, held, (*held.handles, *held.leftovers))
@@ -230,7 +238,7 @@ async def _place_anew(world: World, held: Held, wanted: Wanted, after: Held | No
     return placed
 
 
-async def better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held:
+async def upgrade_placement(world: World, held: ClusterRecord, wanted: ClusterSpec, brake: StopSignal) -> ClusterRecord:
     """Walks the places that the declaration prefers to the held one; once one is had, the held one is released."""
 
     def preferred(candidate: Candidate) -> bool:
@@ -254,7 +262,7 @@ async def better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held
     if brake.abandoned:
         left = await release_all(world, held, outcome.handles, keep=held.handles)
         return held if left.clean else stuck(held, left)
-    new = had(world.name, wanted, held.generation, outcome, world.clock.now())
+    new = launched(world.name, wanted, held.generation, outcome, world.clock.now())
     left = await release_all(world, held, held.handles, keep=outcome.handles)
     if left.clean:
         world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), held.handles)
@@ -265,7 +273,7 @@ async def better(world: World, held: Held, wanted: Wanted, brake: Brake) -> Held
     return new
 
 
-async def edit(world: World, held: Held, wanted: Wanted) -> Held:
+async def edit(world: World, held: ClusterRecord, wanted: ClusterSpec) -> ClusterRecord:
     """Writes what changed of labels, ssh key and time limit on the machines where the adapter can; says what only a replacement applies."""
     limit_s = ttl(wanted, held.entry)
     section = dict(wanted.setup.options).get(held.provider)
@@ -329,7 +337,7 @@ async def edit(world: World, held: Held, wanted: Wanted) -> Held:
     return await switch(world, held, wanted, after["state"]) if "state" in changed and "state" in can else held
 
 
-def lost(world: World, held: Held) -> None:
+def block_lost_place(world: World, held: ClusterRecord) -> None:
     """Leaves the place alone for a while."""
     if held.provider and held.region and not held.reservation:
         scope = Scope(held.provider, held.region, held.zone, held.machine_type, held.gpu_type, held.capacity)

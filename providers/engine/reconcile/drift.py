@@ -13,7 +13,7 @@ from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PENDING, PREEM
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Node
 
@@ -25,12 +25,12 @@ _OVER = frozenset({GONE, ENDED, FAILED, PREEMPTED})
 _RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
 
 
-def as_bought(held: Held) -> Held:
+def as_bought(held: ClusterRecord) -> ClusterRecord:
     """The record with every property, and the price, as it was bought."""
     return held._replace(**dict(held.bought), bought=()) if held.bought else held
 
 
-def compared(held: Held, nodes: Sequence[Node]) -> tuple[Held, list[Node]]:
+def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord, list[Node]]:
     """The record with the shape that all its machines have now, and the machines. Those that differ from the others are `drifted`: lost to it."""
     original = as_bought(held)
     odd = {node.handle: differences(original, node) for node in nodes if node.status not in _OVER}
@@ -51,18 +51,18 @@ def compared(held: Held, nodes: Sequence[Node]) -> tuple[Held, list[Node]]:
     return original._replace(**{**first, **price}, bought=bought), list(nodes)
 
 
-def text(held: Held) -> str:
+def text(held: ClusterRecord) -> str:
     """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing does."""
     now = {name: getattr(held, name) for name in SHAPE if name in dict(held.bought)}
     return f"{_lines(as_bought(held), now)}, changed at {held.provider}" if now else ""
 
 
-def acts(held: Held) -> bool:
+def acts(held: ClusterRecord) -> bool:
     """True where something is to be done about a difference: the machines run, and are not as they were bought."""
     return bool(held.bought) and held.status in _RUNS
 
 
-async def priced(world: World, before: Held, after: Held) -> Held:
+async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> ClusterRecord:
     """The record at what its place and shape cost now: another shape than the last look saw has another price, or an unknown one."""
     from providers.engine.reconcile.adopt import Place, Price, price_of
     from providers.errors import CloudError
@@ -78,5 +78,5 @@ async def priced(world: World, before: Held, after: Held) -> Held:
     return after._replace(micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
 
 
-def _lines(bought: Held, now: Mapping[str, object]) -> str:
+def _lines(bought: ClusterRecord, now: Mapping[str, object]) -> str:
     return ", ".join(f"{name}: {getattr(bought, name)} -> {value}" for name, value in now.items())

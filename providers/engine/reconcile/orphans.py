@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Handle, Node
     from providers.model.offer import Candidate
 
 
-async def beside(world: World, held: Held) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+async def orphans(world: World, held: ClusterRecord) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Existing machines of the cluster that are not among the held ones: of this generation, and of others. One search in each account that it has
     orders in.
 
@@ -60,7 +60,7 @@ async def beside(world: World, held: Held) -> tuple[tuple[Node, ...], tuple[Node
     return tuple(node for node in found.values() if node not in foreign), tuple(foreign)
 
 
-def unclaimed(world: World, held: Held, nodes: Sequence[Node]) -> tuple[Node, ...]:
+def unclaimed(world: World, held: ClusterRecord, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Those that no other resource of a state names, as of the owner's last look: an imported one carries its old cluster's label."""
     claims = world.journal.claims(world.name, held.owner) or ()
     named = {handle for claim in claims if claim.generation != held.generation for handle in claim.handles}
@@ -81,7 +81,7 @@ def relabelled(nodes: Sequence[Node]) -> str:
     return f"half-made: another run took {names} over; the next `up` labels it as this state's"
 
 
-async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | None:
+async def replacement(world: World, held: ClusterRecord, nodes: Sequence[Node]) -> ClusterRecord | None:
     """The record moved to a whole placement among these machines, the latest bought first; None when none is whole and well.
 
     Price, entry and limits are those of the order that made it; without that order, today's price of the place.
@@ -104,7 +104,7 @@ async def successor(world: World, held: Held, nodes: Sequence[Node]) -> Held | N
     return moved._replace(micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
 
 
-def _moved(held: Held, nodes: Sequence[Node], entry: journals.Entry | None, now: float) -> Held:
+def _moved(held: ClusterRecord, nodes: Sequence[Node], entry: journals.OrderRow | None, now: float) -> ClusterRecord:
     first = nodes[0]
     launched = began(nodes, now, held.launched_at)
     moved = held._replace(
@@ -143,7 +143,7 @@ def _moved(held: Held, nodes: Sequence[Node], entry: journals.Entry | None, now:
     )
 
 
-def _placed(entry: journals.Entry, nodes: Sequence[Node]) -> Candidate | None:
+def _placed(entry: journals.OrderRow, nodes: Sequence[Node]) -> Candidate | None:
     """The candidate that these machines are."""
     if entry.ticket is not None and entry.ticket.placed is not None:
         return entry.ticket.placed

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from providers.engine.accounts import home_of
 from providers.engine.desired import ttl
 from providers.engine.messages import trimmed
-from providers.engine.reconcile.condition import seen
+from providers.engine.reconcile.condition import classify
 from providers.engine.tasks import repeated
 from providers.errors import CloudError, GpusError
 from providers.model.machine import RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
-    from providers.engine.desired import Wanted
-    from providers.engine.record import Held
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
     from providers.model.machine import Handle
 
 
-async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
+async def switch(world: World, held: ClusterRecord, wanted: ClusterSpec, digest: str) -> ClusterRecord:
     """Brings the machines to the state that is wanted; what comes back is what was seen afterwards. `digest` is noted as applied.
 
     Raises GpusError when the cloud refuses: then those that had changed already are brought back, and nothing was bought or lost.
@@ -44,7 +44,7 @@ async def switch(world: World, held: Held, wanted: Wanted, digest: str) -> Held:
         # A machine's limit counts from each start.
         ends_at=now + limit_s if limit_s and state == RUNNING else 0.0,
     )
-    after = seen(held, await repeated(world, adapter.name, adapter.observe, held.handles), now)
+    after = classify(held, await repeated(world, adapter.name, adapter.observe, held.handles), now)
     if after is None:
         raise GpusError(f"{held.cluster}: it is gone; run it again")
     world.report("info", f"{held.cluster}: {after.status}")
@@ -63,7 +63,7 @@ async def _brought(world: World, adapter: Adapter, handle: Handle, state: str) -
     return True
 
 
-def _refused(held: Held, state: str, error: CloudError, *, undone: bool) -> str:
+def _refused(held: ClusterRecord, state: str, error: CloudError, *, undone: bool) -> str:
     rest = "" if undone else "; its other machines could not be brought back: look at them"
     if state == STOPPED:
         return f"{held.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"

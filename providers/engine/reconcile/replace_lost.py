@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.accounts import home_of
-from providers.engine.desired import Wanted, limit_of, ttl
+from providers.engine.desired import ClusterSpec, limit_of, ttl
 from providers.engine.journal import database as journals
-from providers.engine.launch.result import ACQUIRED, WAITING_ON, Outcome
+from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import market, presentable
-from providers.engine.record import HEALTHY, UNSETTLED, Held, status_of
+from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord, status_of
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon
 from providers.errors import AllFailed
@@ -25,7 +25,7 @@ from providers.planner.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.engine.tasks import Brake
+    from providers.engine.tasks import StopSignal
     from providers.engine.world import World
     from providers.model.machine import Node
     from providers.model.offer import Candidate
@@ -34,7 +34,7 @@ _LEAST_S = 600
 """No machine is bought to live shorter than the spec's shortest ttl."""
 
 
-def joined(world: World, held: Held, after: Held, extra: Sequence[Node]) -> Held | None:
+def joined(world: World, held: ClusterRecord, after: ClusterRecord, extra: Sequence[Node]) -> ClusterRecord | None:
     """The record made whole by machines that a run which was cut short had bought to stand beside the rest; None where there are none."""
     well = [node for node in after.machines if node.status in HEALTHY]
     rest = {node.handle for node in well}
@@ -50,7 +50,7 @@ def joined(world: World, held: Held, after: Held, extra: Sequence[Node]) -> Held
     return None
 
 
-async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: Brake) -> Held | None:
+async def rejoin(world: World, held: ClusterRecord, wanted: ClusterSpec, after: ClusterRecord, brake: StopSignal) -> ClusterRecord | None:
     """Gets what is missing in the place of the rest. What is left of the lost ones is deleted first, confirmed.
 
     None: nothing can be added there at all (the rest no longer satisfies the declaration, or nothing of the kind is on sale there), so that the whole
@@ -93,7 +93,7 @@ async def rejoin(world: World, held: Held, wanted: Wanted, after: Held, brake: B
     return await _had(world, after._replace(handles=rest, leftovers=()), outcome, well, brake)
 
 
-async def _had(world: World, after: Held, outcome: Outcome, well: Sequence[Node], brake: Brake) -> Held:
+async def _had(world: World, after: ClusterRecord, outcome: LaunchResult, well: Sequence[Node], brake: StopSignal) -> ClusterRecord:
     if outcome.state == WAITING_ON:
         left = await abandon(world, await world.call(after.provider, world.adapter, after.provider), outcome.order, None, after.handles)
         if not left.clean:
@@ -111,7 +111,7 @@ async def _had(world: World, after: Held, outcome: Outcome, well: Sequence[Node]
     return whole
 
 
-def _part(world: World, held: Held, wanted: Wanted, index: int, missing: int) -> Wanted:
+def _part(world: World, held: ClusterRecord, wanted: ClusterSpec, index: int, missing: int) -> ClusterSpec:
     """The declaration of what is missing alone: as many machines of that entry, for what the cap leaves, and for as long as the rest has."""
     entry = wanted.ask.entries[index]
     cap = wanted.ask.max_price_micro_usd
@@ -126,7 +126,7 @@ def _part(world: World, held: Held, wanted: Wanted, index: int, missing: int) ->
     return wanted._replace(ask=ask, setup=wanted.setup._replace(ttl_s=left_s))
 
 
-def _paid(world: World, wanted: Wanted, held: Held, candidate: Candidate, missing: int) -> bool:
+def _paid(world: World, wanted: ClusterSpec, held: ClusterRecord, candidate: Candidate, missing: int) -> bool:
     """Whether the stack can pay for the whole, the rest and what is added, as long as it may live."""
     assert wanted.budget is not None
     now = world.clock.now()
@@ -136,19 +136,19 @@ def _paid(world: World, wanted: Wanted, held: Held, candidate: Candidate, missin
     return wanted.budget.fits(candidate._replace(micro_usd=price), limit_s, now, wanted.cluster)
 
 
-def _same(candidate: Candidate, held: Held) -> bool:
+def _same(candidate: Candidate, held: ClusterRecord) -> bool:
     offer = candidate.offer
     found = (offer.provider, offer.region, offer.machine_type, offer.gpu_type, candidate.gpu_count, offer.capacity, candidate.reservation)
     kind = (held.provider, held.region, held.machine_type, held.gpu_type, held.gpu_count, held.capacity, held.reservation)
     return found == kind and offer.zone in ("", held.zone)
 
 
-def _here(candidate: Candidate, held: Held) -> Candidate:
+def _here(candidate: Candidate, held: ClusterRecord) -> Candidate:
     """In the zone of the rest, where the catalog names the region alone."""
     return candidate._replace(offer=candidate.offer._replace(zone=held.zone))
 
 
-def _whole(held: Held, well: Sequence[Node], new: Sequence[Node], new_micro_usd: int | None) -> Held:
+def _whole(held: ClusterRecord, well: Sequence[Node], new: Sequence[Node], new_micro_usd: int | None) -> ClusterRecord:
     nodes = (*well, *new)
     known = held.micro_usd is not None and new_micro_usd is not None
     price = (held.micro_usd or 0) * len(well) // held.nodes + (new_micro_usd or 0) if known else None

@@ -14,9 +14,9 @@ from providers.engine.deadlines import answering, looking, together, while_answe
 from providers.engine.journal import database as journals
 from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.messages import bare, trimmed
-from providers.engine.record import UNSETTLED, Held
+from providers.engine.record import UNSETTLED, ClusterRecord
 from providers.engine.tasks import repeated
-from providers.engine.termination.settle import Left, abandon, bill, release
+from providers.engine.termination.settle import Remainder, abandon, bill, release
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
 from providers.model.machine import GONE, Handle, Node, is_foreign
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from providers.engine.world import World
 
 
-async def end(world: World, held: Held) -> None:
+async def end(world: World, held: ClusterRecord) -> None:
     """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
     which = (world.name, held.owner, held.cluster, held.generation)
     entries = world.journal.orders(*which)
     handles = list(dict.fromkeys([*held.handles, *held.leftovers, *(handle for entry in entries for handle in entry.handles)]))
-    lefts: list[Left] = []
-    groups: dict[int, tuple[Adapter, list[Handle], list[journals.Entry]]] = {}
+    lefts: list[Remainder] = []
+    groups: dict[int, tuple[Adapter, list[Handle], list[journals.OrderRow]]] = {}
 
-    async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.Entry]] | None:
+    async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.OrderRow]] | None:
         try:
             with while_answering():
                 adapter = await adapter_of(world, provider, account)
         except CloudError as error:
-            lefts.append(Left.by(error, owed))
+            lefts.append(Remainder.by(error, owed))
             return None
         return groups.setdefault(id(adapter), (adapter, [], []))
 
@@ -57,16 +57,16 @@ async def end(world: World, held: Held) -> None:
             with while_answering():
                 ((adapter, _),) = await by_adapter(world, held, [handle])
         except CloudError as error:
-            lefts.append(Left.by(error, (handle,)))
+            lefts.append(Remainder.by(error, (handle,)))
             continue
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
-    async def ended(adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.Entry]) -> None:
+    async def ended(adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.OrderRow]) -> None:
         lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
         try:
             own, taken = await _own(world, adapter, held, there)
         except CloudError as error:
-            lefts.append(Left.by(error, there))
+            lefts.append(Remainder.by(error, there))
             return
         lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
 
@@ -76,7 +76,7 @@ async def end(world: World, held: Held) -> None:
     world.journal.release(*which, world.clock.now())
 
 
-async def _own(world: World, adapter: Adapter, held: Held, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
+async def _own(world: World, adapter: Adapter, held: ClusterRecord, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
     """Those of the machines that no other generation has taken over, and those that one has. Raises CloudErrors."""
     if not handles:
         return [], []
@@ -94,13 +94,13 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
     """Settles and deletes all that the owner has, in every account it has used; returns the machines found. Raises HalfMade."""
     if not owner:
         raise GpusError("wanted the owner whose machines are ended, found none")  # an empty one is everybody to an adapter
-    lefts: list[Left] = []
+    lefts: list[Remainder] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)
     present: Accounts = tuple((provider, None) for provider in world.manifests)
     closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
     places = dict.fromkeys((*present, *used(world, owner), *of_settings(world, former), *((entry.provider, entry.account) for entry in orders)))
-    owed: dict[tuple[str, Account | None], list[journals.Entry]] = {
+    owed: dict[tuple[str, Account | None], list[journals.OrderRow]] = {
         place: [entry for entry in orders if (entry.provider, entry.account) == place] for place in places
     }
 
@@ -125,7 +125,7 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
                 # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
                 world.report("warning", f"{place} could not be searched; nothing is known to be left there: {bare(names[0][0], trimmed(error))}")
                 return
-            left = Left.by(error, handles)
+            left = Remainder.by(error, handles)
             lefts.append(left._replace(why=f"{place}: {bare(names[0][0], left.why)}"))
             return
         there = {node.handle: node for node in nodes if node.status != GONE}
@@ -177,7 +177,7 @@ async def end_elsewhere(world: World, owner: str) -> None:
                 world.report("info", f"{mark.cluster}: an order at {where} was never settled; finding out what became of it, and ending it")
                 left = await answering(abandon(world, adapter, entry.order, entry.ticket))
         except CloudError as error:
-            left = Left.by(error, entry.handles)
+            left = Remainder.by(error, entry.handles)
         if not left.clean:
             raise GpusError(
                 f"{mark.cluster}: an order at {where} is not settled: {left.why}; {bill(left.handles or entry.handles, entry.micro_usd)}; "
@@ -186,7 +186,7 @@ async def end_elsewhere(world: World, owner: str) -> None:
         world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed")
 
 
-def raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> None:
+def raise_left(cluster: str, lefts: Iterable[Remainder], micro_usd: int | None) -> None:
     """Raises HalfMade naming all that is not confirmed gone; nothing when everything is."""
     open_ones = [left for left in lefts if not left.clean]
     if open_ones:
@@ -198,7 +198,7 @@ def raise_left(cluster: str, lefts: Iterable[Left], micro_usd: int | None) -> No
         raise HalfMade(f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; {again}", provider=provider, handles=handles)
 
 
-async def release_all(world: World, held: Held, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Left:
+async def release_all(world: World, held: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Remainder:
     """Releases these, and all else of this generation but `keep`, in every account concerned."""
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     if held.provider:
@@ -207,10 +207,10 @@ async def release_all(world: World, held: Held, handles: Iterable[Handle], keep:
     for adapter, own in await by_adapter(world, held, handles):
         groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
     lefts = [await answering(release(world, adapter, held.owner, held.cluster, held.generation, own, keep)) for adapter, own in groups.values()]
-    return Left(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+    return Remainder(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
 
 
-def stuck(held: Held, left: Left) -> Held:
+def stuck(held: ClusterRecord, left: Remainder) -> ClusterRecord:
     """The record of something that must go and could not be deleted yet."""
     reason = f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}; nothing else is bought until it is gone"
     return held._replace(status=UNSETTLED, leftovers=tuple(handle for handle in left.handles if handle not in held.handles), reasons=(reason,))

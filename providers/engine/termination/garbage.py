@@ -56,7 +56,7 @@ class Claims(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class SweptMachine(NamedTuple):
     """One machine, or one order whose outcome is not known (`status` is `unsettled`, `native_id` its token).
 
     `micro_usd` is for this one, per hour; None where no source knows. `stack` is `project/stack`, or empty. `why` says how the verdict came about.
@@ -81,7 +81,7 @@ class Survey(NamedTuple):
     left, each with what is missing, `trouble` one line for each that had to be asked and could not be.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[SweptMachine, ...]
     asked: tuple[str, ...]
     silent: Mapping[str, str]
     trouble: tuple[str, ...]
@@ -90,11 +90,11 @@ class Survey(NamedTuple):
 class Swept(NamedTuple):
     """What became of one: `why` is empty once it is confirmed gone."""
 
-    found: Found
+    found: SweptMachine
     why: str = ""
 
 
-class _Seen(NamedTuple):
+class _Observed(NamedTuple):
     node: Node
     account: Account | None
 
@@ -124,8 +124,8 @@ async def _survey(world: World, claims: Claims, adhoc: str, deadline_s: float) -
 
 
 async def _asked(
-    world: World, claims: Claims, known: Mapping[str, journals.Known], entries: Sequence[journals.Entry], deadline_s: float
-) -> tuple[dict[Handle, _Seen], tuple[str, ...], dict[str, str], tuple[str, ...]]:
+    world: World, claims: Claims, known: Mapping[str, journals.OwnerRow], entries: Sequence[journals.OrderRow], deadline_s: float
+) -> tuple[dict[Handle, _Observed], tuple[str, ...], dict[str, str], tuple[str, ...]]:
     """Every account of every cloud, at once: (machines, who answered, who is not configured, who did not answer)."""
     owed: dict[tuple[str, Account | None], list[Handle]] = {}
     for entry in entries:
@@ -134,7 +134,7 @@ async def _asked(
     present: Accounts = tuple((name, None) for name in world.manifests)
     journaled = [place for owner in known for place in used(world, owner)]
     places = dict.fromkeys((*owed, *present, *journaled, *of_settings(world, claims.settings)))
-    seen: dict[Handle, _Seen] = {}
+    seen: dict[Handle, _Observed] = {}
     asked: dict[int, str] = {}
     silent: dict[str, str] = {}
     trouble: dict[tuple[str, str], tuple[str, list[Handle]]] = {}
@@ -174,7 +174,7 @@ async def _asked(
             failed(name, account, trimmed(error), handles)
             return
         asked[id(adapter)] = max(asked.get(id(adapter), ""), said(name, account))
-        seen.update({handle: _Seen(node, account) for handle, node in nodes.items() if node.status != GONE and handle not in seen})
+        seen.update({handle: _Observed(node, account) for handle, node in nodes.items() if node.status != GONE and handle not in seen})
 
     with at_most(deadline_s) if deadline_s else looking():
         await asyncio.gather(*(look(*place) for place in places))
@@ -194,13 +194,13 @@ async def _everything(world: World, adapter: Adapter, owners: Sequence[str]) -> 
     return list(nodes.values())
 
 
-def _found(world: World, seen: _Seen, claims: Claims, known: Mapping[str, journals.Known], adhoc: str, ours: Collection[str]) -> Found:
+def _found(world: World, seen: _Observed, claims: Claims, known: Mapping[str, journals.OwnerRow], adhoc: str, ours: Collection[str]) -> SweptMachine:
     node = seen.node
     mark = node.mark or Mark("", "", "", "")
     verdict, why = _verdict(world, node.handle, mark, claims, known, adhoc, ours)
     where = node.zone or node.region
     gpu = f"{node.gpu_type}:{node.gpu_count}" if node.gpu_type else ""
-    return Found(
+    return SweptMachine(
         node.handle,
         verdict,
         why,
@@ -214,10 +214,10 @@ def _found(world: World, seen: _Seen, claims: Claims, known: Mapping[str, journa
     )
 
 
-def _unsettled(world: World, entry: journals.Entry, claims: Claims, known: Mapping[str, journals.Known], adhoc: str) -> Found:
+def _unsettled(world: World, entry: journals.OrderRow, claims: Claims, known: Mapping[str, journals.OwnerRow], adhoc: str) -> SweptMachine:
     mark, first = entry.order.mark, entry.order.candidates[0]
     verdict, why = _verdict(world, Handle(entry.provider, ""), mark, claims, known, adhoc, {mark.owner})
-    return Found(
+    return SweptMachine(
         Handle(entry.provider, f"order {entry.order.token}"),
         verdict,
         f"{why}; it is not known whether this order made anything",
@@ -233,7 +233,7 @@ def _unsettled(world: World, entry: journals.Entry, claims: Claims, known: Mappi
     )
 
 
-def _stack(owner: str, claims: Claims, known: Mapping[str, journals.Known]) -> str:
+def _stack(owner: str, claims: Claims, known: Mapping[str, journals.OwnerRow]) -> str:
     if owner in claims.owners:
         return claims.owners[owner]
     met = known.get(owner)
@@ -241,7 +241,7 @@ def _stack(owner: str, claims: Claims, known: Mapping[str, journals.Known]) -> s
 
 
 def _verdict(
-    world: World, handle: Handle, mark: Mark, claims: Claims, known: Mapping[str, journals.Known], adhoc: str, ours: Collection[str]
+    world: World, handle: Handle, mark: Mark, claims: Claims, known: Mapping[str, journals.OwnerRow], adhoc: str, ours: Collection[str]
 ) -> tuple[str, str]:
     if handle in claims.handles or mark[:3] in claims.generations:
         return CLAIMED, f"claimed by {claims.handles.get(handle) or claims.generations[mark[:3]]}"
@@ -272,11 +272,11 @@ def _verdict(
 class _Prices:
     """What a machine costs per hour: as the journal has it from its purchase, else by the dated catalog, else unknown."""
 
-    def __init__(self, world: World, entries: Iterable[journals.Entry]) -> None:
+    def __init__(self, world: World, entries: Iterable[journals.OrderRow]) -> None:
         self._world = world
         self._bought = {handle: entry.micro_usd // len(entry.handles) for entry in entries if entry.micro_usd is not None for handle in entry.handles}
 
-    def of(self, found: Found, node: Node) -> Found:
+    def of(self, found: SweptMachine, node: Node) -> SweptMachine:
         """The same with its price."""
         if found.status in _AT_REST:
             return found._replace(price_source=found.status if node.kind == "job" else f"{found.status}: at most its disks are billed")
@@ -300,12 +300,12 @@ class _Prices:
         return None
 
 
-async def sweep(world: World, unclaimed: Sequence[Found], claims: Claims) -> tuple[Swept, ...]:
+async def sweep(world: World, unclaimed: Sequence[SweptMachine], claims: Claims) -> tuple[Swept, ...]:
     """Deletes what was found unclaimed and confirms it, cluster by cluster, side by side. What changed hands meanwhile is left alone, and said.
 
     Never raises a GpusError: what is not confirmed gone says why, and that it still costs money.
     """
-    groups: dict[tuple[str, str], list[Found]] = {}
+    groups: dict[tuple[str, str], list[SweptMachine]] = {}
     for found in unclaimed:
         if found.verdict == UNCLAIMED and found.mark.owner:
             groups.setdefault(found.mark[:2], []).append(found)
@@ -317,7 +317,7 @@ async def sweep(world: World, unclaimed: Sequence[Found], claims: Claims) -> tup
     return tuple(each for group in done for each in group)
 
 
-async def _swept(world: World, group: Sequence[Found], claims: Claims) -> list[Swept]:
+async def _swept(world: World, group: Sequence[SweptMachine], claims: Claims) -> list[Swept]:
     owner, cluster = group[0].mark[:2]
     try:
         async with leased(world, owner, (cluster,), 0.0):
@@ -333,11 +333,11 @@ async def _swept(world: World, group: Sequence[Found], claims: Claims) -> list[S
         return [_failed(found, trimmed(error)) for found in group]
 
 
-def _failed(found: Found, why: str) -> Swept:
+def _failed(found: SweptMachine, why: str) -> Swept:
     return Swept(found, f"could not be confirmed gone: {why}; {bill([found.handle], found.micro_usd)}")
 
 
-async def _one(world: World, found: Found, claims: Claims) -> Swept:
+async def _one(world: World, found: SweptMachine, claims: Claims) -> Swept:
     mark, handle = found.mark, found.handle
     try:
         adapter = await adapter_of(world, handle.provider, found.account)
@@ -358,7 +358,7 @@ async def _one(world: World, found: Found, claims: Claims) -> Swept:
     return Swept(found)
 
 
-async def _settled(world: World, found: Found, adapter: Adapter) -> Swept:
+async def _settled(world: World, found: SweptMachine, adapter: Adapter) -> Swept:
     """Ends an order whose outcome is not known."""
     token = found.handle.native_id.removeprefix("order ")
     for entry in world.journal.orders(world.name, found.mark.owner, found.mark.cluster, states=journals.PENDING):

@@ -21,7 +21,7 @@ from providers.rehearsal.node import StandInProbe
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
-    from providers.engine.record import Held
+    from providers.engine.record import ClusterRecord
     from providers.engine.world import World
 
 SAMPLES, BETWEEN_S = 3, 2.0
@@ -38,20 +38,20 @@ class Measure(NamedTuple):
         return self.percent is not None and self.percent < BUSY_PERCENT
 
 
-def timed(world: World, held: Held) -> bool:
+def timed(world: World, held: ClusterRecord) -> bool:
     """Whether the machine ends itself when it is idle: a single one does where its cloud lets it."""
     manifest = world.manifests.get(held.provider)
     return manifest is not None and manifest.capabilities.ends_idle and held.nodes == 1
 
 
-async def measured(world: World, held: Held) -> Measure:
+async def measured(world: World, held: ClusterRecord) -> Measure:
     """Logs in to every machine of the cluster and asks its driver, some times. Raises no GpusError."""
     try:
         adapter = await home_of(world, held)
         nodes = await repeated(world, adapter.name, adapter.observe, held.handles, tries=2)
         if len(nodes) != held.nodes or any(node.status != RUNNING for node in nodes):
             return Measure(None, "not all of its machines run")
-        way = access.way_in(world, held)
+        way = access.connection(world, held)
         if isinstance(way, str):
             return Measure(None, way)
         most = 0
@@ -76,7 +76,7 @@ async def measured(world: World, held: Held) -> Measure:
     return Measure(most)
 
 
-async def end(world: World, held: Held, why: str) -> None:
+async def end(world: World, held: ClusterRecord, why: str) -> None:
     """Deletes all of it, confirmed, and lets every later look find it ended because of that. Raises HalfMade, or Busy while another works on it."""
     async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
         world.journal.ends(held, why)

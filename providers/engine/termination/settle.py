@@ -28,7 +28,7 @@ AGAIN_S = 60.0
 """A deletion that was accepted is asked for again after this long."""
 
 
-class Left(NamedTuple):
+class Remainder(NamedTuple):
     """What is left after a release. `why` is empty when everything is confirmed gone; else it says what is in the way. `silent` is the provider
     where it gave no answer.
     """
@@ -43,7 +43,7 @@ class Left(NamedTuple):
         return not self.why
 
     @classmethod
-    def by(cls, error: CloudError, handles: Iterable[Handle]) -> Left:
+    def by(cls, error: CloudError, handles: Iterable[Handle]) -> Remainder:
         """What is left where this error is in the way."""
         return cls(tuple(handles), trimmed(error), error.provider if error.code == NO_ANSWER else "")
 
@@ -92,7 +92,7 @@ async def release(
     generation: str,
     handles: Iterable[Handle] = (),
     keep: Collection[Handle] = (),
-) -> Left:
+) -> Remainder:
     """Deletes these machines and every other that bears the mark, and confirms that they are gone.
 
     An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are tried again with growing pauses, up to seven
@@ -116,7 +116,7 @@ async def release(
                         targets.setdefault(node.handle, -AGAIN_S)
                         gone.discard(node.handle)
                 if gone.issuperset(targets):
-                    return Left()
+                    return Remainder()
         except CloudError as error:
             trouble = error
         for handle, asked in targets.items():
@@ -141,17 +141,17 @@ async def release(
                 rounds += 1
                 continue
             if world.clock.now() >= until:
-                return Left(left, f"the deletion was accepted but has not taken effect within {GONE_LIMIT_S / 60:.0f} min")
+                return Remainder(left, f"the deletion was accepted but has not taken effect within {GONE_LIMIT_S / 60:.0f} min")
             await pause(world, interval)
             interval = min(interval * POLL_GROWTH, POLL_MOST_S)
             continue
         if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S) or left_s() <= 0:
-            return Left.by(trouble, left)
+            return Remainder.by(trouble, left)
         await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
         failures += 1
 
 
-async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket | None, keep: Collection[Handle] = ()) -> Left:
+async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket | None, keep: Collection[Handle] = ()) -> Remainder:
     """Ends an order that is under way: deletes what it has made so far and what it still makes, until the call itself has ended.
 
     Returns what could not be confirmed. Never raises a CloudError.
@@ -183,7 +183,7 @@ async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket |
             return left
         why = why or "the cloud still works on it"
         await pause(world, delay)
-    return Left(tuple(handles), f"order {order.token} could not be ended: {why}")
+    return Remainder(tuple(handles), f"order {order.token} could not be ended: {why}")
 
 
 def bill(handles: Collection[Handle], micro_usd: int | None) -> str:

@@ -8,7 +8,7 @@ from providers.adapters.aws import machines
 from providers.rehearsal.clouds.aws import calls, launch
 from providers.rehearsal.clouds.aws import places as cloud
 from providers.rehearsal.clouds.aws.state import PROVIDER, SCHEMA, Rows
-from providers.rehearsal.store import Machine
+from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -39,13 +39,13 @@ def preemptible() -> frozenset[str]:
     return frozenset({"spot"})
 
 
-def running(store: Store) -> tuple[Machine, ...]:
+def running(store: Store) -> tuple[RehearsedMachine, ...]:
     """Every machine that exists now, whoever made it."""
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         return tuple(
-            Machine(
+            RehearsedMachine(
                 PROVIDER,
                 item.tags.get("Name") or item.name,
                 item.state(rows.now).upper(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.clore import inventory
 from providers.rehearsal.clouds.clore.state import PROVIDER, State, gpu_names
-from providers.rehearsal.store import Machine
+from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -42,7 +42,7 @@ def preemptible() -> frozenset[str]:
     return frozenset({"spot"})
 
 
-def running(store: Store) -> tuple[Machine, ...]:
+def running(store: Store) -> tuple[RehearsedMachine, ...]:
     """Every order that stands now, whoever made it."""
     state, now = State(store), store.now()
     listed = {server["id"]: server for server in inventory.servers()}
@@ -57,7 +57,9 @@ def running(store: Store) -> tuple[Machine, ...]:
         country, capacity = server["specs"]["net"]["cc"], "spot" if made.spot else "on-demand"
         labels: dict[str, str] = {}
         found.append(
-            Machine(PROVIDER, f"order-{made.id}", status, country, f"server-{made.si}", gpu, len(server["gpu_array"]), capacity, labels, made.ct)
+            RehearsedMachine(
+                PROVIDER, f"order-{made.id}", status, country, f"server-{made.si}", gpu, len(server["gpu_array"]), capacity, labels, made.ct
+            )
         )
     return tuple(found)
 

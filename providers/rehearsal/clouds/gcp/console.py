@@ -8,7 +8,7 @@ from providers.rehearsal.clouds.gcp import calls, machines, place, things, vms
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
 from providers.rehearsal.clouds.gcp.state import SCHEMA, Rows
 from providers.rehearsal.clouds.gcp.wire import ROOT
-from providers.rehearsal.store import Machine
+from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -50,14 +50,16 @@ def preemptible() -> frozenset[str]:
     return frozenset({"spot"})
 
 
-def running(store: Store) -> tuple[Machine, ...]:
+def running(store: Store) -> tuple[RehearsedMachine, ...]:
     """Every machine that exists now, whoever made it."""
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         place.settle(rows)
         return tuple(
-            Machine("gcp", vm.name, vm.status(rows.now), vm.zone, vm.machine_type, vm.gpu, vm.gpu_count, vm.capacity, vm.body["labels"], vm.created)
+            RehearsedMachine(
+                "gcp", vm.name, vm.status(rows.now), vm.zone, vm.machine_type, vm.gpu, vm.gpu_count, vm.capacity, vm.body["labels"], vm.created
+            )
             for vm in rows.vms()
         )
 

@@ -11,7 +11,7 @@ from providers.adapters.modal.regions import REGIONS
 from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.rehearsal.clouds.modal.deployed import Deployed
 from providers.rehearsal.clouds.modal.state import INTERNAL_FAILURE, State
-from providers.rehearsal.store import Machine
+from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -45,13 +45,13 @@ def preemptible() -> frozenset[str]:
     return frozenset({"on-demand"})
 
 
-def running(store: Store) -> tuple[Machine, ...]:
+def running(store: Store) -> tuple[RehearsedMachine, ...]:
     """Every sandbox that has not ended and every container of an app, whoever made it; one that queues is `QUEUED`."""
     deployed = Deployed(State(store))
     tags = {app.id: app for app in (*deployed.apps("main"),)}
     containers = [row for app in tags for row in (*deployed.containers(app), *deployed.waiting(app)) if row.ended is None]
     return tuple(
-        Machine(
+        RehearsedMachine(
             PROVIDER,
             tags[row.app].name,
             "QUEUED" if row.started is None else "RUNNING",
@@ -65,7 +65,7 @@ def running(store: Store) -> tuple[Machine, ...]:
         )
         for row in containers
     ) + tuple(
-        Machine(
+        RehearsedMachine(
             PROVIDER,
             row.name or row.id,
             "QUEUED" if row.started is None else "RUNNING",

@@ -10,7 +10,7 @@ from providers.rehearsal.clouds.gcp import machines
 from providers.rehearsal.clouds.gcp.state import cut
 from providers.rehearsal.clouds.vertex.calls import DOCUMENT
 from providers.rehearsal.clouds.vertex.jobs import FAILED, FINAL, PROVIDER, RUNNING, SCHEMA, Jobs, no_room
-from providers.rehearsal.store import Machine
+from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -41,14 +41,14 @@ def preemptible() -> frozenset[str]:
     return frozenset({"spot"})
 
 
-def running(store: Store) -> tuple[Machine, ...]:
+def running(store: Store) -> tuple[RehearsedMachine, ...]:
     """Every machine of a job that has not ended, whoever made it."""
     store.tables(SCHEMA)
     with store.transaction() as db:
         table = Jobs(store, db)
         table.settle()
         return tuple(
-            Machine(
+            RehearsedMachine(
                 *(PROVIDER, f"{job.body['displayName']}-{index}", job.state(table.now).removeprefix("JOB_STATE_"), job.region, job.machine_type),
                 *(job.gpu, float(job.gpu_count), job.capacity, job.body.get("labels") or {}, job.created),
             )
