@@ -84,10 +84,10 @@ def plan(
 
         if isinstance(wanted, Cluster):
             from providers.adapters import registry
-            from providers.engine import fitting
+            from providers.engine import validate
 
             setup = wanted.setup()
-            if misfits := fitting.problems(wanted, registry.manifests()):
+            if misfits := validate.problems(wanted, registry.manifests()):
                 raise SpecError(misfits)
     made = planning.walked(ask, world=world, settings=settings or {}, setup=setup)
     if made.problems:
@@ -202,7 +202,7 @@ def market(
     Where providers tell today's prices, they are asked about the GPU alone, if one is named.
     """
     from providers.engine.market import planning
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     lines: list[str] = []
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))

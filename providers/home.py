@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_ROOM = 64 * 1024
+"""Bytes that SQLite needs to open a file beside which it keeps its log."""
+JOURNAL_FILE = "journal.db"
+
 
 def home(*, writable: bool = True) -> Path:
     """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`.
@@ -118,8 +122,3 @@ def _is_full(path: Path) -> bool:
     except OSError:
         return False
     return disk.f_bavail * disk.f_frsize < _ROOM or (disk.f_files > 0 and disk.f_favail == 0)
-
-
-_ROOM = 64 * 1024
-"""Bytes that SQLite needs to open a file beside which it keeps its log."""
-JOURNAL_FILE = "journal.db"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from providers.adapters import registry
 from providers.engine.journal.database import EVERY
 from providers.engine.readiness.output import kept
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.model.worlds import REHEARSAL
 from providers.remote.files import no_link

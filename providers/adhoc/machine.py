@@ -8,9 +8,9 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.engine.accounts import home_of
 from providers.engine.record import HEALTHY
-from providers.engine.tasks import pause
+from providers.engine.runtime.accounts import home_of
+from providers.engine.runtime.tasks import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING
 from providers.model.money import per_hour, usd
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.adhoc.access import Access
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Node
     from providers.remote.line import Line
     from providers.remote.probe import Probe

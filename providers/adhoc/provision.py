@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 from providers.adhoc import access, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
-from providers.engine.deadlines import together
 from providers.engine.messages import moment
-from providers.engine.world import open_world
+from providers.engine.runtime.deadlines import together
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 from providers.home import home
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from providers.adhoc.machine import AsyncMachine
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.spec import Cluster, Fallback, Gpu
 
     Settings = Mapping[str, Mapping[str, str]]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
-from providers.engine import fitting, operations
-from providers.engine.accounts import account_of, survey
-from providers.engine.deadlines import looking, together
+from providers.engine import operations, validate
 from providers.engine.desired import ClusterSpec
 from providers.engine.journal import database as journals
 from providers.engine.readiness.access import probe as probed
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
+from providers.engine.runtime.accounts import account_of, survey
+from providers.engine.runtime.deadlines import looking, together
 from providers.engine.termination.settle import bill
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.adhoc.access import Access
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
     from providers.rehearsal.node import StandInProbe
@@ -188,7 +188,7 @@ def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
             Problem("ssh_key", "the file of a private key, as provision(ssh_key=...)", "a public key", "or leave it out to have one made")
         )
     if spec.kind == "machine":
-        problems += fitting.problems(spec, world.manifests)
+        problems += validate.problems(spec, world.manifests)
     if spec.ready != "checked":
         problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
     if spec.kind != "machine":

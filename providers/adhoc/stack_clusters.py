@@ -10,15 +10,15 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adhoc.machine import AsyncMachine
-from providers.engine.accounts import home_of
 from providers.engine.journal.database import EVERY
 from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import ITSELF
 from providers.engine.reconcile.condition import classify
 from providers.engine.record import DEGRADED, HEALTHY, ClusterRecord, runs_on, works
-from providers.engine.tasks import repeated
-from providers.engine.world import open_world
+from providers.engine.runtime.accounts import home_of
+from providers.engine.runtime.tasks import repeated
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.home import JOURNAL_FILE, home
 from providers.model.machine import ENDED, FAILED
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from providers.engine.journal.database import Journal, PlacementRow
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
     from providers.model.machine import CheckLine
@@ -588,7 +588,7 @@ def _usable(world: World, provider: str) -> list[CheckLine]:
 
 def _check(options: argparse.Namespace) -> int:
     from providers.adapters import registry
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
     from providers.model.machine import CheckLine
 
     manifests = registry.manifests()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
+    from providers.engine.runtime.world import World
     from providers.engine.termination.garbage import Claims, Survey, Swept, SweptMachine
-    from providers.engine.world import World
     from providers.model.machine import Handle
 
 OK, LEFT = 0, 1
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, world_name: str, settings: Mapping[str, Map
     """The whole command; its exit code. `options` has `json` and `yes`. Calls: one process a stack; every account of every cloud; deletions."""
     import asyncio
 
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     claims = read_claims(world_name)
     world = open_world(world_name, settings, lambda severity, text: _aside(text) if severity in {"warning", "error"} else None)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from providers.engine.accounts import Accounts
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.accounts import Accounts
+    from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
@@ -173,9 +173,9 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Ch
     """
     import asyncio
 
-    from providers.engine.accounts import adapter_of
-    from providers.engine.deadlines import looking
-    from providers.engine.tasks import repeated
+    from providers.engine.runtime.accounts import adapter_of
+    from providers.engine.runtime.deadlines import looking
+    from providers.engine.runtime.tasks import repeated
 
     own = {spell.key for spell in known if not spell.ended_at}
 

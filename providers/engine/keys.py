@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from providers.engine.desired import ClusterSpec
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.remote.ssh import Key
 KEYS = "keys"
+
+TOKEN_FILE = "token"  # noqa: S105 - a file's name
+TOKEN_BYTES = 24
 
 
 class ClusterKeys(NamedTuple):
@@ -86,13 +88,13 @@ def tidied(world: World, owner: str, cluster: str) -> None:
 
 
 @contextmanager
-def kept(world: World, wanted: ClusterSpec) -> Iterator[None]:
+def kept(world: World, owner: str, cluster: str) -> Iterator[None]:
     """A purchase that came to nothing leaves no key behind."""
     try:
         yield
     except BaseException:
         with suppress(GpusError):
-            tidied(world, wanted.owner, wanted.cluster)
+            tidied(world, owner, cluster)
         raise
 
 
@@ -108,7 +110,3 @@ def token(world: str, owner: str, cluster: str) -> str:
     except OSError as error:
         raise GpusError(f"{place}: wanted a place for the service's token, found {error.strerror or error}") from None
     return made
-
-
-TOKEN_FILE = "token"  # noqa: S105 - a file's name
-TOKEN_BYTES = 24

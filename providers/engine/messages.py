@@ -49,6 +49,9 @@ SAID = {
     "Unclassified": "failed with an unknown code; nothing was made",
 }
 
+LIMIT = "its machines were ended by their own limit before it said how it ended"
+"""Of a job, in place of an exit code."""
+
 
 def said(error: CloudError) -> str:
     """What happened, in a few words, without the code."""
@@ -177,10 +180,6 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
         more = f"put right what is said above, or {more}"
     lines.append(folded(more, ""))
     return AllFailed("\n".join(lines), attempts, refusals)
-
-
-LIMIT = "its machines were ended by their own limit before it said how it ended"
-"""Of a job, in place of an exit code."""
 
 
 def why_ended(held: ClusterRecord, detail: str, now: float, idle: str = "") -> str:

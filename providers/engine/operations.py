@@ -10,12 +10,10 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-from providers.engine import deadlines, keys
-from providers.engine.accounts import adapter_of, by_adapter, home_of, of_settings, surveyed, used
+from providers.engine import keys
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, check_pinned, made_ready
 from providers.engine.launch.taken_over import confirmed
-from providers.engine.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned
 from providers.engine.messages import LIMIT, trimmed, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import observed
@@ -26,7 +24,10 @@ from providers.engine.reconcile.converge import block_lost_place, converge, edit
 from providers.engine.reconcile.orphans import orphans, relabelled, replacement, told
 from providers.engine.reconcile.replace_lost import joined
 from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord, began, finished, kept_stopped, runs_on, to_release
-from providers.engine.tasks import StopSignal, repeated, shielded
+from providers.engine.runtime import deadlines
+from providers.engine.runtime.accounts import adapter_of, by_adapter, home_of, of_settings, surveyed, used
+from providers.engine.runtime.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned
+from providers.engine.runtime.tasks import StopSignal, repeated, shielded
 from providers.engine.termination.end import end, end_all, end_elsewhere
 from providers.engine.termination.settle import bill, release
 from providers.engine.termination.without_journal import undeterred
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.desired import ClusterSpec
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 
 async def create(world: World, wanted: ClusterSpec, generation: str) -> ClusterRecord:
@@ -55,7 +56,7 @@ async def create(world: World, wanted: ClusterSpec, generation: str) -> ClusterR
     async def work(brake: StopSignal) -> ClusterRecord:
         async with owned(world, wanted.owner, wanted.cluster, generation, BUY_PATIENCE_S, brake):
             await check_pinned(world, wanted)
-            with keys.kept(world, wanted):
+            with keys.kept(world, wanted.owner, wanted.cluster):
                 able = await access.equipped(world, wanted)
                 adopted = await existing(world, able, generation, brake)
                 if adopted is not None and (ready := await made_ready(world, await edit(world, adopted, able), able, brake)) is not None:

@@ -35,6 +35,18 @@ Account = tuple[tuple[str, str], ...]
 DEGRADED, UNSETTLED = "degraded", "unsettled"
 """Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled: something may exist that is not known yet."""
 
+DONE = (ENDED, FAILED)
+"""How a job ends. It is done then, well or not: nothing is bought for it again."""
+HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+WORK, ON_DONE = "work", "on_done"
+"""In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+DISK = "disk_gib"
+"""In `ClusterRecord.applied`: the size of the disk that was bought; not there for the default one."""
+ENDS_SLACK_S = 180.0
+"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
+_NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
+"""Statuses as clouds name them, which say no more than the product's own words for them."""
+
 
 class ClusterRecord(NamedTuple):
     """What a cluster has, as its state keeps it.
@@ -165,11 +177,6 @@ def _attempt_in(raw: Mapping[str, Any]) -> Attempt:
     return Attempt(**fields)
 
 
-DONE = (ENDED, FAILED)
-"""How a job ends. It is done then, well or not: nothing is bought for it again."""
-HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
-
-
 def healthy(kind: str) -> tuple[str, ...]:
     """The statuses in which nothing is wrong with one of this kind."""
     return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
@@ -229,12 +236,6 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-WORK, ON_DONE = "work", "on_done"
-"""In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
-DISK = "disk_gib"
-"""In `ClusterRecord.applied`: the size of the disk that was bought; not there for the default one."""
-
-
 def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:
     """When the first of the machines was made, as their cloud says. A moment that cannot be, such as one still to come, is none: what they cost is
     counted from it.
@@ -247,17 +248,9 @@ def status_of(nodes: Sequence[Node]) -> str:
     return next((status for status in (QUEUED, PENDING, STARTING) if any(node.status == status for node in nodes)), RUNNING)
 
 
-ENDS_SLACK_S = 180.0
-"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
-
-
 def says_more(node: Node) -> bool:
     """True where the cloud's words say more than its own name of the status does."""
     return bool(node.detail) and node.detail.casefold() not in {node.status, *_NATIVE} and "://" not in node.detail
-
-
-_NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
-"""Statuses as clouds name them, which say no more than the product's own words for them."""
 
 
 def became(node: Node) -> str:

@@ -1,7 +1,7 @@
 """What a stack's files declare, read as a preview reads it, without Pulumi: the command line's plans and trials refuse what an `up` would refuse.
 
-Owns the rules of a stack's own keys and of an entry as a whole; a cluster's fields are `providers.model.spec`'s, what providers make of them is
-`fitting`'s. Reads the files that an entry names.
+Owns the rules of a stack's own keys, of an entry as a whole, and of what a spec says to its providers: options, secrets,
+what a launcher runs. A cluster's fields are `providers.model.spec`'s. Reads the files that an entry names.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from providers.adapters.base import Manifest
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
+
+SHARED = frozenset({"gcp", "aws"})
+"""Pulumi's own packages of these names read the same configuration: there only what comes near a key of ours is a mistake."""
+_PULUMIS = frozenset({"region", "zone", "profiles"})
+"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11)."""
 
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
@@ -37,10 +43,6 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
     todo = "it would stand in the state as plain text, so set it without --secret"
     found.extend(Problem(key, "plain text", "a secret", todo) for key in sorted(listed & config.keys()) if _encrypted(config[key]))
     return found
-
-
-SHARED = frozenset({"gcp", "aws"})
-"""Pulumi's own packages of these names read the same configuration: there only what comes near a key of ours is a mistake."""
 
 
 def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[Problem]:
@@ -69,10 +71,6 @@ def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[P
     return found
 
 
-_PULUMIS = frozenset({"region", "zone", "profiles"})
-"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11)."""
-
-
 def refused(spec: Cluster) -> list[Problem]:
     """What is wrong with a cluster beyond its own fields: what its providers make of it, then what nobody sells. Reads the bundled catalog.
 
@@ -80,12 +78,11 @@ def refused(spec: Cluster) -> list[Problem]:
     """
     from providers.adapters import registry
     from providers.catalog.offers import load
-    from providers.engine import fitting
     from providers.engine.market.planning import whole
     from providers.planner import check
 
     ask = spec.ask()
-    found = [*_twice(ask), *fitting.problems(spec, registry.manifests())]
+    found = [*_twice(ask), *problems(spec, registry.manifests())]
     derived = tuple(f"options.{name}" for name, manifest in registry.manifests().items() if manifest.derived is not None)
     if any(problem.path in {"workload", "network"} or problem.path.startswith(derived) for problem in found):
         return found
@@ -161,3 +158,123 @@ def cluster(name: str, raw: Any) -> Cluster:
     if problems or found is None:
         raise SpecError(secret.told(problems, plain))
     return found
+
+
+def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """Everything of it that is wrong with every path; what is missing for the kind is asked for once the rest is right."""
+    if nothing := _nothing_runs(spec, manifests):
+        return [nothing]
+    found: list[Problem] = [*_runs(spec, manifests), *_network(spec)]
+    for provider, section in spec.options.items():
+        manifest = manifests.get(provider)
+        if manifest is None:
+            found.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
+            continue
+        found.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
+        found.extend(
+            Problem(f"options.{provider}.{key}", "nothing beside a workload: both are what runs", repr(section[key])[:80], "drop one of the two")
+            for key in manifest.programs
+            if spec.workload is not None and key in section
+        )
+    found.extend(_references(spec, manifests))
+    found.extend(_fitting(spec, manifests) if not found else ())
+    return found
+
+
+def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """The providers that it may be at, of those that can be of its kind.
+
+    One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
+    """
+    can = {name: each for name, each in manifests.items() if each.capabilities.can_be(spec.kind, workload=spec.workload is not None)}
+    if spec.providers is not None:
+        return {name: each for name, each in can.items() if name in spec.providers}
+    return {name: each for name, each in can.items() if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)}
+
+
+def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem | None:
+    """A job or service that says nowhere what it runs: neither a workload, nor what a provider of that kind runs by its own options."""
+    if spec.kind == "machine" or spec.workload is not None:
+        return None
+    own = [name for name in _allowed(spec, manifests) if spec.options.get(name)]
+    if own:
+        return None
+    others = [name for name, each in _allowed(spec, manifests).items() if each.programs]
+    able = f" (or, for {' or '.join(others)} only, options.{others[0]})" if others else ""
+    sample = "{command: python train.py}" if spec.kind == "job" else "{command: python serve.py, port: 8000}"
+    return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {sample}{able}")
+
+
+def _network(spec: Cluster) -> list[Problem]:
+    """What a managed network needs: it is Google's, with a subnet in each region that is listed."""
+    if spec.network != "managed":
+        return []
+    found = []
+    if not spec.regions:
+        found.append(Problem("regions", "the regions that network: managed makes subnets in", "none", "list them, as in [us-central1]"))
+    if spec.providers is not None and "gcp" not in spec.providers:
+        found.append(Problem("network", "gcp among the providers: network: managed is a Google network", ", ".join(spec.providers)))
+    return found
+
+
+def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What a launcher can't do of what is declared, and what a service can't be reached by."""
+    if spec.workload is None:
+        return []
+    from providers.workloads.launch.compile import check, overriding, untimed
+
+    ask = spec.ask()
+    if ask.workload is None:
+        return []
+    allowed = _allowed(spec, manifests)
+    machines = {
+        name: each for name, each in allowed.items() if each.runs is None or spec.kind not in each.capabilities.kinds or spec.kind == "machine"
+    }
+    # A provider with a door of its own asks for its own token there.
+    expose = spec.expose if machines or not allowed else "private"
+    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)]
+    found.extend(problem for entry in ask.entries for problem in overriding(ask.workload, entry.override, entry.path))
+    found.extend(untimed(ask.workload))
+    if spec.kind == "service" and spec.expose == "public":
+        network = (("managed", "true"),) if spec.network == "managed" else ()
+        for name, each in machines.items():
+            section = tuple(sorted(spec.options.get(name, {}).items()))
+            if each.shut is not None and (wanted := each.shut(spec.setup()._replace(options=section, network=network))):
+                todo = f"say so, or leave {name} out of providers"
+                found.append(Problem("expose", f"for a public service at {name}: {wanted}", f"network: {spec.network}", todo))
+    return list(dict.fromkeys(found))
+
+
+def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the secrets no provider could fetch."""
+    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
+    out: list[Problem] = []
+    for name, references in spec.secrets.items():
+        for provider, text in references.items():
+            manifest = manifests.get(provider)
+            if manifest is None or manifest.reference is None:
+                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
+            elif wanted := manifest.reference(text):
+                # Whoever writes the value itself here must not find it in a log.
+                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
+    return out
+
+
+def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    from providers.engine.setup import nominal
+
+    out: list[Problem] = []
+    for provider, manifest in _allowed(spec, manifests).items():
+        if manifest.fits is not None:
+            try:
+                setup = spec.setup()
+                if spec.network == "managed":
+                    # It has a service account of its own, which nobody knows the name of before it is made.
+                    setup = setup._replace(network=(("service_account", "managed"),))
+                known = nominal(spec.ask(), setup, manifest)
+            except SpecError:
+                continue  # told by the workload's own check
+            found = manifest.fits(spec.kind, dict(known.options), known)
+            out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
+    return out

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from providers.engine.budget import Budget, Ledger
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Setup
     from providers.planner.plan import Plan
@@ -100,7 +100,7 @@ class Budgets:
 async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
     from providers.engine import budget as spending
-    from providers.engine.accounts import of_settings
+    from providers.engine.runtime.accounts import of_settings
 
     try:
         known = await asyncio.to_thread(spending.of_journal, world, (owner,))

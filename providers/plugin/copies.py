@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 TAKE_OVER = "GPUS_TAKE_OVER"
 """The variable that names, as PROJECT/STACK, the stack whose machines may be deleted by another one."""

@@ -14,7 +14,7 @@ from providers.plugin.diff import STRAY
 
 if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 
 def world_of(text: str) -> str:

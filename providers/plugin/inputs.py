@@ -38,7 +38,7 @@ class Checked(NamedTuple):
 def check(properties: Properties) -> Checked:
     """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
     from providers.adapters import registry
-    from providers.engine import fitting, validate
+    from providers.engine import validate
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
@@ -70,7 +70,7 @@ def check(properties: Properties) -> Checked:
         if gpu_known:
             problems.extend(problem for problem in validate.refused(spec) if problem not in problems)
         else:
-            problems.extend(fitting.problems(spec, registry.manifests()))
+            problems.extend(validate.problems(spec, registry.manifests()))
             values.pop("gpu", None)
     else:
         values.update({key: value for key, value in raw.items() if key != "gpu" or gpu_known})
@@ -93,7 +93,7 @@ def _nested(properties: Properties) -> list[Problem]:
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed network needs Google's credentials before all."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
     from providers.errors import NotConfigured
     from providers.model.worlds import LIVE
     from providers.plugin.properties import Properties

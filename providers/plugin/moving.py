@@ -40,7 +40,7 @@ def _unserved(name: str, raw: Mapping[str, Any], world: str, settings: Mapping[s
 def _nobody(world: str, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
     from providers.engine.market.planning import market
     from providers.engine.messages import named
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     opened = open_world(world, settings)
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from providers.engine.budget import Ledger
     from providers.engine.journal.database import ClaimRow, PlacementRow
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
 
 

@@ -274,7 +274,7 @@ def others(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, de
 
 def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: ClusterRecord) -> bool:
     """True where this machine's journal knows that all of a placement was deleted, whatever its state says; where it does not know it, False."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
     from providers.errors import GpusError
 
     opened = open_world(world, settings)
@@ -312,7 +312,7 @@ def standing(world: str, settings: Mapping[str, Mapping[str, str]], owner: str, 
 
 def _running(world: str, settings: Mapping[str, Mapping[str, str]], owner: str) -> list[tuple[Running, bool]]:
     """The owner's open placements, and whether a state claims each; none where the journal cannot be read, which the engine says when it matters."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
     from providers.errors import GpusError
     from providers.plugin.running import running_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 
 class Running(NamedTuple):

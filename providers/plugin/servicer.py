@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from providers.engine.journal.database import ClaimRow, PlacementRow
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Handle, Node, Setup
 
@@ -571,7 +571,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         A world stays open for the process's life and serves all its resources: connecting to a cloud costs half a second.
         """
-        from providers.engine.world import open_world
+        from providers.engine.runtime.world import open_world
         from providers.plugin.inputs import settings_of
 
         settings = settings_of(values)

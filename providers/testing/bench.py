@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from providers.catalog.table import table
 from providers.engine.desired import ClusterSpec
 from providers.engine.market.planning import market
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import QuotaExceeded
 from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.machine import GONE, Mark, Order, Setup
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from providers.adapters.base import Adapter, Manifest
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.errors import CloudError
     from providers.model.machine import Handle, Node, Ticket
     from providers.model.offer import Candidate, Offer

@@ -19,7 +19,7 @@ from providers.model.place import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from providers.engine.clock import Clock
+    from providers.engine.runtime.clock import Clock
     from providers.errors import Problem
     from providers.model.offer import Candidate, Offer
 

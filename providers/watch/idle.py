@@ -11,15 +11,15 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.engine.own_machine import of_machine
-from providers.engine.termination import idle
-from providers.engine.world import open_world
+from providers.engine.reconcile import idle
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.home import home, private
 from providers.model import duration
 
 if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.watch.stack import DeployedCluster, State
 
 FILE = "watch.json"

@@ -117,7 +117,7 @@ def bought_since(stack: Stack, state: State, since: float) -> int:
     """Placements that were had since then, as far as journal, state and history know; the world's clock counts where it is a rehearsal's."""
     if not state.owner:
         return stack.updates(since)
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     world = open_world(state.world, {})
     try:
@@ -137,7 +137,7 @@ def money(state: State) -> dict[str, Any] | None:
     if state.max_spend is None or not state.owner:
         return None
     from providers.engine import budget as spending
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     world = open_world(state.world, {})
     try:

@@ -19,7 +19,7 @@ from providers.adhoc import rentals
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import offer

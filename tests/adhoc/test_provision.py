@@ -471,7 +471,7 @@ def test_one_owner_for_every_process():
 def test_only_machines_that_take_commands_are_asked_for():
     """A provider whose machines take no commands from here is refused by that rule; with a key of the user's own, only ssh will do."""
     from providers.engine.market import planning
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
     from providers.model.spec import read_cluster
     from providers.testing.clock import JumpingClock
     from providers.testing.fake_adapter import FakeCloud

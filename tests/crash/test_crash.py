@@ -57,7 +57,7 @@ from providers.adapters import gcp
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.engine import operations
 from providers.engine.launch import walk
-from providers.engine.tasks import StopSignal, shielded
+from providers.engine.runtime.tasks import StopSignal, shielded
 from providers.engine.termination import end
 from providers.engine.termination.settle import Remainder
 from tests.crash import replies

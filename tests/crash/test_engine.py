@@ -47,7 +47,7 @@ class Run:
 def experiment(tmp_path, monkeypatch):
     from providers.adapters.gcp import adapter
     from providers.rehearsal.store import open_store
-    from providers.engine.clock import RehearsalClock
+    from providers.engine.runtime.clock import RehearsalClock
 
     async def jump(self, seconds):
         await asyncio.sleep(0)

@@ -121,7 +121,7 @@ def attach(wire: Wire) -> None:
     import providers.adapters.aws.client as aws
     import providers.adapters.clore.client as clore
     import providers.adapters.gcp.client as gcp
-    from providers.engine.clock import RehearsalClock
+    from providers.engine.runtime.clock import RehearsalClock
 
     Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(provider, method)
 

@@ -7,7 +7,7 @@ import pytest
 from providers.engine.desired import ClusterSpec
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.model.offer import Offer

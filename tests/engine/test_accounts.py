@@ -3,7 +3,7 @@
 import pytest
 
 from providers.engine import operations
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import BadCredentials, GpusError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Killed, Lab, run, wanted

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from providers.rehearsal.store import open_store
-from providers.engine import operations, fitting
+from providers.engine import operations, validate
 from providers.engine.market import planning
 from providers.adapters import registry
 from providers.errors import SpecError
@@ -62,7 +62,7 @@ def test_what_a_cloud_cannot_keep_is_refused_in_the_plan_with_the_reason(rig, pr
     """By the rule `checkpoint`, before anything is bought; what it can keep is accepted, by plan and by check."""
     rig(provider)
     spec = declared(provider, to, keys=keys)
-    assert fitting.problems(spec, registry.manifests()) == []
+    assert validate.problems(spec, registry.manifests()) == []
     plan = planning.plan(spec.ask(), setup=spec.setup())
     found = {refused.found for refused in plan.rejections if refused.rule == "checkpoint"}
     assert bool(plan.candidates) == (not why)
@@ -79,14 +79,14 @@ def test_a_machine_at_modal_has_no_volume(rig):
 @pytest.mark.parametrize(("provider", "to", "path"), [("gcp", "gs://b-b/x", "gcp.service_account"), ("aws", "s3://b-b/x", "aws.instance_profile")])
 def test_a_machine_without_an_identity_can_keep_none(provider, to, path):
     """Google and EC2 give a machine the rights of an account that is named: without one the bucket would refuse it, hours later."""
-    (found,) = fitting.problems(declared(provider, to, able=False), registry.manifests())
+    (found,) = validate.problems(declared(provider, to, able=False), registry.manifests())
     assert found.path == f"options.{path}" and "keeps its checkpoints as" in found.wanted
 
 
 def test_a_managed_network_brings_the_account_that_keeps_checkpoints():
     """At Google the managed network has a service account of its own, so none has to be named."""
     managed = declared("gcp", "gs://b-b/x", able=False, network="managed", regions=["us-central1"])
-    assert fitting.problems(managed, registry.manifests()) == []
+    assert validate.problems(managed, registry.manifests()) == []
 
 
 @pytest.mark.parametrize("path", ["~/ckpt", "ckpt"])

@@ -19,7 +19,7 @@ from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.market import planning
 from providers.engine.record import ClusterRecord
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.testing.clock import JumpingClock

@@ -9,8 +9,8 @@ from providers.adapters.clore import MANIFEST as CLORE
 from providers.adapters.clore import worlds as clore
 from providers.adapters.clore.memory import Memory
 from providers.engine import operations
-from providers.engine.accounts import said
-from providers.engine.world import open_world
+from providers.engine.runtime.accounts import said
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NotConfigured
 from providers.model.machine import Mark
 from tests.engine.cases import run

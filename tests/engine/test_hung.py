@@ -13,7 +13,7 @@ LIMIT_S = 2.0
 CODE = """
 import sys
 from providers.adapters.clore import worlds
-from providers.engine import deadlines
+from providers.engine.runtime import deadlines
 from providers.engine.market import planning
 worlds.BASE_URL, planning.LOOK_LIMIT_S = sys.argv[1], float(sys.argv[2])
 deadlines.LOOK_LIMIT_S = planning.LOOK_LIMIT_S

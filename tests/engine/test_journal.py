@@ -12,7 +12,7 @@ from providers.engine import operations, record
 from providers.engine.journal import process
 from providers.engine.market import planning
 from providers.engine.journal.database import Journal
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate

@@ -9,7 +9,7 @@ from providers.engine import operations
 from providers.engine.messages import moment
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock

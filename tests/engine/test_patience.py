@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from providers.adhoc import access, rentals
-from providers.engine import budget, deadlines, operations
+from providers.engine import budget, operations
+from providers.engine.runtime import deadlines
 from providers.engine.termination import garbage
 from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud

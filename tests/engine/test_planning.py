@@ -10,7 +10,7 @@ from providers import errors
 from providers.adapters.base import Manifest
 from providers.engine.market import planning
 from providers.adapters import registry
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.capability import Capabilities
 from providers.model.place import Scope
 from tests.engine.cases import Lab, ask, offer
@@ -26,7 +26,7 @@ def test_folders_of_adapters_are_found_by_scan():
 def test_finding_adapters_imports_no_sdk():
     """Looking at the adapters' folders imports no cloud's client, no asyncio, no pydantic and no database."""
     code = (
-        "import sys; from providers.adapters import registry; from providers.engine import world; from providers.engine.market import planning; registry.capabilities();"
+        "import sys; from providers.adapters import registry; from providers.engine.runtime import world; from providers.engine.market import planning; registry.capabilities();"
         "print([m for m in ('googleapiclient', 'google.auth', 'grpc', 'asyncio', 'pydantic', 'sqlite3', 'importlib.metadata') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -9,7 +9,7 @@ from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.offer import Offer

@@ -8,7 +8,7 @@ import pytest
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
 

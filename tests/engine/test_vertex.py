@@ -11,7 +11,7 @@ from providers.engine.journal import database
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
 from providers.home import home
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, HalfMade
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock

@@ -13,7 +13,7 @@ from providers.engine import keys
 from providers.engine import operations
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff, outputs
 from providers.testing.bench import StoreClock

@@ -15,7 +15,7 @@ from providers.engine.reconcile.condition import classify
 from providers.engine.journal.database import EVERY
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, GpusError
 from providers.model.spec import read_cluster
 from providers.model.workload import ROOT

@@ -360,7 +360,7 @@ def look(servicer, **properties):
 def test_ownership_read_warns_of_strays(servicer, monkeypatch):
     """What no state has named since the last look is a stray by its handle; where nobody has looked before, nobody can tell."""
     calls = stand_in(monkeypatch, "strays", held().machines)
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     look(servicer)
     world = open_world("rehearsal")
@@ -388,7 +388,7 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
 def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch):
     """The cluster and the ownership are read at once: whichever comes first, the next run, of another process, calls no machine of a state a stray."""
     from providers.engine.journal.database import Journal
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     stand_in(monkeypatch, "strays", ())
     stand_in(monkeypatch, "read", held())
@@ -432,7 +432,7 @@ def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch):
 
 def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
     """When the state of a stack was lost, its next ownership says once what the journal knows to run under the earlier one."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     inputs = struct({"world": "rehearsal"})
     former = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
@@ -447,7 +447,7 @@ def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
 
 def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatch):
     """An import of what another resource of a state names is refused; once no state has named it since a look, it is free."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     native = held().handles[0].native_id
     stand_in(monkeypatch, "adopt_stray", lambda provider, _id: held() if provider == "gcp" else None)
@@ -505,7 +505,7 @@ def test_the_plan_of_what_runs_says_what_changes(servicer):
 
 def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer):
     """Under --replace and for what is tainted the engine asks for no difference: the journal tells what runs, and where it knows nothing, nothing does."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     def change():
         call(servicer, "Check", news=struct(INPUTS))
@@ -610,7 +610,7 @@ def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path)
 
 def test_a_renamed_cluster_shows_what_still_runs(servicer):
     """What the owner runs under a name that the program does not have is shown beside the new one's price."""
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     world = open_world("rehearsal")
     world.journal.launched(held())

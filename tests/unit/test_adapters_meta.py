@@ -14,7 +14,7 @@ from providers.catalog.table import table as offer_table
 from providers.engine import operations
 from providers.engine.market import planning
 from providers.adapters import registry
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import CloudError
 from providers.model.ask import CAPACITIES, Ask, Choice
 from providers.model.machine import Setup

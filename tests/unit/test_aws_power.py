@@ -8,7 +8,7 @@ import pytest
 from providers.engine.desired import ClusterSpec
 from providers.adapters.aws import MANIFEST, compile as native, limit
 from providers.engine import operations
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Unsupported
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Handle, Setup

@@ -14,7 +14,7 @@ from providers.adapters.base import Manifest
 from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine.market import planning
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer

@@ -10,7 +10,7 @@ import pytest
 from providers.cli import main, stackfile
 from providers.catalog.table import table
 from providers.adapters import registry
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 
@@ -225,7 +225,7 @@ class _World:
 )
 def test_check_is_exit_code_1_when_the_provider_is_not_usable(capsys, monkeypatch, answer, code):
     """Each finding is a line with what to do; missing or refused things, or none configured, give exit code 1."""
-    monkeypatch.setattr("providers.engine.world.open_world", lambda *_, **__: _World(answer))
+    monkeypatch.setattr("providers.engine.runtime.world.open_world", lambda *_, **__: _World(answer))
     done, out, _ = run(capsys, "check", "gcp", "--world", "live")
     assert done == code
     assert out.startswith("gcp ")

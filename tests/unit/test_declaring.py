@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from providers.cli import main
-from providers.engine import validate, fitting
+from providers.engine import validate
 from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
@@ -135,7 +135,7 @@ def test_good_declarations_pass_both(planned, tmp_path):
     assert code in (0, 1) and "wanted" not in said, said
     manifests = registry.manifests()
     for name, raw in clusters.items():
-        assert fitting.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests) == []
+        assert validate.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests) == []
 
 
 def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):

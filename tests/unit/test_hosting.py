@@ -13,7 +13,7 @@ from providers.rehearsal.clouds.clore.inventory import servers
 from providers.adapters.gcp.host import host as gcp
 from providers.engine.market import host_fit, planning
 from providers.adapters import registry
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.model import images
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster

@@ -12,10 +12,11 @@ import pytest
 import providers
 
 ROOT = Path(providers.__file__).parent
-LEAVES = {"model", "errors"}
+LEAVES = {"model", "errors", "home"}
 PLANS = LEAVES | {"catalog", "planner", "workloads"}
 CLOUDS = PLANS | {"adapters", "remote", "rehearsal"}
 ALLOWED = {
+    "home": LEAVES,
     "model": LEAVES,
     "errors": LEAVES,
     "catalog": LEAVES,

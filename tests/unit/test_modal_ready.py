@@ -10,7 +10,7 @@ from providers.rehearsal.clouds import modal as standin
 from providers.engine.readiness import access
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
-from providers.engine.world import open_world
+from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster

@@ -15,7 +15,7 @@ from providers.adapters.gcp.vertex.offers import ACCELERATORS, sold
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.rehearsal.store import open_store
 from providers.catalog.offers import load
-from providers.engine import fitting
+from providers.engine import validate
 from providers.engine.market import planning
 from providers.adapters import registry
 from providers.engine.setup import start
@@ -205,7 +205,7 @@ def test_wrong_options_are_named(section, path):
 
 def plan(**fields):
     spec = read_cluster("t", {"kind": "job", "gpu": "H100:8", "providers": ["vertex"], "workload": {"image": "a/b", "command": "x"}, **fields})
-    return planning.plan(spec.ask(), setup=spec.setup(), use_journal=False), fitting.problems(spec, registry.manifests())
+    return planning.plan(spec.ask(), setup=spec.setup(), use_journal=False), validate.problems(spec, registry.manifests())
 
 
 def test_prices_are_estimates_on_demand_and_unknown_otherwise():

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import adapter_of, home_of
 from providers.engine.budget import spell_of
 from providers.engine.desired import limit_of
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
@@ -16,6 +15,7 @@ from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import insistent, presentable
 from providers.engine.messages import named, trimmed
 from providers.engine.readiness.wait import until_ready
+from providers.engine.runtime.accounts import adapter_of, home_of
 from providers.engine.termination.end import end
 from providers.errors import GpusError, HalfMade, NotConfigured, Transient
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import ClusterRecord
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
     from providers.model.machine import Attempt, Handle
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
 """Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
 
+REGIONS_SILENT = 3
+"""Attempts in a row, each in another region, that no answer came to, after which the provider is given up for the run. Where fewer regions could
+serve, so many attempts in those."""
+_NAMED = 4
+
 
 def of_account(error: CloudError) -> bool:
     """Whether a refusal concerns the account as a whole. One that names narrower scopes (a host that takes another coin) leaves the other places."""
@@ -50,12 +55,6 @@ def ahead(pending: Sequence[Candidate], regions: Collection[str], zones: Collect
         for index, candidate in zip(indexes, ordered, strict=True):
             out[index] = candidate
     return out
-
-
-REGIONS_SILENT = 3
-"""Attempts in a row, each in another region, that no answer came to, after which the provider is given up for the run. Where fewer regions could
-serve, so many attempts in those."""
-_NAMED = 4
 
 
 class Silence:

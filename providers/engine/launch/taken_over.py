@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import by_adapter, survey
 from providers.engine.messages import trimmed
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import by_adapter, survey
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import Remainder, bill, release
 from providers.errors import CloudError
 from providers.model.machine import GONE, is_foreign
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import ClusterRecord
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node, Order
 
 

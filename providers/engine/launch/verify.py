@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from providers.model.machine import Node, Ticket
     from providers.model.offer import Candidate
 
+SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
+
 
 def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
     """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
@@ -46,9 +48,6 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
         for name, found in differences(placed, node).items():
             return f"{node.name} with {found} instead of {getattr(placed, name)}", True
     return "", False
-
-
-SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
 
 
 class Shape(Protocol):

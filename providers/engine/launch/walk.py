@@ -10,7 +10,6 @@ import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import adapter_of
 from providers.engine.journal import database as journals
 from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
 from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, LaunchResult
@@ -21,8 +20,9 @@ from providers.engine.market.host_fit import hosting, with_disk
 from providers.engine.market.planning import listed, overlay
 from providers.engine.messages import WAITED, all_failed, bare, clipped, line, moment, refusal_lines, said, too_slow, trimmed, wrong_anywhere
 from providers.engine.readiness.wait import LOADING, SETUP, WRONG, until_ready
+from providers.engine.runtime.accounts import adapter_of
+from providers.engine.runtime.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, StopSignal, pause, repeated
 from providers.engine.setup import start, started
-from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, StopSignal, pause, repeated
 from providers.engine.termination.settle import Remainder, abandon, bill, certain, release
 from providers.errors import (
     BadCredentials,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
     from providers.engine.market.planning import Market
     from providers.engine.record import Account
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.catalog.table import OfferTable
     from providers.engine.record import Account
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.place import Placed
 
 PROBE_S = 30 * 86_400.0

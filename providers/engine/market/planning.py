@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.adapters.base import Adapter, Manifest
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
@@ -164,7 +164,7 @@ def plan(
     Calls made: reads of the bundled catalog and of the journal if there is one; live listings of the providers that have them, at once, each
     within `LOOK_LIMIT_S`; in the live world a local look for each provider's credentials. Whatever of this fails is a line in `warnings`.
     """
-    from providers.engine.world import open_world
+    from providers.engine.runtime.world import open_world
 
     lines: list[str] = []
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import account_of
 from providers.engine.keys import ClusterKeys, folder, make, opened
 from providers.engine.record import works
+from providers.engine.runtime.accounts import account_of
 from providers.errors import GpusError
 from providers.model.machine import Setup
 from providers.model.worlds import REHEARSAL
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import Account, ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
     from providers.remote.probe import Ordered, Probe
     from providers.remote.ssh import Key

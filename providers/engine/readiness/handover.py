@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import ClusterRecord
+    from providers.engine.runtime.world import World
     from providers.engine.setup import StartPlan
-    from providers.engine.world import World
     from providers.model.machine import Node, Order
     from providers.remote.line import Line
 

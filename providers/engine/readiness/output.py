@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine.keys import folder
 from providers.engine.readiness.access import key_probe
-from providers.engine.tasks import repeated
+from providers.engine.runtime.tasks import repeated
 from providers.errors import GpusError
 from providers.home import private_folder
 from providers.model.machine import RUNNING
@@ -19,7 +19,7 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.remote.line import Line
 
 KEPT_BYTES = 256 * 1024

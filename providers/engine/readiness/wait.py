@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from providers.engine.messages import bare, trimmed
-from providers.engine.tasks import POLL_GROWTH, POLL_MOST_S, pause
+from providers.engine.runtime.tasks import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
 from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Ordered, Probe, ProbeResult
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
 
 
 LOADING = "loading"

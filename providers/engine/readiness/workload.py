@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.readiness.wait import LOADING, LOOK_FIRST_S, SETUP, WRONG
 from providers.engine.record import DONE, WORK, finished, works
-from providers.engine.tasks import POLL_GROWTH, POLL_MOST_S, pause, repeated
+from providers.engine.runtime.tasks import POLL_GROWTH, POLL_MOST_S, pause, repeated
 from providers.errors import GpusError, HalfMade, NotReady
 from providers.model import duration
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import ClusterRecord
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
     from providers.model.machine import Node, Order
     from providers.remote.probe import Ordered
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.accounts import adapter_of, surveyed
 from providers.engine.desired import ttl
 from providers.engine.journal import database as journals
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
 from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import adapter_of, surveyed
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import abandon, bill, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.desired import ClusterSpec
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
     from providers.model.ask import Ask
 
 

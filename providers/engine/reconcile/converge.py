@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import adapter_of, home_of
 from providers.engine.desired import ClusterSpec, ttl
 from providers.engine.journal import database as journals
 from providers.engine.launch.buy import buy, walk
@@ -27,8 +26,9 @@ from providers.engine.reconcile.orphans import replacement, unclaimed
 from providers.engine.reconcile.power import switch
 from providers.engine.reconcile.replace_lost import joined, rejoin
 from providers.engine.record import DEGRADED, DISK, ON_DONE, UNSETTLED, WORK, ClusterRecord, applied, finished, kept_stopped, to_release, works
+from providers.engine.runtime.accounts import adapter_of, home_of
+from providers.engine.runtime.tasks import StopSignal, repeated
 from providers.engine.setup import start, started
-from providers.engine.tasks import StopSignal, repeated
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon, bill
 from providers.errors import AllFailed, GpusError, TakenOver
@@ -41,7 +41,7 @@ from providers.planner.check import satisfied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
 
 _OVER = (FAILED, STOPPED, STOPPING)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import adapter_of, home_of
 from providers.engine.journal import database as journals
 from providers.engine.launch.verify import delivered
 from providers.engine.reconcile.adopt import Place, price_of
 from providers.engine.record import applied, began, healthy
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import adapter_of, home_of
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import bill
 from providers.errors import HalfMade
 from providers.model.machine import GONE, QUEUED, Ticket, is_foreign
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
     from providers.model.offer import Candidate
 

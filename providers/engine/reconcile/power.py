@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import home_of
 from providers.engine.desired import ttl
 from providers.engine.messages import trimmed
 from providers.engine.reconcile.condition import classify
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import home_of
+from providers.engine.runtime.tasks import repeated
 from providers.errors import CloudError, GpusError
 from providers.model.machine import RUNNING, STOPPED
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import home_of
 from providers.engine.desired import ClusterSpec, limit_of, ttl
 from providers.engine.journal import database as journals
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import market, presentable
 from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord, status_of
+from providers.engine.runtime.accounts import home_of
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon
 from providers.errors import AllFailed
@@ -25,8 +25,8 @@ from providers.planner.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.engine.tasks import StopSignal
-    from providers.engine.world import World
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
     from providers.model.machine import Node
     from providers.model.offer import Candidate
 

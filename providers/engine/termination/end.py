@@ -9,13 +9,13 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from providers.engine.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
-from providers.engine.deadlines import answering, looking, together, while_answering
 from providers.engine.journal import database as journals
-from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import UNSETTLED, ClusterRecord
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
+from providers.engine.runtime.deadlines import answering, looking, together, while_answering
+from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import Remainder, abandon, bill, release
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
 from providers.model.machine import GONE, Handle, Node, is_foreign
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.accounts import Accounts
     from providers.engine.record import Account
-    from providers.engine.world import World
+    from providers.engine.runtime.accounts import Accounts
+    from providers.engine.runtime.world import World
 
 
 async def end(world: World, held: ClusterRecord) -> None:

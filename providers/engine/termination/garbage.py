@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.accounts import adapter_of, of_settings, said, used
-from providers.engine.deadlines import answering, at_most, looking
 from providers.engine.journal import database as journals
 from providers.engine.keys import tidied
-from providers.engine.leases import leased
 from providers.engine.messages import bare, trimmed
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import adapter_of, of_settings, said, used
+from providers.engine.runtime.deadlines import answering, at_most, looking
+from providers.engine.runtime.leases import leased
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import abandon, bill, release
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import Busy, CloudError, GpusError, NoHome, NotConfigured, Transient
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.engine.accounts import Accounts
     from providers.engine.record import Account
-    from providers.engine.world import World
+    from providers.engine.runtime.accounts import Accounts
+    from providers.engine.runtime.world import World
     from providers.model.offer import Offer
 
 CLAIMED, UNCLAIMED, IN_USE, PENDING, ELSEWHERE, UNKNOWN, NOT_OURS = "claimed", "unclaimed", "in use", "pending", "elsewhere", "unknown", "not ours"

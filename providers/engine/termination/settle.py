@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.deadlines import NO_ANSWER, left_s
 from providers.engine.messages import bare, trimmed
-from providers.engine.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, pause
+from providers.engine.runtime.deadlines import NO_ANSWER, left_s
+from providers.engine.runtime.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import BadCredentials, CloudError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, Transient
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from providers.adapters.base import Adapter
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 
 GONE_LIMIT_S = 600.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.accounts import home_of
-from providers.engine.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.readiness import access
-from providers.engine.tasks import repeated
+from providers.engine.runtime.accounts import home_of
+from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
+from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.end import release_all
 from providers.engine.termination.settle import bill
 from providers.errors import GpusError, HalfMade
@@ -22,7 +22,7 @@ from providers.remote.run import finished
 
 if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 SAMPLES, BETWEEN_S = 3, 2.0
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.engine import deadlines
+from providers.engine.runtime import deadlines
 from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter, Manifest
     from providers.catalog.table import OfferTable
-    from providers.engine.clock import Clock
     from providers.engine.journal.database import Journal
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import Account
+    from providers.engine.runtime.clock import Clock
 
 T = TypeVar("T")
 
@@ -145,10 +145,10 @@ class World:
 
     @property
     def clock(self) -> Clock:
-        """The real clock, or the rehearsal's: see `providers.engine.clock`."""
+        """The real clock, or the rehearsal's: see `providers.engine.runtime.clock`."""
         with self._lock:
             if self._clock is None:
-                from providers.engine.clock import RealClock, RehearsalClock
+                from providers.engine.runtime.clock import RealClock, RehearsalClock
 
                 if self.name == REHEARSAL:
                     from providers.rehearsal.store import open_store

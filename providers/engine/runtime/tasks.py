@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.engine.deadlines import left_s
 from providers.engine.messages import trimmed
+from providers.engine.runtime.deadlines import left_s
 from providers.errors import GpusError, RateLimited, TakenOver, Transient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from providers.engine.journal.shared_lease import SharedLease
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 
 T = TypeVar("T")

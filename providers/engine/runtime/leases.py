@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from providers.engine.messages import trimmed
-from providers.engine.tasks import StopSignal, pause
+from providers.engine.runtime.tasks import StopSignal, pause
 from providers.errors import Busy, GpusError, TakenOver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
 
 T = TypeVar("T")
 

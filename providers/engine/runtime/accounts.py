@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from providers.engine.deadlines import looking, while_answering
 from providers.engine.journal import database as journals
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import account_in
-from providers.engine.tasks import repeated
+from providers.engine.runtime.deadlines import looking, while_answering
+from providers.engine.runtime.tasks import repeated
 from providers.errors import CloudError, GpusError, NotConfigured
 from providers.model.machine import GONE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.engine.record import Account, ClusterRecord
-    from providers.engine.world import World
+    from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
 
 Accounts = tuple[tuple[str, "Account | None"], ...]
