@@ -183,6 +183,23 @@ def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, d
     assert daemon.running() == []
 
 
+@pytest.mark.parametrize("where", ["machine", "image", "nowhere"])
+def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon):  # noqa: F811
+    """What is on the machine goes before what the image has; a model that neither has is told before anything starts."""
+    path = host.folder / "models" / "own-7b"
+    held = {f"{path}/weights": "of the image"} if where != "nowhere" else {}
+    image = daemon.image(f"own-{where}", ["/bin/own"], files={**OWN, **held})
+    if where == "machine":
+        path.mkdir(parents=True)
+        (path / "weights").write_text("of the machine")
+    line = f'echo "read: $(cat {path}/weights)"; ! touch {path}/new || [ {where} = image ]'
+    code = host.run(script(job(line, image=image, models=(str(path),))))
+    if where == "nowhere":
+        assert code == 1 and host.words[-1].startswith(f"setup-wrong 1 the model {path} is neither on the machine nor in the image {image}: ")
+    else:
+        assert code == 0 and f"read: of the {where}" in host.log, host.log
+
+
 def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon):  # noqa: F811
     """Who wants it names it."""
     image = daemon.image("own", ["/bin/own"], files=OWN)
