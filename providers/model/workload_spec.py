@@ -23,7 +23,9 @@ from providers.model.workload import Workload as WorkloadRecord
 Value = str | int | float | bool
 WholeNumber = Annotated[int, Field(strict=True)]
 """Never a boolean, which pydantic else takes for 0 or 1."""
-Number = WholeNumber | Annotated[float, Field(strict=True)]
+RealNumber = Annotated[float, Field(strict=True)]
+"""Of a whole number too; never a boolean, nor a text."""
+Number = WholeNumber | RealNumber
 Launcher = Literal[
     "torchrun",
     "accelerate",
@@ -93,10 +95,10 @@ class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
     method: Literal["full", "lora", "qlora"] = "full"
-    tokens: Number | str = 0
+    tokens: RealNumber | str = 0
     sequence: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)] = 2048
     batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
-    hours: Mapping[str, Number] = {}
+    hours: Mapping[str, RealNumber] = {}
 
 
 class _Program(_Part):
