@@ -213,6 +213,32 @@ def test_a_store_that_does_not_answer_is_no_new_beginning(machine):
     assert not (machine.folder / "begun").exists() and "403 Forbidden" in machine.log
 
 
+def test_half_of_a_checkpoint_that_is_being_read_never_takes_the_place_of_the_whole(machine):
+    """A machine that is told to end meanwhile saves nothing: what it has is not all of it."""
+    from providers.workloads.launch.start_script import script
+
+    store = bucket(machine)
+    (store / "run").mkdir()
+    (store / "run" / "step").write_text("40")
+    (machine.bin / "gcloud").rename(machine.bin / "whole")
+    half, go = machine.folder / "half", machine.folder / "go"
+    machine.tool(
+        "gcloud",
+        f'case "$3 $5" in "rsync gs://"*) printf 4 >{machine.folder}/ckpt/step; touch {half}\n'
+        f'  until [ -e {go} ]; do /bin/sleep 0.05; done; exit 1 ;; esac\nexec {machine.bin}/whole "$@"',
+    )
+    process = machine.begin(script(job(machine, "true")))
+    end = time.monotonic() + 60
+    while not half.exists():
+        assert time.monotonic() < end, machine.log
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    go.touch()
+    assert process.wait(60) == 143
+    assert (store / "run" / "step").read_text() == "40"
+    assert f"{machine.folder}/ckpt gs://" not in (machine.folder / "asked").read_text()
+
+
 def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine):
     """A job whose last checkpoint can't be saved fails, and what it made is not thrown away with its machine."""
     from providers.workloads.launch.start_script import script

@@ -1,6 +1,8 @@
 """What `gpus doctor` finds: each look's output judged, and the script run for real here."""
 
+import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from providers.cli import main
 from providers.workloads import diagnose
 
+SHELLS = [words for words in (("bash",), ("dash",), ("busybox", "sh")) if shutil.which(words[0])]
 LOOKS = re.findall(r"^look (\w+)", diagnose.script(), re.MULTILINE)
 WELL = {
     "gpus": "0, NVIDIA H100 80GB HBM3, 512, 81559\n1, NVIDIA H100 80GB HBM3, 512, 81559",
@@ -93,10 +96,25 @@ def test_what_cannot_be_looked_at_is_unknown():
     assert diagnose.judge("junk\n\x00\ngpus-doctor gpus 0\n,,\n,", 1)
 
 
-def test_the_script_is_sound_and_looks_at_everything():
-    """Run for real, every look answers with its exit code, whatever is installed."""
-    done = subprocess.run(["sh", "-c", diagnose.script()], capture_output=True, text=True, check=False)
-    assert set(diagnose.read(done.stdout)) == set(LOOKS)
+@pytest.mark.parametrize("words", SHELLS, ids=" ".join)
+def test_the_script_is_sound_and_looks_at_everything(words):
+    """Run for real, every look answers with its exit code, whatever is installed; on a stand-in only the driver is asked."""
+    done = subprocess.run([*words, "-c", diagnose.script()], capture_output=True, text=True, check=False)
+    assert set(diagnose.read(done.stdout)) == set(LOOKS) and len(LOOKS) == 13
+    done = subprocess.run([*words, "-c", diagnose.script(stand_in=True)], capture_output=True, text=True, check=False)
+    assert set(diagnose.read(done.stdout)) == {"gpus"}
+
+
+@pytest.mark.parametrize("words", SHELLS, ids=" ".join)
+def test_a_look_is_read_back_as_it_was_printed(words, tmp_path):
+    """Exit code and lines of a driver that answers, of one that fails, and of a variable with an escape in it."""
+    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\ncase "$*" in *temperature*) echo broken; exit 9 ;; *) echo "0, L4, 1, 2" ;; esac\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "-n \\n%s", "NCCL_DEBUG": "INFO"}
+    done = subprocess.run([*words, "-c", diagnose.script()], env=environ, capture_output=True, text=True, check=False)
+    found = diagnose.read(done.stdout)
+    assert found["gpus"] == (0, ["0, L4, 1, 2"]) and found["throttle"] == (9, ["broken"])
+    assert found["visible"] == (0, ["-n \\n%s"]) and found["nccl"] == (0, ["NCCL_DEBUG=INFO"])
 
 
 def test_the_command_looks_at_this_machine(capsys):

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 import time
@@ -78,8 +79,10 @@ def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
     for _ in range(2):
         subprocess.run(["bash", "-c", f"{head}\n[ ! -e {file} ] || exit 99\n{body}"], check=False)
         assert file.read_text().strip() == status
-    found = subprocess.run(["sh", "-c", driver.QUERY], env={"PATH": "/usr/bin:/bin", "GPUS_START_UP": str(file)}, capture_output=True, text=True)
-    assert found.returncode == 127 and f"gpus-start-up {status}" in found.stdout
+    environ = {"PATH": "/usr/bin:/bin", "GPUS_START_UP": str(file)}
+    for shell in (["sh"], ["bash"], *([["busybox", "sh"]] if shutil.which("busybox") else [])):
+        found = subprocess.run([*shell, "-c", driver.QUERY], env=environ, capture_output=True, text=True)
+        assert found.returncode == 127 and f"gpus-start-up {status}" in found.stdout
 
 
 def test_cards_the_catalog_knows_are_named():

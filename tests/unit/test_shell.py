@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 import providers
+from providers.adapters.aws import compile as aws
+from providers.adapters.modal import exec as modal_exec
+from providers.adhoc import trial
 from providers.model import shell
-from providers.model.workload import Task, Workload
+from providers.model.workload import Task, Workload, packed
 from providers.workloads.launch.compile import program
 
 PACKAGE = Path(providers.__file__).parent
@@ -98,6 +101,62 @@ def test_no_shell_program_stands_in_a_python_text():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and CONTROL.search(node.value):
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
     assert not found
+
+
+# Programs of several modules
+
+
+def test_what_is_packed_in_user_data_runs_and_its_code_is_the_scripts():
+    """EC2's user data: what is read back stands in the clear, the program itself is packed."""
+    given = dict.fromkeys(("gpus_ttl_s", "gpus_start", "gpus_idle_s"), "")
+    text = shell.program(aws.__file__, "user_data", **given, packed=packed(b'echo "it\'s $((1 + 1))"\n(exit 7)\n'))
+    done = run(("bash",), text)
+    assert (done.returncode, done.stdout) == (7, "it's 2\n")
+
+
+@pytest.mark.parametrize("words", SHELLS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("status", "code"), [("succeeded 0", 0), ("ready", 0), ("failed 3 more words", 3), ("setup-wrong 4 the lines", 4), ("failed", 1)]
+)
+def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_path):
+    """What was written until then is shown; the code is that of the word. Another program's word ends nothing."""
+    (tmp_path / "log").write_text("line 1\nline 2\n")
+    (tmp_path / "status").write_text("gpus-work other failed 9\n")
+    ends = "succeeded ready failed setup-wrong"
+    given = {"digest": "abc", "folder": str(tmp_path), "ends": ends, "well": "succeeded ready", "ill": "failed setup-wrong", "begin_s": 5}
+    text = shell.program(trial.__file__, "follow", first_line="+1", **given)
+    with subprocess.Popen([*words, "-c", text], stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"]}) as process:
+        assert process.stdout.readline() == "line 1\n"
+        (tmp_path / "new").write_text(f"gpus-work abc {status}\n")
+        (tmp_path / "new").rename(tmp_path / "status")
+        rest = process.stdout.read()
+    assert (process.returncode, rest) == (code, "line 2\n")
+
+
+RELAY = """#!/bin/sh
+echo "${0##*/} $*"
+"""
+
+
+@pytest.mark.parametrize("words", [words for words in SHELLS if words != ("busybox", "sh")], ids=" ".join)  # whose nc is its own
+@pytest.mark.parametrize(
+    ("there", "shown"),
+    [
+        (["python", "socat"], "python -c relay 'it' 8000\n"),
+        (["socat", "nc"], "socat - TCP:localhost:8000\n"),
+        (["nc"], "nc localhost 8000\n"),
+        ([], ""),
+    ],
+)
+def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path):
+    """The first of these that is there; without any the line says what is missing."""
+    for name in there:
+        (tmp_path / name).write_text(RELAY)
+        (tmp_path / name).chmod(0o755)
+    text = shell.program(modal_exec.__file__, "port", relay="relay 'it'")
+    done = subprocess.run([shutil.which(words[0]), *words[1:], "-c", text, "sh", "8000"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.stdout == shown
+    assert there or (done.returncode == 127 and "wanted python3, socat or nc" in done.stderr)
 
 
 # Launchers that are programs
