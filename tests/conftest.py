@@ -7,13 +7,25 @@ starts the real engine (the fixture `project` of tests/plugin) is long unless it
 import signal
 
 import pytest
-
+from botocore.client import ClientCreator
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("gpus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpus")
 # A shell without job control starts what runs in the background deaf to SIGINT, and so would be every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_create_client_class, _client_classes = ClientCreator._create_client_class, {}
+
+
+def _client_class_once(self, service_name, service_model):
+    """EC2's client class has 700 methods, which boto makes anew for every region of every test: here once a process."""
+    if service_name not in _client_classes:
+        _client_classes[service_name] = _create_client_class(self, service_name, service_model)
+    return _client_classes[service_name]
+
+
+ClientCreator._create_client_class = _client_class_once
 
 
 def pytest_collection_modifyitems(items):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from functools import cache
 from typing import Callable, NamedTuple
 
 from providers.rehearsal.store import NODE_LOOK, Fault, Store
@@ -133,11 +132,6 @@ def attach(wire: Wire) -> None:
             self._store.advance(seconds)
 
     RehearsalClock.sleep = jump
-    # What reads megabytes of descriptions is done once here, not once a plugin: it holds no state.
-    if not hasattr(aws.sealed_session, "__wrapped__"):
-        aws.sealed_session = cache(aws.sealed_session)
-    if not hasattr(gcp.build, "kept"):
-        gcp.build = _kept(gcp.build)
     gcp.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     clore.Client._call.__kwdefaults__["timeout_s"] = TIMEOUT_S
@@ -151,18 +145,3 @@ def _patience(seconds: float) -> None:
     import providers.adapters.modal.client as modal
 
     modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = seconds
-
-
-def _kept(build):
-    """Google's client library's description of the API, made once for each endpoint."""
-    found: dict[str, object] = {}
-
-    def made(*words, client_options, **rest):
-        endpoint = client_options["api_endpoint"]
-        if endpoint not in found:
-            found.clear()
-            found[endpoint] = build(*words, client_options=client_options, **rest)
-        return found[endpoint]
-
-    made.kept = found
-    return made

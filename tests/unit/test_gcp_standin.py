@@ -10,9 +10,9 @@ import uuid
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
-from googleapiclient.discovery import build
 from googleapiclient.errors import HttpError
 
+from providers.adapters.gcp.client import Client
 from providers.rehearsal.clouds.gcp import console, generate, start
 from providers.rehearsal.store import Store
 
@@ -70,7 +70,7 @@ class Cloud:
 
 
 def client(url):
-    return build("compute", "v1", static_discovery=True, credentials=AnonymousCredentials(), client_options={"api_endpoint": f"{url}/compute/v1/"})
+    return Client(P, AnonymousCredentials(), f"{url}/compute/v1/").service
 
 
 @pytest.fixture

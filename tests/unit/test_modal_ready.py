@@ -110,7 +110,7 @@ def test_b30_a_sandbox_without_a_driver_is_not_ready(bench):
     """Where no driver answers within the wait, the sandbox is ended and nothing is left; `ready: running` takes Modal's word."""
     bench.drivers()
     with pytest.raises(AllFailed, match="no driver"):
-        bench.declared()
+        bench.declared(wait="30s")
     assert bench.running() == []
     held = bench.declared(ready="running")
     assert held.status == "running" and len(bench.running()) == 1

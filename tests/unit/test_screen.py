@@ -158,13 +158,23 @@ def test_machines_read_back_have_printable_words():
     assert guarded(Adapter()).offers() == ("\x1b",)
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("words", ["plan NOPE:8", "size 7b", "rehearse", "ps", "--help"])
-def test_a_closed_stream_goes_nowhere(tmp_path, words, closed):
-    """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no other file gets its number."""
-    environment = os.environ | {"GPUS_HOME": str(tmp_path / "home")}
+def in_a_shell(words, home):
+    """The command line, run by `sh` with what the words redirect."""
     tried = f'"{sys.executable}" -c "import sys; from providers.cli.main import main; sys.exit(main())"'
-    open_ended = subprocess.run(["sh", "-c", f"{tried} {words}"], env=environment, capture_output=True, text=True, check=False)
-    done = subprocess.run(["sh", "-c", f"{tried} {words} {closed}"], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == open_ended.returncode
+    environment = os.environ | {"GPUS_HOME": str(home)}
+    return subprocess.run(["sh", "-c", f"{tried} {words}"], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", params=["plan NOPE:8", "size 7b", "rehearse", "ps", "--help"])
+def command(request, tmp_path_factory):
+    """(words of the command line, their exit code with every stream open)."""
+    return request.param, in_a_shell(request.param, tmp_path_factory.mktemp("open")).returncode
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_goes_nowhere(tmp_path, command, closed):
+    """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no other file gets its number."""
+    words, code = command
+    done = in_a_shell(f"{words} {closed}", tmp_path / "home")
+    assert done.returncode == code
     assert "Traceback" not in done.stdout + done.stderr

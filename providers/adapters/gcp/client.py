@@ -6,16 +6,19 @@ know orders or machines.
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import ssl
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httplib2
 from google.auth.credentials import AnonymousCredentials
-from googleapiclient.discovery import build
+from googleapiclient.discovery import build_from_document
+from googleapiclient.discovery_cache import get_static_doc
 from googleapiclient.errors import HttpError
 
 from providers.adapters.gcp import errors as compute
@@ -87,6 +90,13 @@ def default_credentials(provider: str) -> tuple[Any, str]:
     return credentials, found or ""
 
 
+@cache
+def _document(name: str, version: str) -> dict[str, Any]:
+    """The discovery document that comes with the client, parsed once (40 ms)."""
+    document: dict[str, Any] = json.loads(get_static_doc(name, version))
+    return document
+
+
 class _Resources:
     """An API's resources, each made once: Google's client makes every method of one anew whenever it is named (7 ms for `instances`)."""
 
@@ -123,9 +133,7 @@ class Client:
             if self._built is None:
                 options = {"api_endpoint": self._endpoint} if self._endpoint else None
                 unused = httplib2.Http()  # a connection is given to each call
-                self._built = _Resources(
-                    build(self._api.name, self._api.version, http=unused, client_options=options, static_discovery=True, cache_discovery=False)
-                )
+                self._built = _Resources(build_from_document(_document(self._api.name, self._api.version), http=unused, client_options=options))
             return self._built
 
     def call(self, make: Callable[[Any], Any], context: Context) -> dict[str, Any]:
