@@ -1,4 +1,5 @@
-"""Declare the GPUs you want, not where. The public names, and nothing else; each is imported when first used.
+"""Declare the GPUs you want, not where. The public names, and nothing else; each is imported when
+first used.
 
 import providers as p
 print(p.plan(p.Cluster(name="ft", gpu=p.Gpu("H100", count=8, fallback=["A100-80GB:8"]))))
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
     from providers.adhoc.sync import Machine
     from providers.api import hardware, offers, plan
     from providers.catalog.hardware import Hardware
-    from providers.errors import AllFailed, Busy, CloudError, GpusError, NotConfigured, Problem, SpecError
+    from providers.errors import (
+        AllFailed,
+        Busy,
+        CloudError,
+        GpusError,
+        NotConfigured,
+        Problem,
+        SpecError,
+    )
     from providers.model.offer import Candidate, Offer, Rejection
     from providers.model.spec import Cluster, Fallback, Gpu
     from providers.planner.plan import Plan
@@ -26,7 +35,15 @@ _HOMES = {
     "providers.adhoc.sync": ("Machine",),
     "providers.api": ("hardware", "offers", "plan"),
     "providers.catalog.hardware": ("Hardware",),
-    "providers.errors": ("AllFailed", "Busy", "CloudError", "GpusError", "NotConfigured", "Problem", "SpecError"),
+    "providers.errors": (
+        "AllFailed",
+        "Busy",
+        "CloudError",
+        "GpusError",
+        "NotConfigured",
+        "Problem",
+        "SpecError",
+    ),
     "providers.model.offer": ("Candidate", "Offer", "Rejection"),
     "providers.model.spec": ("Cluster", "Fallback", "Gpu"),
     "providers.planner.plan": ("Plan",),

@@ -1,4 +1,5 @@
-"""The questions that can be asked without Pulumi: plan, offers, hardware. Owns the reading of their arguments; the planner and engine answer.
+"""The questions that can be asked without Pulumi: plan, offers, hardware. Owns the reading of their
+arguments; the planner and engine answer.
 
 A GPU given as a string never imports pydantic, so that the command line starts fast.
 """
@@ -38,11 +39,13 @@ def plan(
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
-    """Every place that could serve what is wanted, ranked; nothing is bought. `print` it, or read `candidates` and `rejections`.
+    """Every place that could serve what is wanted, ranked; nothing is bought. `print` it, or read
+    `candidates` and `rejections`.
 
-    `wanted` is a Cluster, a Gpu or a string such as "H100:8"; what a Cluster says itself is not said again by keyword. Prices in dollars per
-    hour, always all nodes. Reads the bundled catalog and the journal, and asks providers that list live offers. Raises SpecError with every
-    problem: unknown names, counts nobody sells, spot where none exists.
+    `wanted` is a Cluster, a Gpu or a string such as "H100:8"; what a Cluster says itself is not
+    said again by keyword. Prices in dollars per hour, always all nodes. Reads the bundled catalog
+    and the journal, and asks providers that list live offers. Raises SpecError with every problem:
+    unknown names, counts nobody sells, spot where none exists.
     """
     if isinstance(wanted, str):
         ask = compiled(
@@ -127,15 +130,22 @@ def compiled(
         except ValueError:
             cap = 0
         if cap <= 0:
-            problems.append(Problem("max_price_per_hour", "dollars per hour above 0", repr(max_price_per_hour)))
+            problems.append(
+                Problem("max_price_per_hour", "dollars per hour above 0", repr(max_price_per_hour))
+            )
     entries = []
-    for path, text in [("gpu", gpu), *((f"fallback[{index}]", text) for index, text in enumerate(fallback))]:
+    for path, text in [
+        ("gpu", gpu),
+        *((f"fallback[{index}]", text) for index, text in enumerate(fallback)),
+    ]:
         try:
             read = asks.gpu_text(text, path)
         except SpecError as error:
             problems.extend(error.problems)
         else:
-            entries.append(Choice(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways))
+            entries.append(
+                Choice(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways)
+            )
     if problems:
         raise SpecError(problems)
     return Ask(
@@ -166,13 +176,27 @@ _DEFAULTS: dict[str, object] = {
 def _of_model(wanted: Gpu | Cluster, keywords: Mapping[str, object]) -> Ask:
     from providers.model.spec import Cluster, Gpu
 
-    given: dict[str, Any] = {name: value for name, value in keywords.items() if value != _DEFAULTS[name]}
+    given: dict[str, Any] = {
+        name: value for name, value in keywords.items() if value != _DEFAULTS[name]
+    }
     if isinstance(wanted, Gpu):
         return Cluster(name="plan", gpu=wanted, **given).ask()
     if not isinstance(wanted, Cluster):
-        raise SpecError([Problem("", 'a Cluster, a Gpu, or a string such as "H100:8"', type(wanted).__name__)])
+        raise SpecError(
+            [Problem("", 'a Cluster, a Gpu, or a string such as "H100:8"', type(wanted).__name__)]
+        )
     if given:
-        raise SpecError([Problem(name, "the cluster to say this itself", "a keyword", f"set it in Cluster({name}=...)") for name in given])
+        raise SpecError(
+            [
+                Problem(
+                    name,
+                    "the cluster to say this itself",
+                    "a keyword",
+                    f"set it in Cluster({name}=...)",
+                )
+                for name in given
+            ]
+        )
     return wanted.ask()
 
 
@@ -185,19 +209,32 @@ def offers(
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Offer, ...]:
-    """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown prices last.
+    """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown
+    prices last.
 
-    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be ordered from yet, and what is sold by
-    reservation only. `spot` narrows to spot capacity. Reads the bundled catalog, and asks providers that list live offers. Raises SpecError for an
-    unknown name, a count nobody sells, and the like.
+    "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be
+    ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads
+    the bundled catalog, and asks providers that list live offers. Raises SpecError for an unknown
+    name, a count nobody sells, and the like.
     """
-    return among(market(world, settings or {}, providers, gpu, regions), gpu, spot=spot, providers=providers, regions=regions)
+    return among(
+        market(world, settings or {}, providers, gpu, regions),
+        gpu,
+        spot=spot,
+        providers=providers,
+        regions=regions,
+    )
 
 
 def market(
-    world: str, settings: Mapping[str, Mapping[str, str]], providers: Sequence[str] = (), gpu: str = "", regions: Sequence[str] = ()
+    world: str,
+    settings: Mapping[str, Mapping[str, str]],
+    providers: Sequence[str] = (),
+    gpu: str = "",
+    regions: Sequence[str] = (),
 ) -> OfferTable:
-    """Everything on offer in a world now, as far as these providers go (all, if none is named); its `warnings` say what could not be asked.
+    """Everything on offer in a world now, as far as these providers go (all, if none is named); its
+    `warnings` say what could not be asked.
 
     Where providers tell today's prices, they are asked about the GPU alone, if one is named.
     """
@@ -214,14 +251,23 @@ def market(
         opened.close()
 
 
-def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequence[str] = (), regions: Sequence[str] = ()) -> tuple[Offer, ...]:
+def among(
+    table: OfferTable,
+    gpu: str,
+    *,
+    spot: bool = False,
+    providers: Sequence[str] = (),
+    regions: Sequence[str] = (),
+) -> tuple[Offer, ...]:
     """What `offers` answers, of this table. Pure."""
     from providers.adapters import registry
     from providers.planner import check, rules
 
     read = asks.gpu_text(gpu)
     ways = (asks.SPOT,) if spot else asks.CAPACITIES
-    capacity = tuple(asks.Capacity(kind, "any" if kind == asks.RESERVATION else "") for kind in ways)
+    capacity = tuple(
+        asks.Capacity(kind, "any" if kind == asks.RESERVATION else "") for kind in ways
+    )
     entry = Choice(read.type, read.gpu_count or 1, exact=read.exact, capacity=capacity)
     ask = Ask((entry,), providers=tuple(providers), regions=tuple(regions), marketplaces=True)
     rows = [row for kind in rules.types(entry) for row in table.by_gpu.get(kind, ())]
@@ -234,7 +280,9 @@ def among(table: OfferTable, gpu: str, *, spot: bool = False, providers: Sequenc
         and offer.capacity in ways
     ]
     if not found:
-        problems = check.places(ask, table, registry.capabilities()) or check.problems(ask, table, {})
+        problems = check.places(ask, table, registry.capabilities()) or check.problems(
+            ask, table, {}
+        )
         raise SpecError(problems or [Problem("gpu", f"{gpu} as asked for", "no such offer")])
     return tuple(sorted(found, key=_price_then_name))
 
@@ -247,7 +295,9 @@ def _price_then_name(offer: Offer) -> tuple[object, ...]:
 
 
 def hardware(*names: str) -> tuple[Hardware, ...]:
-    """What these GPUs are, in the order asked; all that are known without names. Raises SpecError for unknown names, with near ones. Pure."""
+    """What these GPUs are, in the order asked; all that are known without names. Raises SpecError
+    for unknown names, with near ones. Pure.
+    """
     from providers.catalog import hardware as facts
     from providers.catalog import names as spellings
 
@@ -256,13 +306,22 @@ def hardware(*names: str) -> tuple[Hardware, ...]:
     found: list[Hardware] = []
     problems: list[Problem] = []
     for name in names:
-        kinds: Iterable[str] = spellings.accepts(known, exact=True) if (known := spellings.canonical(name)) else ()
+        kinds: Iterable[str] = (
+            spellings.accepts(known, exact=True) if (known := spellings.canonical(name)) else ()
+        )
         about = next((facts.hardware(kind) for kind in kinds), None)
         if about is not None:
             found.append(about)
             continue
         close = spellings.near(name)
-        problems.append(Problem("", "hardware that is known", repr(name), f"near: {', '.join(close)}" if close else "see `gpus hardware`"))
+        problems.append(
+            Problem(
+                "",
+                "hardware that is known",
+                repr(name),
+                f"near: {', '.join(close)}" if close else "see `gpus hardware`",
+            )
+        )
     if problems:
         raise SpecError(problems)
     return tuple(found)

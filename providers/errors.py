@@ -1,12 +1,18 @@
-"""The one error tree. Owns every failure the product can name; imports nothing of the package but plain records.
+"""The one error tree. Owns every failure the product can name; imports nothing of the package but
+plain records.
 
-    GpusError                     something the user should read: what was wanted, what was found, what to do
-    ├── SpecError                 the declaration is wrong; carries every problem at once, each with its path
-    ├── AllFailed                 the walk ended without a machine; carries every attempt and the refusals
+    GpusError                     something the user should read: what was wanted, what was found,
+    what to do
+    ├── SpecError                 the declaration is wrong; carries every problem at once, each with
+    its path
+    ├── AllFailed                 the walk ended without a machine; carries every attempt and the
+    refusals
     ├── Busy                      another live run holds this cluster
     ├── TakenOver                 another run has it by now, from another home
-    ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is bought without it
-    └── CloudError                one provider said no (or said nothing); `scopes` is what to leave alone, and how long
+    ├── NoHome                    the folder of what is kept between runs cannot be used: nothing is
+    bought without it
+    └── CloudError                one provider said no (or said nothing); `scopes` is what to leave
+    alone, and how long
         ├── Unsupported           this cloud can never do it
         │   └── NotEnabled        the account has not enabled the zone or region
         ├── NotConfigured         keys are missing
@@ -18,12 +24,17 @@
         ├── PriceRose             the offer costs more than when it was listed
         ├── RateLimited           ask again later; nothing happened
         ├── Transient             a passing fault; nothing happened
-        ├── OutcomeUnknown        a create may have happened; it must be found before anything else is bought
-        ├── HalfMade              machines exist that are not what was ordered; they must be deleted first
-        │   └── NotReady          they are what was ordered, and were not ready within the wait: slow is not sold out
-        └── Unclassified          a code no table knows; handled as OutcomeUnknown, and reported loudly
+        ├── OutcomeUnknown        a create may have happened; it must be found before anything else
+        is bought
+        ├── HalfMade              machines exist that are not what was ordered; they must be deleted
+        first
+        │   └── NotReady          they are what was ordered, and were not ready within the wait:
+        slow is not sold out
+        └── Unclassified          a code no table knows; handled as OutcomeUnknown, and reported
+        loudly
 
-Classes follow who must act. An adapter maps a cloud's codes to them in one table; words in messages are never matched.
+Classes follow who must act. An adapter maps a cloud's codes to them in one table; words in messages
+are never matched.
 """
 
 from __future__ import annotations
@@ -42,14 +53,25 @@ _PART_MAX = 600
 
 
 def printable(text: str) -> str:
-    """The text on one line and without anything that a terminal would obey: whatever is not printable stands as its escape. Pure."""
+    """The text on one line and without anything that a terminal would obey: whatever is not
+    printable stands as its escape. Pure.
+    """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode("ascii") for each in text)
+    return "".join(
+        (
+            each
+            if each.isprintable()
+            else each.encode("unicode_escape", "surrogatepass").decode("ascii")
+        )
+        for each in text
+    )
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters. What is cut off is cut between words: half a link or half a path would lead somewhere else. Pure."""
+    """At most so many characters. What is cut off is cut between words: half a link or half a path
+    would lead somewhere else. Pure.
+    """
     if len(text) <= most:
         return text
     whole, space, _ = text[: most - 2].rpartition(" ")
@@ -63,15 +85,20 @@ _WORDS_MIN = 80
 
 
 def with_words(message: str, words: str) -> str:
-    """`message (its own words: ...)`: ours whole, since the remedy stands in it, then the provider's in what is left of a message's length. Pure."""
+    """`message (its own words: ...)`: ours whole, since the remedy stands in it, then the
+    provider's in what is left of a message's length. Pure.
+    """
     if not words:
         return message
-    return f"{message} (its own words: {shortened(' '.join(words.split()), max(_WORDS_MIN, _MESSAGE_MAX - len(message)))})"
+    return (
+        f"{message} (its own words:"
+        f" {shortened(' '.join(words.split()), max(_WORDS_MIN, _MESSAGE_MAX - len(message)))})"
+    )
 
 
 class Problem(NamedTuple):
-    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it is one line of printable characters, whatever was
-    found.
+    """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it
+    is one line of printable characters, whatever was found.
     """
 
     path: str
@@ -80,8 +107,12 @@ class Problem(NamedTuple):
     todo: str = ""
 
     def __str__(self) -> str:
-        path, wanted, found, todo = (printable(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}...") for part in self)
-        text = f"{path}: wanted {wanted}, found {found}" if path else f"wanted {wanted}, found {found}"
+        path, wanted, found, todo = (
+            printable(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}...") for part in self
+        )
+        text = (
+            f"{path}: wanted {wanted}, found {found}" if path else f"wanted {wanted}, found {found}"
+        )
         return f"{text}; {todo}" if todo else text
 
 
@@ -98,9 +129,16 @@ class SpecError(GpusError):
 
 
 class AllFailed(GpusError):
-    """No candidate could be had. `attempts` are in the order they were made; `refusals` count rejected offers by rule."""
+    """No candidate could be had. `attempts` are in the order they were made; `refusals` count
+    rejected offers by rule.
+    """
 
-    def __init__(self, message: str, attempts: Sequence[Attempt] = (), refusals: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        attempts: Sequence[Attempt] = (),
+        refusals: Sequence[tuple[str, int]] = (),
+    ) -> None:
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
         self.refusals: tuple[tuple[str, int], ...] = tuple(refusals)
         super().__init__(message)
@@ -111,22 +149,26 @@ class Busy(GpusError):
 
 
 class TakenOver(GpusError):
-    """Another run has the cluster by now, from another home: this one ends, and leaves nothing of its own."""
+    """Another run has the cluster by now, from another home: this one ends, and leaves nothing of
+    its own.
+    """
 
 
 class NoHome(GpusError, OSError):
-    """The folder of everything kept between runs cannot be used. An OSError too: whoever only looks goes on without it."""
+    """The folder of everything kept between runs cannot be used. An OSError too: whoever only looks
+    goes on without it.
+    """
 
 
 class CloudError(GpusError):
     """A provider's refusal or failure.
 
-    `code` is the cloud's own code. `scopes` says what is refused (widest that applies); empty means the offers of the
-    attempt. `block_s` is how long to leave that alone, in seconds (0: not at all). `hints` are zones the cloud itself
-    named as worth trying first.
+    `code` is the cloud's own code. `scopes` says what is refused (widest that applies); empty means
+    the offers of the attempt. `block_s` is how long to leave that alone, in seconds (0: not at
+    all). `hints` are zones the cloud itself named as worth trying first.
 
-    `message` says what was wanted, what was found and what to do, in our words, and is never cut. `words` are the
-    provider's own, which stand last and are all that is shortened.
+    `message` says what was wanted, what was found and what to do, in our words, and is never cut.
+    `words` are the provider's own, which stand last and are all that is shortened.
     """
 
     default_block_s: ClassVar[float] = 0.0
@@ -152,7 +194,9 @@ class CloudError(GpusError):
 
     @property
     def closed(self) -> bool:
-        """Whether the account can't use its scopes until somebody changes the account: no shortage that passes."""
+        """Whether the account can't use its scopes until somebody changes the account: no shortage
+        that passes.
+        """
         return False
 
 
@@ -185,7 +229,9 @@ class NoCapacity(CloudError):
 
 
 class QuotaExceeded(CloudError):
-    """The account's limit. `metric` and `limit` as the cloud names them; blocked for this run and an hour."""
+    """The account's limit. `metric` and `limit` as the cloud names them; blocked for this run and
+    an hour.
+    """
 
     default_block_s = 3_600.0
 
@@ -234,7 +280,9 @@ class OutcomeUnknown(CloudError):
 
 
 class HalfMade(CloudError):
-    """Machines exist that are not what was ordered. `handles` names them: delete and confirm before going on."""
+    """Machines exist that are not what was ordered. `handles` names them: delete and confirm before
+    going on.
+    """
 
     def __init__(self, message: str, *, handles: Sequence[Handle] = (), **rest: object) -> None:
         self.handles: tuple[Handle, ...] = tuple(handles)
@@ -242,13 +290,17 @@ class HalfMade(CloudError):
 
 
 class NotWhatWasSold(HalfMade):
-    """What was delivered is another machine than the one that was ordered. The place is not asked again for a day."""
+    """What was delivered is another machine than the one that was ordered. The place is not asked
+    again for a day.
+    """
 
     default_block_s = 86_400.0
 
 
 class NotReady(HalfMade):
-    """Machines started as ordered, and they or what they run were not ready within the wait: no lack of capacity, so no place is blocked."""
+    """Machines started as ordered, and they or what they run were not ready within the wait: no
+    lack of capacity, so no place is blocked.
+    """
 
 
 class Unclassified(OutcomeUnknown):

@@ -16,16 +16,22 @@ JOURNAL_FILE = "journal.db"
 
 
 def home(*, writable: bool = True) -> Path:
-    """The folder of everything kept between runs: `$GPUS_HOME`, else `${XDG_STATE_HOME:-~/.local/state}/gpus`.
+    """The folder of everything kept between runs: `$GPUS_HOME`, else
+    `${XDG_STATE_HOME:-~/.local/state}/gpus`.
 
-    Made on first use, for its owner alone; one that others may use is closed to them, with a line on stderr. Reads the environment and makes at most
-    one folder. Raises NoHome where it is none, or cannot be written. With `writable=False` only its path, which may be there or not.
+    Made on first use, for its owner alone; one that others may use is closed to them, with a line
+    on stderr. Reads the environment and makes at most one folder. Raises NoHome where it is none,
+    or cannot be written. With `writable=False` only its path, which may be there or not.
     """
     import os
     from pathlib import Path
 
     chosen = os.environ.get("GPUS_HOME", "")
-    folder = Path(chosen) if chosen else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "gpus"
+    folder = (
+        Path(chosen)
+        if chosen
+        else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "gpus"
+    )
     try:
         folder = folder.expanduser()
         if not writable:
@@ -42,7 +48,10 @@ def home(*, writable: bool = True) -> Path:
     if found:
         from providers.errors import NoHome
 
-        raise NoHome(f"wanted a folder for what is kept between runs, found {folder}: {found}; set GPUS_HOME to one that can be written")
+        raise NoHome(
+            f"wanted a folder for what is kept between runs, found {folder}: {found}; set GPUS_HOME"
+            " to one that can be written"
+        )
     return folder
 
 
@@ -53,11 +62,17 @@ def _closed(folder: Path, mode: int) -> None:
 
     with contextlib.suppress(OSError):
         folder.chmod(mode & 0o700)
-        print(f"gpus: {folder} was open to other users (mode {mode & 0o777:04o}); it is yours alone now (0700)", file=sys.stderr)
+        print(
+            f"gpus: {folder} was open to other users (mode {mode & 0o777:04o}); it is yours alone"
+            " now (0700)",
+            file=sys.stderr,
+        )
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with what is missing above it for this user alone, whatever the umask. Raises OSError."""
+    """The folder, made with what is missing above it for this user alone, whatever the umask.
+    Raises OSError.
+    """
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
@@ -65,7 +80,9 @@ def private_folder(folder: Path) -> Path:
 
 
 def private(path: Path) -> Path:
-    """The file, made empty where it is missing, and readable and writable by this user alone whatever the umask. Raises OSError."""
+    """The file, made empty where it is missing, and readable and writable by this user alone
+    whatever the umask. Raises OSError.
+    """
     import contextlib
     import os
 
@@ -80,9 +97,11 @@ def private(path: Path) -> Path:
 
 @contextmanager
 def kept(path: Path, table: str, schema: str) -> Iterator[sqlite3.Connection]:
-    """An adapter's own tables in an SQLite file, made by the schema where this one of them is missing; what is written is on disk when it returns.
+    """An adapter's own tables in an SQLite file, made by the schema where this one of them is
+    missing; what is written is on disk when it returns.
 
-    The file is its owner's alone, and may be the rehearsal store's. Opened and closed by each use, so safe from any thread and process.
+    The file is its owner's alone, and may be the rehearsal store's. Opened and closed by each use,
+    so safe from any thread and process.
     """
     import sqlite3
 
@@ -96,20 +115,29 @@ def kept(path: Path, table: str, schema: str) -> Iterator[sqlite3.Connection]:
 
 
 def remedy(error: Exception, otherwise: str, path: Path | None = None) -> str:
-    """What to do about a file of that folder that SQLite cannot use: `otherwise`, unless it is the folder's or the disk's fault, or another process
-    has it. Looks at the disk of the path, since SQLite calls a full one by several names.
+    """What to do about a file of that folder that SQLite cannot use: `otherwise`, unless it is the
+    folder's or the disk's fault, or another process has it. Looks at the disk of the path, since
+    SQLite calls a full one by several names.
     """
     import errno
     import sqlite3
 
     code, number = getattr(error, "sqlite_errorcode", 0) & 0xFF, getattr(error, "errno", 0)
-    if code == sqlite3.SQLITE_FULL or number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or (path is not None and _is_full(path)):
+    if (
+        code == sqlite3.SQLITE_FULL
+        or number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        or (path is not None and _is_full(path))
+    ):
         return "make room on its disk"
     if code == sqlite3.SQLITE_IOERR:
         return "make room on its disk, or under your quota there, and see that the disk is sound"
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return "another process holds it: wait for that to end, or stop it"
-    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM} or number in {errno.EACCES, errno.EPERM, errno.EROFS}:
+    if code in {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+    } or number in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "make it and its folder writable, or set GPUS_HOME to a folder that is"
     return otherwise
 

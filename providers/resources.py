@@ -1,7 +1,9 @@
-"""The Pulumi resources that programs use: `GpuCluster`, `Ownership`, `ManagedNetwork`, and `declare()` for a stack that is all configuration.
+"""The Pulumi resources that programs use: `GpuCluster`, `Ownership`, `ManagedNetwork`, and
+`declare()` for a stack that is all configuration.
 
-Owns what has to happen in the program: the one Ownership before any cluster, delete before replace, the plan on every run, a managed network
-as Google's own resources. Must not import the planner, the engine or pydantic: the plugin does that work, and every preview pays for this import.
+Owns what has to happen in the program: the one Ownership before any cluster, delete before replace,
+the plan on every run, a managed network as Google's own resources. Must not import the planner, the
+engine or pydantic: the plugin does that work, and every preview pays for this import.
 """
 
 from __future__ import annotations
@@ -47,15 +49,17 @@ OUTPUTS = (
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
 _STAND_IN_VERSION = "999.0.0"
-"""As in Pulumi.yaml: the version that only the stand-in plugin has (Pulumi takes exactly the one that is asked for), so that it can never serve a
-live network.
+"""As in Pulumi.yaml: the version that only the stand-in plugin has (Pulumi takes exactly the one
+that is asked for), so that it can never serve a live network.
 """
 
 
 class Ownership(pulumi.CustomResource):
-    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it settles and removes all that bears it.
+    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it
+    settles and removes all that bears it.
 
-    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US dollars: it counts what they do.
+    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US
+    dollars: it counts what they do.
     """
 
     owner_id: pulumi.Output[str]
@@ -70,16 +74,24 @@ class Ownership(pulumi.CustomResource):
         max_spend: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        self.limit_usd = max_spend  # under a name of its own: what is named as an input becomes an Output
-        props = {"world": world, "settings": dict(settings or {}), "max_spend": max_spend, "owner_id": None}
+        self.limit_usd = (
+            max_spend  # under a name of its own: what is named as an input becomes an Output
+        )
+        props = {
+            "world": world,
+            "settings": dict(settings or {}),
+            "max_spend": max_spend,
+            "owner_id": None,
+        }
         super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
 
 
 class GpuCluster(pulumi.CustomResource):
     """One cluster of GPU machines, got wherever there is capacity.
 
-    The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain values, or Outputs. `ssh_key` may also be the
-    path of a `.pub` file. `plan` is what the plan of this run came to, as a mapping (None where there was none).
+    The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
+    values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `plan` is what the plan of
+    this run came to, as a mapping (None where there was none).
     """
 
     world: pulumi.Output[str]
@@ -119,14 +131,24 @@ class GpuCluster(pulumi.CustomResource):
         **fields: Any,
     ) -> None:
         found = settings if settings is not None else account_settings(world)
-        spec = {key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None}
+        spec = {
+            key: _plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None
+        }
         if isinstance(spec.get("ssh_key"), str):
             spec["ssh_key"] = _key(name, spec["ssh_key"])
         spec = _files(name, spec)
         if spec.get("network") == "managed" and managed_network is None:
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
-        owner = ownership or _one_ownership(world, found, [] if managed_network is None else [managed_network])
-        props: dict[str, Any] = {"world": world, "owner": owner.owner_id, "cluster": name, "settings": dict(found), **spec}
+        owner = ownership or _one_ownership(
+            world, found, [] if managed_network is None else [managed_network]
+        )
+        props: dict[str, Any] = {
+            "world": world,
+            "owner": owner.owner_id,
+            "cluster": name,
+            "settings": dict(found),
+            **spec,
+        }
         if owner.limit_usd is not None:
             props["max_spend"] = owner.limit_usd
         if managed_network is not None:
@@ -134,10 +156,17 @@ class GpuCluster(pulumi.CustomResource):
         for output in (*OUTPUTS, "nodes"):
             props.setdefault(output, None)
         super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
-        self.plan = pulumi.Output.from_input(cast("Any", self._planned({"world": world, "settings": dict(found), "cluster": name, **spec})))
+        self.plan = pulumi.Output.from_input(
+            cast(
+                "Any",
+                self._planned({"world": world, "settings": dict(found), "cluster": name, **spec}),
+            )
+        )
 
     async def _planned(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The plan, asked for once the cluster itself was checked and compared: the plugin then knows what it runs and shows the table."""
+        """The plan, asked for once the cluster itself was checked and compared: the plugin then
+        knows what it runs and shows the table.
+        """
         known: dict[str, Any] = {"urn": await self.urn.future()}
         for key, value in arguments.items():
             given = pulumi.Output.from_input(value)
@@ -145,18 +174,24 @@ class GpuCluster(pulumi.CustomResource):
                 known[key] = await given.future()
         try:
             options = pulumi.InvokeOptions(parent=self)
-            return cast("dict[str, Any]", await pulumi.runtime.invoke_async("gpu:index:plan", known, options))
+            return cast(
+                "dict[str, Any]",
+                await pulumi.runtime.invoke_async("gpu:index:plan", known, options),
+            )
         except Exception as error:
-            # A plan that cannot be made says why; the declaration itself stands or falls by its own check.
+            # A plan that cannot be made says why; the declaration itself stands or falls by its own
+            # check.
             pulumi.log.warn(f"no plan: {error}", self)
             return None
 
 
 class ManagedNetwork(pulumi.ComponentResource):
-    """An own network on Google Cloud for one cluster: a subnet in each of its regions, all traffic among the nodes, ssh through Identity-Aware
-    Proxy, and its ports from everywhere if it is exposed. `links` is what the cluster needs of it.
+    """An own network on Google Cloud for one cluster: a subnet in each of its regions, all traffic
+    among the nodes, ssh through Identity-Aware Proxy, and its ports from everywhere if it is
+    exposed. `links` is what the cluster needs of it.
 
-    In a rehearsal the same resources are served by the stand-in plugin, which forwards them to the rehearsal's Compute Engine.
+    In a rehearsal the same resources are served by the stand-in plugin, which forwards them to the
+    rehearsal's Compute Engine.
     """
 
     links: dict[str, pulumi.Output[str]]
@@ -171,22 +206,34 @@ class ManagedNetwork(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         regions = spec.get("regions")
-        if not isinstance(regions, (list, tuple)) or not all(isinstance(region, str) for region in regions) or not regions:
+        if (
+            not isinstance(regions, (list, tuple))
+            or not all(isinstance(region, str) for region in regions)
+            or not regions
+        ):
             raise pulumi.RunError(
-                f"{name}.regions: wanted the regions that network: managed makes subnets in, found {regions!r}; list them, as in [us-central1]"
+                f"{name}.regions: wanted the regions that network: managed makes subnets in, found"
+                f" {regions!r}; list them, as in [us-central1]"
             )
         providers = spec.get("providers") or ("gcp",)
         if not isinstance(providers, (list, tuple)) or "gcp" not in providers:
             raise pulumi.RunError(
-                f"{name}.network: wanted gcp among the providers, found {spec.get('providers')!r}; network: managed is a Google network"
+                f"{name}.network: wanted gcp among the providers, found {spec.get('providers')!r};"
+                " network: managed is a Google network"
             )
         super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
         from pulumi_gcp import compute
 
         project = settings.get("gcp", {}).get("project")
-        inner = pulumi.ResourceOptions(parent=self, provider=_stand_in(project) if world == REHEARSAL else None)
+        inner = pulumi.ResourceOptions(
+            parent=self, provider=_stand_in(project) if world == REHEARSAL else None
+        )
         network = compute.Network(
-            f"{name}-network", project=project, auto_create_subnetworks=False, description="made by gpus for one cluster", opts=inner
+            f"{name}-network",
+            project=project,
+            auto_create_subnetworks=False,
+            description="made by gpus for one cluster",
+            opts=inner,
         )
         self.links = {"network": network.id}
         blocks = subnets(regions)
@@ -213,13 +260,23 @@ class ManagedNetwork(pulumi.ComponentResource):
                 opts=inner,
             )
 
-        firewall("inside", list(blocks.values()), [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}])
+        firewall(
+            "inside",
+            list(blocks.values()),
+            [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}],
+        )
         firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
         ports = spec.get("ports") or _served(spec)
-        if not isinstance(ports, (list, tuple)) or not all(isinstance(port, (int, float)) for port in ports):
+        if not isinstance(ports, (list, tuple)) or not all(
+            isinstance(port, (int, float)) for port in ports
+        ):
             raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
         if spec.get("expose") in ("public", "token") and ports:
-            firewall("public", ["0.0.0.0/0"], [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}])
+            firewall(
+                "public",
+                ["0.0.0.0/0"],
+                [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}],
+            )
         self.register_outputs({"links": self.links})
 
 
@@ -231,14 +288,20 @@ def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
     from providers.workloads.launch.recipes import listens
 
     tasks = [task for task in workload.get("services") or (workload,) if isinstance(task, dict)]
-    stated = [(str(task.get("launcher")), port) for task in tasks if isinstance(port := task.get("port") or 0, (int, float))]
+    stated = [
+        (str(task.get("launcher")), port)
+        for task in tasks
+        if isinstance(port := task.get("port") or 0, (int, float))
+    ]
     return tuple(found for launcher, port in stated if (found := listens(launcher, int(port))))
 
 
 def declare() -> dict[str, GpuCluster]:
-    """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and exports what each came to; by name.
+    """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and
+    exports what each came to; by name.
 
-    All that is wrong with the configuration is told at once, before anything is declared, and ends the program.
+    All that is wrong with the configuration is told at once, before anything is declared, and ends
+    the program.
     """
     _end_quietly()
     _check_keys()
@@ -247,8 +310,8 @@ def declare() -> dict[str, GpuCluster]:
     if world not in (REHEARSAL, LIVE):
         found = "nothing" if world is None else repr(world)
         raise pulumi.RunError(
-            f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {found}; a world is set, never inferred from credentials: "
-            f"pulumi config set gpus:world {REHEARSAL}"
+            f"gpus:world: wanted {REHEARSAL} or {LIVE}, found {found}; a world is set, never"
+            f" inferred from credentials: pulumi config set gpus:world {REHEARSAL}"
         )
     clusters = _clusters(config)
     settings = account_settings(world)
@@ -257,63 +320,103 @@ def declare() -> dict[str, GpuCluster]:
     for name, entry in clusters.items():
         spec = {"gpu": entry} if isinstance(entry, str) else entry
         if not isinstance(spec, dict):
-            problems.append(f'{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}')
+            problems.append(
+                f'{name}: wanted a mapping such as {{gpu: "H100:8"}}, found {_kind(entry)}'
+            )
             continue
         ours = sorted(set(spec) & RESERVED)
         if ours:
-            problems.append(f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}")
-        specs[name] = {key: value for key, value in spec.items() if key not in ours and value is not None}
+            problems.append(
+                f"{name}: wanted a field of a cluster, found {', '.join(map(repr, ours))}"
+            )
+        specs[name] = {
+            key: value for key, value in spec.items() if key not in ours and value is not None
+        }
         try:
             specs[name] = _files(name, specs[name])
         except pulumi.RunError as error:
             problems.append(str(error))
             del specs[name]["workload"]
         try:
-            specs[name].update({key: _key(name, value) for key, value in specs[name].items() if key == "ssh_key" and isinstance(value, str)})
+            specs[name].update(
+                {
+                    key: _key(name, value)
+                    for key, value in specs[name].items()
+                    if key == "ssh_key" and isinstance(value, str)
+                }
+            )
         except pulumi.RunError as error:
             problems.append(str(error))
             del specs[name]["ssh_key"]
     problems += _checked(world, settings, specs)
     if problems:
-        raise pulumi.RunError(screened("\n".join(f"gpus:clusters.{problem}" for problem in problems)))
+        raise pulumi.RunError(
+            screened("\n".join(f"gpus:clusters.{problem}" for problem in problems))
+        )
     networks = {
-        name: ManagedNetwork(name, spec=spec, world=world, settings=settings) for name, spec in specs.items() if spec.get("network") == "managed"
+        name: ManagedNetwork(name, spec=spec, world=world, settings=settings)
+        for name, spec in specs.items()
+        if spec.get("network") == "managed"
     }
     owner = _one_ownership(world, settings, list(networks.values()))
     made: dict[str, GpuCluster] = {}
     for name, spec in specs.items():
-        made[name] = GpuCluster(name, world=world, settings=settings, ownership=owner, managed_network=networks.get(name), **spec)
+        made[name] = GpuCluster(
+            name,
+            world=world,
+            settings=settings,
+            ownership=owner,
+            managed_network=networks.get(name),
+            **spec,
+        )
         with_token = spec.get("expose") == "token"
-        pulumi.export(name, summary(made[name], token_output=token_output(name) if with_token else ""))
+        pulumi.export(
+            name, summary(made[name], token_output=token_output(name) if with_token else "")
+        )
         if with_token:
             pulumi.export(token_output(name), made[name].token)
     return made
 
 
-def _checked(world: str, settings: Mapping[str, Mapping[str, str]], specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What the plugin finds wrong with the clusters, one line each: a failing registration would tell of one, and leave a traceback for the rest."""
-    asked = {"world": world, "settings": dict(settings), "clusters": {name: dict(spec) for name, spec in specs.items()}}
+def _checked(
+    world: str, settings: Mapping[str, Mapping[str, str]], specs: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """What the plugin finds wrong with the clusters, one line each: a failing registration would
+    tell of one, and leave a traceback for the rest.
+    """
+    asked = {
+        "world": world,
+        "settings": dict(settings),
+        "clusters": {name: dict(spec) for name, spec in specs.items()},
+    }
     answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
     found = answer.get("problems") or {}
     return [str(line) for name in specs for line in found.get(name) or ()]
 
 
 _COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
-"""The statuses in which machines are billed at their price. What is stopped or ended costs its disks at most, and nobody knows what."""
+"""The statuses in which machines are billed at their price. What is stopped or ended costs its
+disks at most, and nobody knows what.
+"""
 
 
 TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
 
 
 def token_output(name: str) -> str:
-    """The stack's output that is a service's token and nothing else, so that a shell can take it. No cluster's name has an underscore."""
+    """The stack's output that is a service's token and nothing else, so that a shell can take it.
+    No cluster's name has an underscore.
+    """
     return f"{name}{TOKEN_OUTPUT}"
 
 
-def tried_by(provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, rehearsed: bool = False) -> str:
-    """The line that tries a service with a token; `shown` is the command that shows it, `login` the one that logs in there, which can also carry the
-    service's port here, encrypted. Without quotes, which Pulumi's screen escapes. Modal's own
-    door wants a proxy token of the workspace instead (modal.com, "Proxy Auth Tokens", 2026-11). `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
+def tried_by(
+    provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, rehearsed: bool = False
+) -> str:
+    """The line that tries a service with a token; `shown` is the command that shows it, `login` the
+    one that logs in there, which can also carry the service's port here, encrypted. Without quotes,
+    which Pulumi's screen escapes. Modal's own door wants a proxy token of the workspace instead
+    (modal.com, "Proxy Auth Tokens", 2026-11). `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
     """
     if not urls:
         return ""
@@ -321,15 +424,27 @@ def tried_by(provider: str, urls: Sequence[str], shown: str = "", login: str = "
     address = urlsplit(urls[0])
     if address.scheme == "http":
         # The address of a machine has no certificate.
-        notes.append("the token travels in clear" + (f"; encrypted: {login} -L {address.port}, then localhost:{address.port}" if login else ""))
+        notes.append(
+            "the token travels in clear"
+            + (
+                f"; encrypted: {login} -L {address.port}, then localhost:{address.port}"
+                if login
+                else ""
+            )
+        )
     notes += ["a rehearsal: nothing listens there"] if rehearsed else []
-    key = "-H Modal-Key:KEY -H Modal-Secret:SECRET" if provider == "modal" else f"--oauth2-bearer $({shown})"
+    key = (
+        "-H Modal-Key:KEY -H Modal-Secret:SECRET"
+        if provider == "modal"
+        else f"--oauth2-bearer $({shown})"
+    )
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
 
 
 def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.Output[Any]]:
-    """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is billed, what else is to be known of it, and how to
-    reach it; of a service with a token also the line that tries it, by the output that holds the token.
+    """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is
+    billed, what else is to be known of it, and how to reach it; of a service with a token also the
+    line that tries it, by the output that holds the token.
     """
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
@@ -342,8 +457,10 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
         "gpu": gpu.apply(lambda part: _gpu(*part)),
-        "price_usd_per_hour": pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
-            lambda part: part[1] if part[0] in _COSTS else None,
+        "price_usd_per_hour": (
+            pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
+                lambda part: part[1] if part[0] in _COSTS else None
+            )
         ),
         "detail": cluster.detail.apply(lambda text: text or None),
         "ssh": cluster.ssh,
@@ -354,32 +471,52 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
 
 def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: str) -> str:
     """`2 x H100:8 spot`; `none` where nothing runs."""
-    return f"{f'{int(nodes or 1)} x ' if (nodes or 1) > 1 else ''}{gpu_type}:{int(gpu_count or 0)} {capacity}" if gpu_type else "none"
+    return (
+        f"{f'{int(nodes or 1)} x ' if (nodes or 1) > 1 else ''}{gpu_type}:{int(gpu_count or 0)}"
+        f" {capacity}"
+        if gpu_type
+        else "none"
+    )
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:
-    """What the accounts need, from the stack's configuration: `gcp:project` (live also from the environment's GOOGLE_CLOUD_PROJECT), and for each
-    other adapter what its manifest lists, as in `clore:pay_with`.
+    """What the accounts need, from the stack's configuration: `gcp:project` (live also from the
+    environment's GOOGLE_CLOUD_PROJECT), and for each other adapter what its manifest lists, as in
+    `clore:pay_with`.
     """
     from pulumi.runtime.config import get_config_secret_keys_env
 
     from providers.adapters.registry import manifests
 
-    listed = {"gcp:project", *(f"{name}:{key}" for name, manifest in manifests().items() for key in manifest.settings)}
+    listed = {
+        "gcp:project",
+        *(f"{name}:{key}" for name, manifest in manifests().items() for key in manifest.settings),
+    }
     for key in sorted(listed & set(get_config_secret_keys_env())):
-        raise pulumi.RunError(f"{key}: wanted plain text, found a secret; it would stand in the state as plain text, so set it without --secret")
-    project = pulumi.Config("gcp").get("project") or (os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None)
+        raise pulumi.RunError(
+            f"{key}: wanted plain text, found a secret; it would stand in the state as plain text,"
+            " so set it without --secret"
+        )
+    project = pulumi.Config("gcp").get("project") or (
+        os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None
+    )
     found = {"gcp": {"project": project}} if project else {}
     for name, manifest in manifests().items():
         config = pulumi.Config(name) if manifest.settings else None
-        section = {key: value for key in manifest.settings if config is not None and (value := config.get(key)) is not None}
+        section = {
+            key: value
+            for key in manifest.settings
+            if config is not None and (value := config.get(key)) is not None
+        }
         if section:
             found[name] = section
     return found
 
 
 def subnets(regions: Sequence[str]) -> dict[str, str]:
-    """A /20 of 10.0.0.0/8 for each region, by the region's name: another region in the list moves none of the others (unless two meet)."""
+    """A /20 of 10.0.0.0/8 for each region, by the region's name: another region in the list moves
+    none of the others (unless two meet).
+    """
     from zlib import crc32
 
     taken: dict[int, str] = {}
@@ -392,7 +529,8 @@ def subnets(regions: Sequence[str]) -> dict[str, str]:
 
 
 def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
-    # Diff's own flag is not asked under `--replace` and taint; an adopted machine would then be deleted after the new one was made of it.
+    # Diff's own flag is not asked under `--replace` and taint; an adopted machine would then be
+    # deleted after the new one was made of it.
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
 
 
@@ -401,8 +539,9 @@ _SHOWN = 32
 
 
 def _end_quietly() -> None:
-    """Ends the program without a traceback when the engine interrupts it: it does so in the middle of a call, as soon as a resource has failed,
-    and after Ctrl-C. The engine has the reason on the screen by then. A handler of the program's own stays.
+    """Ends the program without a traceback when the engine interrupts it: it does so in the middle
+    of a call, as soon as a resource has failed, and after Ctrl-C. The engine has the reason on the
+    screen by then. A handler of the program's own stays.
     """
     import contextlib
     import signal
@@ -417,33 +556,52 @@ def _end_quietly() -> None:
     if not any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv):
         return  # a program inside another one (a test, the Automation API): its host decides
     found = signal.getsignal(signal.SIGINT)
-    if found is signal.default_int_handler or getattr(found, "__module__", "").startswith("asyncio"):
-        with contextlib.suppress(ValueError):  # not the main thread: a host of its own, with its own ways
+    if found is signal.default_int_handler or getattr(found, "__module__", "").startswith(
+        "asyncio"
+    ):
+        with contextlib.suppress(
+            ValueError
+        ):  # not the main thread: a host of its own, with its own ways
             signal.signal(signal.SIGINT, end)
 
 
 def _made() -> dict[str, Any]:
-    """What this run of the program has made once for all clusters; kept on the stack, since one process may run several programs."""
+    """What this run of the program has made once for all clusters; kept on the stack, since one
+    process may run several programs.
+    """
     root = pulumi.runtime.settings.get_root_resource()
     if root is None:
         return {}
     return cast("dict[str, Any]", root.__dict__.setdefault("_gpus_made", {}))
 
 
-def _one_ownership(world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()) -> Ownership:
+def _one_ownership(
+    world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()
+) -> Ownership:
     made = _made()
     if "ownership" not in made:
         _end_quietly()
-        # Made after the networks, so that it goes before them: what it finds and deletes may still use one.
+        # Made after the networks, so that it goes before them: what it finds and deletes may still
+        # use one.
         opts = pulumi.ResourceOptions(depends_on=list(networks))
-        made["world"], made["ownership"] = world, Ownership("ownership", world=world, settings=settings, max_spend=_max_spend(), opts=opts)
+        made["world"], made["ownership"] = (
+            world,
+            Ownership(
+                "ownership", world=world, settings=settings, max_spend=_max_spend(), opts=opts
+            ),
+        )
     if made["world"] != world:
-        raise pulumi.RunError(f"world: wanted one world for all clusters of a stack, found {made['world']} and {world}; make a stack for each")
+        raise pulumi.RunError(
+            f"world: wanted one world for all clusters of a stack, found {made['world']} and"
+            f" {world}; make a stack for each"
+        )
     return cast("Ownership", made["ownership"])
 
 
 def _max_spend() -> float | None:
-    """`gpus:max_spend` of the stack's configuration: US dollars a calendar month for all its clusters together."""
+    """`gpus:max_spend` of the stack's configuration: US dollars a calendar month for all its
+    clusters together.
+    """
     text = pulumi.Config("gpus").get("max_spend")
     if text is None:
         return None
@@ -452,7 +610,9 @@ def _max_spend() -> float | None:
     except ValueError:
         found = 0.0
     if not 0 < found <= 1e9:
-        raise pulumi.RunError(f"gpus:max_spend: wanted US dollars a calendar month, more than 0, found {text!r}")
+        raise pulumi.RunError(
+            f"gpus:max_spend: wanted US dollars a calendar month, more than 0, found {text!r}"
+        )
     return found
 
 
@@ -462,7 +622,9 @@ def _stand_in(project: str | None) -> pulumi.ProviderResource:
         import pulumi_gcp
 
         options = pulumi.ResourceOptions(version=_STAND_IN_VERSION)
-        made["stand_in"] = pulumi_gcp.Provider("rehearsal-google", project=project or "rehearsal", opts=options)
+        made["stand_in"] = pulumi_gcp.Provider(
+            "rehearsal-google", project=project or "rehearsal", opts=options
+        )
     return cast("pulumi.ProviderResource", made["stand_in"])
 
 
@@ -475,7 +637,8 @@ def _check_keys() -> None:
         raise pulumi.RunError("\n".join(map(str, unknown)))
     if "gpus:clusters" in get_config_secret_keys_env():
         raise pulumi.RunError(
-            "gpus:clusters: wanted no secret inside, found one; it would stand in the state as plain text, so give it a key of its own"
+            "gpus:clusters: wanted no secret inside, found one; it would stand in the state as"
+            " plain text, so give it a key of its own"
         )
 
 
@@ -494,15 +657,32 @@ def _clusters(config: pulumi.Config) -> dict[str, Any]:
     except ValueError:
         clusters = text
     if is_deep or foreign.too_deep(clusters, _LEVELS_MAX):
-        raise pulumi.RunError(f"gpus:clusters: wanted at most {_LEVELS_MAX} levels of lists and mappings, found more")
+        raise pulumi.RunError(
+            f"gpus:clusters: wanted at most {_LEVELS_MAX} levels of lists and mappings, found more"
+        )
     if not isinstance(clusters, dict) or not clusters:
-        found = "nothing" if clusters is None else "an empty mapping" if clusters == {} else _kind(clusters)
-        raise pulumi.RunError(f'gpus:clusters: wanted a map of clusters by name, such as {{train: {{gpu: "H100:8"}}}}, found {found}')
+        found = (
+            "nothing"
+            if clusters is None
+            else "an empty mapping"
+            if clusters == {}
+            else _kind(clusters)
+        )
+        raise pulumi.RunError(
+            "gpus:clusters: wanted a map of clusters by name, such as {train: {gpu:"
+            f' "H100:8"}}}}, found {found}'
+        )
     return clusters
 
 
 def _kind(value: Any) -> str:
-    names = {list: "a list", str: f"the text {str(value)[:80]!r}", bool: "a truth value", int: f"the number {value}", float: f"the number {value}"}
+    names = {
+        list: "a list",
+        str: f"the text {str(value)[:80]!r}",
+        bool: "a truth value",
+        int: f"the number {value}",
+        float: f"the number {value}",
+    }
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
 
@@ -520,19 +700,28 @@ def _plain(value: Any) -> Any:
 
 
 def _root() -> Path:
-    """The project's folder: as the engine says, else the nearest one above that holds a Pulumi.yaml (older language hosts do not say it, and run
-    the program in the folder that `main` names).
+    """The project's folder: as the engine says, else the nearest one above that holds a Pulumi.yaml
+    (older language hosts do not say it, and run the program in the folder that `main` names).
     """
     from pathlib import Path
 
     if told := pulumi.runtime.settings.get_root_directory():
         return Path(told)
     here = Path.cwd()
-    return next((each for each in (here, *here.parents) if (each / "Pulumi.yaml").is_file() or (each / "Pulumi.yml").is_file()), here)
+    return next(
+        (
+            each
+            for each in (here, *here.parents)
+            if (each / "Pulumi.yaml").is_file() or (each / "Pulumi.yml").is_file()
+        ),
+        here,
+    )
 
 
 def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the content of its workload's local files, relative to the project's folder. What holds content already is left as it is."""
+    """The entry with the content of its workload's local files, relative to the project's folder.
+    What holds content already is left as it is.
+    """
     from providers.errors import SpecError
     from providers.model.workload import with_files
 
@@ -543,7 +732,9 @@ def _files(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(name: str, text: str) -> str:
-    """The public key itself, where a path of a `.pub` file is given; `~` is the home, other paths start at the project's folder."""
+    """The public key itself, where a path of a `.pub` file is given; `~` is the home, other paths
+    start at the project's folder.
+    """
     if not text.strip().endswith(".pub") or " " in text.strip():
         return text
     from pathlib import Path
@@ -551,6 +742,12 @@ def _key(name: str, text: str) -> str:
     from providers.model import regular
 
     try:
-        return regular.content(_root() / Path(text.strip()).expanduser(), regular.KEY_MAX).decode().strip()
+        return (
+            regular.content(_root() / Path(text.strip()).expanduser(), regular.KEY_MAX)
+            .decode()
+            .strip()
+        )
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
-        raise pulumi.RunError(f"{name}.ssh_key: wanted a readable public key file, found {error}") from None
+        raise pulumi.RunError(
+            f"{name}.ssh_key: wanted a readable public key file, found {error}"
+        ) from None

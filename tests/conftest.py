@@ -1,7 +1,9 @@
-"""What holds for every test: its tier, generated examples that are never judged by the clock, and a Ctrl-C that is heard.
+"""What holds for every test: its tier, generated examples that are never judged by the clock, and a
+Ctrl-C that is heard.
 
-Two tiers: `make test` runs every rule of the product and a few runs of the real Pulumi engine; `make test-full` runs the marker `long`. A test that
-starts the real engine (the fixture `project` of tests/plugin) is long unless it is marked `core`.
+Two tiers: `make test` runs every rule of the product and a few runs of the real Pulumi engine;
+`make test-full` runs the marker `long`. A test that starts the real engine (the fixture `project`
+of tests/plugin) is long unless it is marked `core`.
 """
 
 import signal
@@ -12,14 +14,17 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("gpus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpus")
-# A shell without job control starts what runs in the background deaf to SIGINT, and so would be every process that a test starts.
+# A shell without job control starts what runs in the background deaf to SIGINT, and so would be
+# every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _create_client_class, _client_classes = ClientCreator._create_client_class, {}
 
 
 def _client_class_once(self, service_name, service_model):
-    """EC2's client class has 700 methods, which boto makes anew for every region of every test: here once a process."""
+    """EC2's client class has 700 methods, which boto makes anew for every region of every test:
+    here once a process.
+    """
     if service_name not in _client_classes:
         _client_classes[service_name] = _create_client_class(self, service_name, service_model)
     return _client_classes[service_name]
@@ -30,5 +35,9 @@ ClientCreator._create_client_class = _client_class_once
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.parent.name == "plugin" and "project" in item.fixturenames and item.get_closest_marker("core") is None:
+        if (
+            item.path.parent.name == "plugin"
+            and "project" in item.fixturenames
+            and item.get_closest_marker("core") is None
+        ):
             item.add_marker(pytest.mark.long)

@@ -1,7 +1,9 @@
-"""The seam between the engine and a cloud. Owns the Adapter protocol and how an adapter's folder presents itself.
+"""The seam between the engine and a cloud. Owns the Adapter protocol and how an adapter's folder
+presents itself.
 
-A folder `providers/adapters/<name>/` (or an entry point of group `gpus.adapters`) exposes `MANIFEST`, a Manifest. Importing the folder must
-not import the cloud's SDK: `connect` does, when a call is about to be made. Adapters import model, errors, this module and the rehearsal store.
+A folder `providers/adapters/<name>/` (or an entry point of group `gpus.adapters`) exposes
+`MANIFEST`, a Manifest. Importing the folder must not import the cloud's SDK: `connect` does, when a
+call is about to be made. Adapters import model, errors, this module and the rehearsal store.
 """
 
 from __future__ import annotations
@@ -22,35 +24,44 @@ if TYPE_CHECKING:
 
 
 class Repriced(NamedTuple):
-    """Offers of the catalog at today's prices where they are known, as they were where not; and what the user should know of it, in lines."""
+    """Offers of the catalog at today's prices where they are known, as they were where not; and
+    what the user should know of it, in lines.
+    """
 
     offers: Sequence[Offer]
     lines: Sequence[str] = ()
 
 
 class Adapter(Protocol):
-    """One cloud in one world. Every method is blocking and short (one call or a few); the engine waits and repeats.
+    """One cloud in one world. Every method is blocking and short (one call or a few); the engine
+    waits and repeats.
 
-    Errors are of the tree in `providers.errors`, classified by code. No method retries a creating call.
+    Errors are of the tree in `providers.errors`, classified by code. No method retries a creating
+    call.
 
-    An adapter whose market anybody may read connects without credentials, and says in an attribute `not_configured` what is missing to buy; it
-    then lists offers, finds nothing and buys nothing.
+    An adapter whose market anybody may read connects without credentials, and says in an attribute
+    `not_configured` what is missing to buy; it then lists offers, finds nothing and buys nothing.
 
-    An adapter whose bundled offers can be had at today's prices, where an account is told them, has a method `repriced(offers) -> Repriced`. It is
-    asked in the live world only, reads, and answers within some seconds.
+    An adapter whose bundled offers can be had at today's prices, where an account is told them, has
+    a method `repriced(offers) -> Repriced`. It is asked in the live world only, reads, and answers
+    within some seconds.
 
-    An adapter whose account is not wholly in its settings (a profile or a key from the environment) says it in an attribute `account`: names to
-    values, nothing secret. It stands with every order, and comes back in `config` when that account is looked for again; an adapter that cannot
-    reach it then raises NotConfigured, and never looks into another.
+    An adapter whose account is not wholly in its settings (a profile or a key from the environment)
+    says it in an attribute `account`: names to values, nothing secret. It stands with every order,
+    and comes back in `config` when that account is looked for again; an adapter that cannot reach
+    it then raises NotConfigured, and never looks into another.
 
-    An adapter whose live offers depend on the declaration (its section of options, its disk, its ttl) has a method `offers_for(ask)`, which answers
-    as `offers` does, what does not do restricted with the reason; a section that cannot be read is left to `Manifest.options` to tell.
+    An adapter whose live offers depend on the declaration (its section of options, its disk, its
+    ttl) has a method `offers_for(ask)`, which answers as `offers` does, what does not do restricted
+    with the reason; a section that cannot be read is left to `Manifest.options` to tell.
 
-    An adapter with places that an account must enable (`Manifest.closed`) has a method `usable(places)`, which answers with those of these
-    (region, zone) that this account can use now. It reads.
+    An adapter with places that an account must enable (`Manifest.closed`) has a method
+    `usable(places)`, which answers with those of these (region, zone) that this account can use
+    now. It reads.
 
-    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console) has a method `log(handle) -> str`: that text, as far
-    as the cloud still has it; empty while there is none. It reads.
+    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console)
+    has a method `log(handle) -> str`: that text, as far as the cloud still has it; empty while
+    there is none. It reads.
     """
 
     @property
@@ -66,32 +77,40 @@ class Adapter(Protocol):
         """What is there and what is missing: credentials, APIs, rights, quota. Reads only."""
 
     def group(self, candidates: Sequence[Candidate]) -> int:
-        """How many of the leading candidates (all of this provider) go into one creating call: at least 1. Pure.
+        """How many of the leading candidates (all of this provider) go into one creating call: at
+        least 1. Pure.
 
-        A group never changes the plan's order: only candidates that the cloud itself tries in this order, or that rank equal.
+        A group never changes the plan's order: only candidates that the cloud itself tries in this
+        order, or that rank equal.
         """
 
     def submit(self, order: Order) -> Ticket:
-        """Exactly one creating call. Raises the refusal, or OutcomeUnknown when the answer was lost."""
+        """Exactly one creating call. Raises the refusal, or OutcomeUnknown when the answer was
+        lost.
+        """
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Where the call stands now; `done` once machines are made. Raises the refusal (then nothing of the order is left, or
-        HalfMade names what is).
+        """Where the call stands now; `done` once machines are made. Raises the refusal (then
+        nothing of the order is left, or HalfMade names what is).
         """
 
     def resume(self, order: Order) -> Ticket | None:
-        """Settles an unknown outcome by the order's token, without ever making a second machine: the ticket, or None when the
-        cloud is certain that nothing was made. Raises OutcomeUnknown while that is not certain.
+        """Settles an unknown outcome by the order's token, without ever making a second machine:
+        the ticket, or None when the cloud is certain that nothing was made. Raises OutcomeUnknown
+        while that is not certain.
         """
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
-        """One node per handle, in order; status `gone` only on the cloud's own word. Raises Transient and the like when unreachable."""
+        """One node per handle, in order; status `gone` only on the cloud's own word. Raises
+        Transient and the like when unreachable.
+        """
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every existing machine that bears the owner's mark (narrowed by cluster and generation), paging through all.
+        """Every existing machine that bears the owner's mark (narrowed by cluster and generation),
+        paging through all.
 
-        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where a mark shows but not whose it is, the node's
-        `mark` has an empty owner.
+        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where
+        a mark shows but not whose it is, the node's `mark` has an empty owner.
         """
 
     def delete(self, handle: Handle) -> None:
@@ -105,26 +124,37 @@ class Adapter(Protocol):
 
 
 START_UP_STATUS = "/var/lib/gpus/start-up"
-"""The file in which a machine's start-up script leaves its exit status; readiness reads it over ssh. Not there while the script runs."""
+"""The file in which a machine's start-up script leaves its exit status; readiness reads it over
+ssh. Not there while the script runs.
+"""
 
 
 def keep_status(file: str = START_UP_STATUS) -> str:
-    """Shell (bash) that defines `keep_status`: a script that calls it leaves its exit status in this file."""
+    """Shell (bash) that defines `keep_status`: a script that calls it leaves its exit status in
+    this file.
+    """
     from providers.model import shell
 
     return shell.program(__file__, "keep_status", gpus_status=file)
 
 
 def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:
-    """The problem of a start-up script, or the like, beyond what its cloud takes, in bytes; None within it. Pure."""
+    """The problem of a start-up script, or the like, beyond what its cloud takes, in bytes; None
+    within it. Pure.
+    """
     from providers.errors import Problem
 
-    return Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo) if size > most else None
+    return (
+        Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo)
+        if size > most
+        else None
+    )
 
 
 class Row(NamedTuple):
-    """One code of an adapter's error table. `reading` is the class on a call that creates nothing, where it differs; `scope` a word of the adapter's
-    own for what is blocked; `block_s` None: as the class says; `source` and `seen` where and when the code was met.
+    """One code of an adapter's error table. `reading` is the class on a call that creates nothing,
+    where it differs; `scope` a word of the adapter's own for what is blocked; `block_s` None: as
+    the class says; `source` and `seen` where and when the code was met.
     """
 
     kind: type[CloudError]
@@ -156,10 +186,12 @@ class Placement(Protocol):
 
 
 class Manifest(NamedTuple):
-    """What a folder presents. `connect(world, config)` makes the adapter: `config` is the provider's section of settings (project,
-    endpoint...), strings only. It raises NotConfigured when live credentials are missing.
+    """What a folder presents. `connect(world, config)` makes the adapter: `config` is the
+    provider's section of settings (project, endpoint...), strings only. It raises NotConfigured
+    when live credentials are missing.
 
-    `options` checks the provider's section of a spec: every problem, each with a path relative to the section.
+    `options` checks the provider's section of a spec: every problem, each with a path relative to
+    the section.
     """
 
     name: str
@@ -169,63 +201,88 @@ class Manifest(NamedTuple):
     environment: tuple[str, ...] = ()
     """The environment variables that this provider's credentials come from, for messages."""
     settings: tuple[str, ...] = ()
-    """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a stack's configuration may set."""
+    """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a
+    stack's configuration may set.
+    """
     notes: Callable[[Candidate, Setup], Sequence[str]] | None = None
-    """What a reader of the plan should know about a candidate beyond its price, one sentence each. Pure and cheap. `Setup.options` holds the sections
-    of all providers.
+    """What a reader of the plan should know about a candidate beyond its price, one sentence each.
+    Pure and cheap. `Setup.options` holds the sections of all providers.
     """
     together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
-    """How many of the leading candidates may share one creating call under the provider's section of options: at least 1. Pure. None: any."""
+    """How many of the leading candidates may share one creating call under the provider's section
+    of options: at least 1. Pure. None: any.
+    """
     priced: Callable[[Offer, Mapping[str, object], str], Offer] | None = None
-    """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure and cheap; of a section that `options` found
-    nothing wrong with.
+    """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure
+    and cheap; of a section that `options` found nothing wrong with.
     """
     runs: Callable[[Program, str, str, Mapping[str, object]], Mapping[str, object]] | None = None
-    """The section of options with a program in it, where a provider starts what it runs by its options (an image, a command) and not by a script at
-    boot: of the program, its start-up script, the kind of cluster and the section as declared. Pure. What the section itself says wins.
+    """The section of options with a program in it, where a provider starts what it runs by its
+    options (an image, a command) and not by a script at boot: of the program, its start-up script,
+    the kind of cluster and the section as declared. Pure. What the section itself says wins.
     """
     ends_itself: str = ""
-    """The shell line by which a machine ends itself for good once a job is done; nothing where it can't."""
+    """The shell line by which a machine ends itself for good once a job is done; nothing where it
+    can't.
+    """
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
-    """What of the section is missing or out of place for a cluster of this kind (machine, job, service). Pure; as for `priced`."""
+    """What of the section is missing or out of place for a cluster of this kind (machine, job,
+    service). Pure; as for `priced`.
+    """
     unreachable: Callable[[Placement, Setup], str] | None = None
-    """Why no login with the cluster's own key can be had from here on a machine of this placement, by what was declared; empty where one can. It is
-    then ready when its cloud says so, and a line says this. `Setup.options` holds the provider's section alone. Pure.
+    """Why no login with the cluster's own key can be had from here on a machine of this placement,
+    by what was declared; empty where one can. It is then ready when its cloud says so, and a line
+    says this. `Setup.options` holds the provider's section alone. Pure.
     """
     reference: Callable[[str], str] | None = None
-    """What a text must be to say where a secret is kept that machines here fetch by themselves; empty when it is that. None: they fetch none."""
+    """What a text must be to say where a secret is kept that machines here fetch by themselves;
+    empty when it is that. None: they fetch none.
+    """
     program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine, by its words, that runs its last word, which the
-    caller adds, in a shell on that machine. It carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the machine
-    could not be reached. Given the machine and the settings of its account; no secret is in its words. Pure.
+    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine,
+    by its words, that runs its last word, which the caller adds, in a shell on that machine. It
+    carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the
+    machine could not be reached. Given the machine and the settings of its account; no secret is in
+    its words. Pure.
     """
     shell: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """As `program`: the program that gives this terminal a shell on that machine. None: commands alone are carried."""
+    """As `program`: the program that gives this terminal a shell on that machine. None: commands
+    alone are carried.
+    """
     port: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """As `program`: the program that carries a port of this machine's loopback to one of that machine's until it is ended; the caller adds the two
-    numbers, ours first. None: ports are not carried.
+    """As `program`: the program that carries a port of this machine's loopback to one of that
+    machine's until it is ended; the caller adds the two numbers, ours first. None: ports are not
+    carried.
     """
     in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
-    """The provider's offers in regions that are asked for, where it sells without one and takes one on request (`Capabilities.regions`). Pure."""
+    """The provider's offers in regions that are asked for, where it sells without one and takes one
+    on request (`Capabilities.regions`). Pure.
+    """
     upgrade: Callable[[str], str] | None = None
-    """The GPU that the provider may deliver in place of this one at the same price; empty where it delivers none. Pure."""
+    """The GPU that the provider may deliver in place of this one at the same price; empty where it
+    delivers none. Pure.
+    """
     programs: tuple[str, ...] = ()
     """The options that name what runs: beside a workload they would be a second one."""
     shut: Callable[[Setup], str] | None = None
-    """Why a service on a machine here is not reached from everywhere though it is declared public, by what was declared; empty where it is.
-    `Setup.options` holds the provider's section alone, `Setup.network` something where the network is a managed one. Pure. None: it always is.
+    """Why a service on a machine here is not reached from everywhere though it is declared public,
+    by what was declared; empty where it is. `Setup.options` holds the provider's section alone,
+    `Setup.network` something where the network is a managed one. Pure. None: it always is.
     """
     lasts_s: Callable[[Mapping[str, object], int | None], int] | None = None
-    """How long a job of the provider's own may take by its section of options and its ttl, all attempts together, in seconds. Pure.
-    None: only a ttl ends it.
+    """How long a job of the provider's own may take by its section of options and its ttl, all
+    attempts together, in seconds. Pure. None: only a ttl ends it.
     """
     host: Callable[[str, Mapping[str, object]], Host | None] | None = None
-    """What a machine type boots from under the provider's section of options, and what its disk can be. Pure and cheap. None: not known."""
+    """What a machine type boots from under the provider's section of options, and what its disk can
+    be. Pure and cheap. None: not known.
+    """
     closed: Callable[[str, str], str] | None = None
-    """What a (region, zone) is that an account begins without, and the command that enables it; empty for other places. Pure. None: there is no such
-    place.
+    """What a (region, zone) is that an account begins without, and the command that enables it;
+    empty for other places. Pure. None: there is no such place.
     """
     derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
-    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the catalog has none of its own. Pure. Of an ask that
-    it cannot serve the offers are restricted with the reason.
+    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the
+    catalog has none of its own. Pure. Of an ask that it cannot serve the offers are restricted with
+    the reason.
     """

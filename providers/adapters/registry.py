@@ -1,7 +1,9 @@
-"""Which adapters there are. Owns the scan of the adapters' folders and of outside packages; keeps no list of names.
+"""Which adapters there are. Owns the scan of the adapters' folders and of outside packages; keeps
+no list of names.
 
-Importing a folder must not import its cloud's SDK, and neither does anything here. Outside adapters are found by the entry point group
-`gpus.adapters`; one that cannot be loaded is a line in `problems()`, never the end of everything.
+Importing a folder must not import its cloud's SDK, and neither does anything here. Outside adapters
+are found by the entry point group `gpus.adapters`; one that cannot be loaded is a line in
+`problems()`, never the end of everything.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class LoadedAdapters(NamedTuple):
 
 
 def manifests() -> Mapping[str, Manifest]:
-    """Every adapter's manifest by provider name, in the order of names. The first call looks at folders; no network."""
+    """Every adapter's manifest by provider name, in the order of names. The first call looks at
+    folders; no network.
+    """
     return _found().manifests
 
 
@@ -51,26 +55,42 @@ def _found() -> LoadedAdapters:
 
 
 def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> LoadedAdapters:
-    """Loads `providers.adapters.<folder>` for each package below `folders`, then the outside ones, given as (name, `module:attribute`).
+    """Loads `providers.adapters.<folder>` for each package below `folders`, then the outside ones,
+    given as (name, `module:attribute`).
 
-    A folder of this package wins over an outside adapter of the same name. A cloud that is several providers lists the others in its folder's `ALSO`.
+    A folder of this package wins over an outside adapter of the same name. A cloud that is several
+    providers lists the others in its folder's `ALSO`.
     """
     from pathlib import Path
 
     found: dict[str, Manifest] = {}
     lines: list[str] = []
-    names = sorted({item.parent.name for folder in folders for item in Path(folder).glob("*/__init__.py")})
-    for name, target in [*((name, f"providers.adapters.{name}:MANIFEST") for name in names), *entries]:
+    names = sorted(
+        {item.parent.name for folder in folders for item in Path(folder).glob("*/__init__.py")}
+    )
+    for name, target in [
+        *((name, f"providers.adapters.{name}:MANIFEST") for name in names),
+        *entries,
+    ]:
         try:
             first, *others = _load(target)
         except Exception as error:
-            lines.append(f"the adapter {name} ({target}) could not be loaded and is left out: {type(error).__name__}: {error}")
+            lines.append(
+                f"the adapter {name} ({target}) could not be loaded and is left out:"
+                f" {type(error).__name__}: {error}"
+            )
             continue
         for manifest in (first, *others):
             if not isinstance(manifest, Manifest):
-                lines.append(f"the adapter {name} is left out: wanted a Manifest at {target}, found {type(manifest).__name__}")
+                lines.append(
+                    f"the adapter {name} is left out: wanted a Manifest at {target}, found"
+                    f" {type(manifest).__name__}"
+                )
             elif manifest.name in found:
-                lines.append(f"the adapter {name} ({target}) is left out: there is another one for {manifest.name}")
+                lines.append(
+                    f"the adapter {name} ({target}) is left out: there is another one for"
+                    f" {manifest.name}"
+                )
             else:
                 found[manifest.name] = manifest
     return LoadedAdapters(dict(sorted(found.items())), tuple(lines))
@@ -79,8 +99,9 @@ def scan(folders: Iterable[str], entries: Iterable[tuple[str, str]]) -> LoadedAd
 def outside() -> list[tuple[str, str]]:
     """(name, target) of the entry points of outside packages.
 
-    importlib.metadata costs some 20 ms to import and reads every package's files. Nearly always there is no such entry point, which a search
-    for the group's name in the few `entry_points.txt` files tells at a tenth of that.
+    importlib.metadata costs some 20 ms to import and reads every package's files. Nearly always
+    there is no such entry point, which a search for the group's name in the few `entry_points.txt`
+    files tells at a tenth of that.
     """
     if not any(_mentions(folder) for folder in sys.path):
         return []
@@ -92,7 +113,9 @@ def outside() -> list[tuple[str, str]]:
 def _mentions(folder: str) -> bool:
     wanted = f"[{GROUP}]".encode()
     try:
-        found = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208 - half the time of pathlib
+        found = [
+            name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))
+        ]  # noqa: PTH208 - half the time of pathlib
     except OSError:
         return False
     for name in found:

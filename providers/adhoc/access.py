@@ -1,6 +1,8 @@
-"""What is kept of an ad hoc cluster on this machine: its key, its pinned host keys, its stand-in nodes, and how its cloud is reached.
+"""What is kept of an ad hoc cluster on this machine: its key, its pinned host keys, its stand-in
+nodes, and how its cloud is reached.
 
-One folder for each, `home()/adhoc/<world>/<name>`, for its user alone: there before anything is bought, gone once the release is confirmed.
+One folder for each, `home()/adhoc/<world>/<name>`, for its user alone: there before anything is
+bought, gone once the release is confirmed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _ABOUT = "about.json"
 
 
 class Access(NamedTuple):
-    """The way to a cluster's machines. `settings` are those that it was bought with, by provider; none of them is secret."""
+    """The way to a cluster's machines. `settings` are those that it was bought with, by provider;
+    none of them is secret.
+    """
 
     folder: Path
     key: Key
@@ -43,7 +47,9 @@ class Access(NamedTuple):
 
 
 def owner() -> str:
-    """The owner id of this user's ad hoc clusters: random, made once, the same for every process. Reads or writes `home()/owner`."""
+    """The owner id of this user's ad hoc clusters: random, made once, the same for every process.
+    Reads or writes `home()/owner`.
+    """
     file = home(writable=False) / "owner"
     if not file.exists():
         own = private(home() / f"owner.{uuid.uuid4().hex}")
@@ -57,25 +63,47 @@ def owner() -> str:
             own.unlink()
     found = file.read_text(encoding="ascii").strip()
     if not re.fullmatch(r"[0-9a-f]{12}", found):
-        raise GpusError(f"{file}: wanted an owner id of 12 hexadecimal digits, found {found[:40]!r}; restore it: machines bear it as their mark")
+        raise GpusError(
+            f"{file}: wanted an owner id of 12 hexadecimal digits, found {found[:40]!r}; restore"
+            " it: machines bear it as their mark"
+        )
     return found
 
 
 def folder(world: str, name: str) -> Path:
     """Where a cluster's folder is or would be. Raises SpecError for what is no name. Pure."""
     if not _NAME.match(name):
-        raise SpecError([Problem("name", "lowercase letters, digits and -, at most 40, starting with a letter", repr(name))])
+        raise SpecError(
+            [
+                Problem(
+                    "name",
+                    "lowercase letters, digits and -, at most 40, starting with a letter",
+                    repr(name),
+                )
+            ]
+        )
     return home(writable=False) / "adhoc" / world / name
 
 
 def names(world: str) -> tuple[str, ...]:
     """The clusters of a world that this machine has a folder of."""
     base = home(writable=False) / "adhoc" / world
-    return tuple(sorted(path.name for path in base.iterdir() if (path / _ABOUT).is_file())) if base.is_dir() else ()
+    return (
+        tuple(sorted(path.name for path in base.iterdir() if (path / _ABOUT).is_file()))
+        if base.is_dir()
+        else ()
+    )
 
 
-def make(world: str, name: str, settings: Mapping[str, Mapping[str, str]], ssh_key: str | os.PathLike[str] | None) -> Access:
-    """The folder of a cluster that is about to be bought; an earlier one's key and pins are used again. Runs ssh-keygen."""
+def make(
+    world: str,
+    name: str,
+    settings: Mapping[str, Mapping[str, str]],
+    ssh_key: str | os.PathLike[str] | None,
+) -> Access:
+    """The folder of a cluster that is about to be bought; an earlier one's key and pins are used
+    again. Runs ssh-keygen.
+    """
     home()
     place = private_folder(folder(world, name))
     key = made_key(place, f"gpus-{name}") if ssh_key is None else given_key(ssh_key)
@@ -88,7 +116,9 @@ def make(world: str, name: str, settings: Mapping[str, Mapping[str, str]], ssh_k
 
 
 def opened(world: str, name: str) -> Access | None:
-    """The access to a cluster that was bought from this machine; None without one. Raises GpusError for a broken one."""
+    """The access to a cluster that was bought from this machine; None without one. Raises GpusError
+    for a broken one.
+    """
     place = folder(world, name)
     try:
         about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
@@ -98,21 +128,26 @@ def opened(world: str, name: str) -> Access | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GpusError(f"{place / _ABOUT}: wanted what is known of {name}, found {error}; remove the file once {name} is released") from None
+        raise GpusError(
+            f"{place / _ABOUT}: wanted what is known of {name}, found {error}; remove the file once"
+            f" {name} is released"
+        ) from None
 
 
 def settings(world: str, name: str) -> Mapping[str, Mapping[str, str]] | None:
     """The settings that a cluster was bought with, None when this machine has no folder of it."""
     try:
-        found: Mapping[str, Mapping[str, str]] = json.loads((folder(world, name) / _ABOUT).read_text(encoding="utf-8"))["settings"]
+        found: Mapping[str, Mapping[str, str]] = json.loads(
+            (folder(world, name) / _ABOUT).read_text(encoding="utf-8")
+        )["settings"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found
 
 
 def forget(world: str, name: str) -> None:
-    """Removes the folder of a cluster that is gone, its made key and its stand-in nodes with it: their files, and what they still run. A given key
-    stays where it is.
+    """Removes the folder of a cluster that is gone, its made key and its stand-in nodes with it:
+    their files, and what they still run. A given key stays where it is.
     """
     if world == REHEARSAL:
         node.end(folder(world, name))

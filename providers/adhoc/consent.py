@@ -1,4 +1,6 @@
-"""Whether a purchase in the live world is wanted: asked on a terminal, with the most it can cost. Owns the question; buys nothing."""
+"""Whether a purchase in the live world is wanted: asked on a terminal, with the most it can cost.
+Owns the question; buys nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 
-def given(spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] | None, *, yes: bool) -> bool:
-    """Whether it may be bought. True in a rehearsal, with `yes`, and where there is no place to buy at, which the purchase itself explains.
+def given(
+    spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] | None, *, yes: bool
+) -> bool:
+    """Whether it may be bought. True in a rehearsal, with `yes`, and where there is no place to buy
+    at, which the purchase itself explains.
 
-    Raises GpusError where there is no terminal to ask at. Makes the plan, so it looks at the providers' live offers.
+    Raises GpusError where there is no terminal to ask at. Makes the plan, so it looks at the
+    providers' live offers.
     """
     if world != LIVE or yes:
         return True
@@ -31,7 +37,10 @@ def given(spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] |
         return True
     what = f"{spec.name}: buys in the live world: {most(plan, spec.setup().ttl_s)}"
     if not sys.stdin.isatty():
-        raise GpusError(f"{what}; nothing was bought, since there is no terminal to ask at: --yes buys without asking")
+        raise GpusError(
+            f"{what}; nothing was bought, since there is no terminal to ask at: --yes buys without"
+            " asking"
+        )
     print(f"gpus: {what}", file=sys.stderr)
     try:
         agreed = input("buy it? 'yes' buys, anything else does not: ").strip() == "yes"
@@ -43,16 +52,30 @@ def given(spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] |
 
 
 def most(plan: Plan, ttl_s: float | None) -> str:
-    """The first place with its price, and the most that any accepted place can cost until the limit ends it."""
+    """The first place with its price, and the most that any accepted place can cost until the limit
+    ends it.
+    """
     best, worst = plan.best, plan.worst_micro_usd
     assert best is not None
-    first = f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count} {best.capacity} at {per_hour(best.micro_usd)} first"
+    first = (
+        f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count}"
+        f" {best.capacity} at {per_hour(best.micro_usd)} first"
+    )
     limits = [ttl_s if entry.ttl_s is None else entry.ttl_s for entry in plan.ask.entries]
-    endless = sorted({each.provider for each in plan.candidates if not plan.terms.capabilities[each.provider].ends_at_ttl})
+    endless = sorted(
+        {
+            each.provider
+            for each in plan.candidates
+            if not plan.terms.capabilities[each.provider].ends_at_ttl
+        }
+    )
     if worst is None:
         return f"{first}; what it can cost is not known"
     if endless or not all(limits):
         why = f" ({', '.join(endless)} ends nothing by itself)" if endless else ""
         return f"{first}; no limit: up to {per_hour(worst)} until it is released{why}"
     longest = max(limit for limit in limits if limit)
-    return f"{first}; at most ${worst * longest / 3_600 / 1e6:,.2f}, {duration.text(longest)} at {per_hour(worst)}"
+    return (
+        f"{first}; at most ${worst * longest / 3_600 / 1e6:,.2f}, {duration.text(longest)} at"
+        f" {per_hour(worst)}"
+    )

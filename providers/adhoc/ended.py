@@ -1,7 +1,8 @@
-"""What can be had of a declared cluster that is over, without its machines: the end of its output, and what it saved to a bucket.
+"""What can be had of a declared cluster that is over, without its machines: the end of its output,
+and what it saved to a bucket.
 
-Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine, as the start-up script does there; asks no cloud
-otherwise.
+Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine,
+as the start-up script does there; asks no cloud otherwise.
 """
 
 from __future__ import annotations
@@ -33,9 +34,15 @@ def log(one: Declared, number: int) -> str:
     if text is not None:
         return text
     if not 0 <= number < one.held.nodes:
-        raise GpusError(f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from 0, found {number}")
+        raise GpusError(
+            f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from"
+            f" 0, found {number}"
+        )
     if one.held.kind == "job":
-        raise GpusError(f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another machine")
+        raise GpusError(
+            f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another"
+            " machine"
+        )
     raise GpusError(f"{_is_over(one)}, and what it wrote went with it; {one.again()}")
 
 
@@ -46,7 +53,10 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
     if kept(one.held, 0) is not None:
         instead.append(f"`gpus logs {one.held.cluster}` shows the end of what it wrote")
     if found is not None:
-        instead.append(f"`gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in {found[1]}")
+        instead.append(
+            f"`gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in"
+            f" {found[1]}"
+        )
     if one.held.kind != "job":
         instead.append(one.again())
     elif "job" in registry.manifests()[one.held.provider].capabilities.workload_kinds:
@@ -55,46 +65,69 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
 
 
 def keeps(one: Declared, there: str) -> bool:
-    """True for what the job's bucket has: its checkpoint's folder, or something within. Reads the journal."""
+    """True for what the job's bucket has: its checkpoint's folder, or something within. Reads the
+    journal.
+    """
     found = saved(one)
     return found is not None and _within(PurePosixPath(found[0]), PurePosixPath(there)) is not None
 
 
 def fetch(one: Declared, there: str, local: str) -> Path:
-    """Copies what the job saved, or a file or folder of it, to this machine; its path here. Runs the bucket's program.
+    """Copies what the job saved, or a file or folder of it, to this machine; its path here. Runs
+    the bucket's program.
 
-    `there` names the checkpoint's folder by its path or its last part, or something within; a folder with a dot in
-    its name ends with a slash. Raises GpusError for all else.
+    `there` names the checkpoint's folder by its path or its last part, or something within; a
+    folder with a dot in its name ends with a slash. Raises GpusError for all else.
     """
     found = saved(one)
     if found is None:
-        raise GpusError(f"{_is_over(one)}: wanted {there}, found nothing of it: it was declared without `checkpoint`, which would have kept a folder")
+        raise GpusError(
+            f"{_is_over(one)}: wanted {there}, found nothing of it: it was declared without"
+            " `checkpoint`, which would have kept a folder"
+        )
     path, bucket = found
     rest = _within(PurePosixPath(path), PurePosixPath(there))
     if rest is None:
         name = one.held.cluster
-        raise GpusError(f"{_is_over(one)}: wanted {there}, found that {path} alone was kept, in {bucket}: gpus cp {name}:{path} {local}")
+        raise GpusError(
+            f"{_is_over(one)}: wanted {there}, found that {path} alone was kept, in {bucket}: gpus"
+            f" cp {name}:{path} {local}"
+        )
     source = "/".join((bucket.rstrip("/"), *rest.parts))
     if one.held.world == REHEARSAL:
-        raise GpusError(f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies {source} to {local}")
+        raise GpusError(
+            f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies"
+            f" {source} to {local}"
+        )
     target = Path(local).expanduser()
     if not local.endswith("/"):
         no_link(target)
-    # A bucket has no folders to ask about: what has a dot in its name is a file, unless a slash follows.
+    # A bucket has no folders to ask about: what has a dot in its name is a file, unless a slash
+    # follows.
     folder = not rest.suffix or there.endswith("/")
     command = _copying(source, target, folder=folder)
     if shutil.which(command[0]) is None:
-        raise GpusError(f"wanted {command[0]} on this machine to copy {source}, found none; with it: {' '.join(command)}")
+        raise GpusError(
+            f"wanted {command[0]} on this machine to copy {source}, found none; with it:"
+            f" {' '.join(command)}"
+        )
     (target if folder else target.parent).mkdir(parents=True, exist_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        why = next((text.strip() for text in reversed(done.stderr.splitlines()) if text.strip()), f"it ended with {done.returncode}")
-        raise GpusError(f"wanted {source} here, found that `{' '.join(command)}` failed: {why[:200]}")
+        why = next(
+            (text.strip() for text in reversed(done.stderr.splitlines()) if text.strip()),
+            f"it ended with {done.returncode}",
+        )
+        raise GpusError(
+            f"wanted {source} here, found that `{' '.join(command)}` failed: {why[:200]}"
+        )
     return target
 
 
 def saved(one: Declared) -> tuple[str, str] | None:
-    """(folder on the machine, bucket's URL) of what the job kept, as the journal has its start-up script; None for nothing. Reads the journal."""
+    """(folder on the machine, bucket's URL) of what the job kept, as the journal has its start-up
+    script; None for nothing. Reads the journal.
+    """
     from providers.workloads.launch.start_script import checkpoint
 
     held = one.held
@@ -103,20 +136,35 @@ def saved(one: Declared) -> tuple[str, str] | None:
         entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
     finally:
         world.close()
-    return next((found for entry in reversed(entries) if (found := checkpoint(entry.order.setup.script)) is not None), None)
+    return next(
+        (
+            found
+            for entry in reversed(entries)
+            if (found := checkpoint(entry.order.setup.script)) is not None
+        ),
+        None,
+    )
 
 
 def _within(path: PurePosixPath, there: PurePosixPath) -> PurePosixPath | None:
-    """What of the folder is meant: `out`, `out/x` and `/opt/out/x` are within `/opt/out`; None for what is not."""
+    """What of the folder is meant: `out`, `out/x` and `/opt/out/x` are within `/opt/out`; None for
+    what is not.
+    """
     whole = there if there.is_absolute() else path.parent / there
-    return whole.relative_to(path) if whole.is_relative_to(path) and ".." not in whole.parts else None
+    return (
+        whole.relative_to(path) if whole.is_relative_to(path) and ".." not in whole.parts else None
+    )
 
 
 def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
     program = PROGRAMS[source.partition(":")[0]]
     if not folder:
         return (*program, "cp", source, str(target))
-    return (*program, "rsync", "-r", source, str(target)) if program[0] == "gcloud" else (*program, "sync", source, str(target))
+    return (
+        (*program, "rsync", "-r", source, str(target))
+        if program[0] == "gcloud"
+        else (*program, "sync", source, str(target))
+    )
 
 
 def _is_over(one: Declared) -> str:

@@ -1,4 +1,6 @@
-"""A machine, or a cluster of several, in the hand: commands, files, ports, and giving it back. Owns AsyncMachine; `sync` has its plain twin."""
+"""A machine, or a cluster of several, in the hand: commands, files, ports, and giving it back. Owns
+AsyncMachine; `sync` has its plain twin.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,12 @@ _OPEN_S = 0.1
 
 
 class AsyncMachine:
-    """What was provisioned. Methods take `node`, the number of the machine, where a cluster has several.
+    """What was provisioned. Methods take `node`, the number of the machine, where a cluster has
+    several.
 
-    `held` is the full record: place, price, attempts. `process` is the id of the process that uses it, None if nobody does. `stack` is the one that
-    declares it, empty for what is ad hoc; `barred` says why it cannot be logged into from here.
+    `held` is the full record: place, price, attempts. `process` is the id of the process that uses
+    it, None if nobody does. `stack` is the one that declares it, empty for what is ad hoc; `barred`
+    says why it cannot be logged into from here.
     """
 
     def __init__(
@@ -61,12 +65,22 @@ class AsyncMachine:
         stack: str = "",
         barred: str = "",
     ) -> None:
-        self._world, self.held, self._access, self._probe, self._let_go, self._holder = world, held, access, probe, let_go, holder
+        self._world, self.held, self._access, self._probe, self._let_go, self._holder = (
+            world,
+            held,
+            access,
+            probe,
+            let_go,
+            holder,
+        )
         self.process, self.stack, self._barred = process, stack, barred
         self.released = False
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self.where} {self.gpu} {self.held.capacity} {self.status} ({self.world})>"
+        return (
+            f"<{self.name}: {self.where} {self.gpu} {self.held.capacity} {self.status}"
+            f" ({self.world})>"
+        )
 
     @property
     def name(self) -> str:
@@ -115,7 +129,9 @@ class AsyncMachine:
 
     @property
     def ends_itself(self) -> bool:
-        """True when it ends at its ttl, by its cloud or by a timer of its own; else only a release ends it."""
+        """True when it ends at its ttl, by its cloud or by a timer of its own; else only a release
+        ends it.
+        """
         manifest = self._world.manifests.get(self.held.provider)
         return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
 
@@ -132,9 +148,11 @@ class AsyncMachine:
         return self._line(node)
 
     async def run(self, command: str | Sequence[str], *, check: bool = False, node: int = 0) -> int:
-        """The command's exit code; what it writes appears as it comes. A string is a line for the shell there, a list is taken word by word.
+        """The command's exit code; what it writes appears as it comes. A string is a line for the
+        shell there, a list is taken word by word.
 
-        Raises GpusError when the machine is taken back or cannot be reached meanwhile, and with `check` when the code is not 0.
+        Raises GpusError when the machine is taken back or cannot be reached meanwhile, and with
+        `check` when the code is not 0.
         """
         text = command if isinstance(command, str) else shlex.join(command)
         line = self._line(node)
@@ -155,32 +173,55 @@ class AsyncMachine:
             raise GpusError(f"{self.name}: the command ended with {code}: {text}")
         return code
 
-    async def put(self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0) -> str:
-        """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder. Raises GpusError."""
+    async def put(
+        self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0
+    ) -> str:
+        """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the
+        home folder. Raises GpusError.
+        """
         return await files.put(self._line(node), local, remote)
 
     async def get(
-        self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0, max_size: int | None = None, max_files: int | None = None
+        self,
+        remote: str,
+        local: str | os.PathLike[str] | None = None,
+        *,
+        node: int = 0,
+        max_size: int | None = None,
+        max_files: int | None = None,
     ) -> Path:
-        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError.
+        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in
+        this folder. Raises GpusError.
 
-        At most `max_size` bytes (10 GiB) in `max_files` files and folders (100,000) are taken: the machine may be a stranger's.
+        At most `max_size` bytes (10 GiB) in `max_files` files and folders (100,000) are taken: the
+        machine may be a stranger's.
         """
         limits = Limits()
-        return await files.get(self._line(node), remote, local, Limits(max_size or limits.size, max_files or limits.files))
+        return await files.get(
+            self._line(node),
+            remote,
+            local,
+            Limits(max_size or limits.size, max_files or limits.files),
+        )
 
     @asynccontextmanager
-    async def forward(self, port: int, local: int | None = None, *, node: int = 0) -> AsyncIterator[int]:
-        """A port of the machine's loopback, here: the port on 127.0.0.1 that reaches it, for as long as the block runs.
+    async def forward(
+        self, port: int, local: int | None = None, *, node: int = 0
+    ) -> AsyncIterator[int]:
+        """A port of the machine's loopback, here: the port on 127.0.0.1 that reaches it, for as
+        long as the block runs.
 
-        Without `local` it is the same number if that is free here, else any. In a rehearsal the stand-in's ports are this machine's own.
+        Without `local` it is the same number if that is free here, else any. In a rehearsal the
+        stand-in's ports are this machine's own.
         """
         line = self._line(node)
         if line.stand_in:
             if local in {None, port}:
                 yield port
                 return
-            relay = await asyncio.start_server(lambda reader, writer: _relay(reader, writer, port), "127.0.0.1", local)
+            relay = await asyncio.start_server(
+                lambda reader, writer: _relay(reader, writer, port), "127.0.0.1", local
+            )
             async with relay:
                 yield int(relay.sockets[0].getsockname()[1])
             return
@@ -192,15 +233,23 @@ class AsyncMachine:
             until = asyncio.get_running_loop().time() + CONNECT_S + 5
             while tunnel.returncode is None and not await _answers(here):
                 if asyncio.get_running_loop().time() > until:
-                    raise GpusError(f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found that the tunnel did not open in time")
+                    raise GpusError(
+                        f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found that the"
+                        " tunnel did not open in time"
+                    )
                 await asyncio.sleep(_OPEN_S)
             if tunnel.returncode is not None:
                 why = (await tunnel.stderr.read()).decode(errors="replace").strip()
-                raise GpusError(f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found {why or tunnel.returncode}")
+                raise GpusError(
+                    f"{self.name}: wanted port {port} of it at 127.0.0.1:{here}, found"
+                    f" {why or tunnel.returncode}"
+                )
             yield here
 
     async def release(self) -> None:
-        """Gives it back and confirms it; again is fine. Raises HalfMade naming what may still cost money and how to try again."""
+        """Gives it back and confirms it; again is fine. Raises HalfMade naming what may still cost
+        money and how to try again.
+        """
         if self.released:
             return
         try:
@@ -211,7 +260,9 @@ class AsyncMachine:
         self._world.report("info", f"{self.name}: released, confirmed{self._cost()}")
 
     def keep(self) -> None:
-        """Leaves it running: the name can be used by another process from now on. Its ttl still ends it."""
+        """Leaves it running: the name can be used by another process from now on. Its ttl still
+        ends it.
+        """
         self._unused()
 
     def report(self, severity: str, text: str) -> None:
@@ -240,14 +291,20 @@ class AsyncMachine:
             return f"{said}, a rehearsal costs nothing"
         if self.held.micro_usd is None:
             return f"{said}, at a price that is not known"
-        return f"{said}, about ${self.held.micro_usd / 1e6 * hours:,.2f} at {per_hour(self.held.micro_usd)} ({self.held.price_as_of or 'no date'})"
+        return (
+            f"{said}, about ${self.held.micro_usd / 1e6 * hours:,.2f} at"
+            f" {per_hour(self.held.micro_usd)} ({self.held.price_as_of or 'no date'})"
+        )
 
     def _node(self, number: int) -> Node:
         machines = self.held.machines
         if self.released:
             raise GpusError(f"{self.name}: it was released")
         if not 0 <= number < len(machines):
-            raise GpusError(f"{self.name}: wanted the number of one of its {len(machines)} machines, from 0, found {number}")
+            raise GpusError(
+                f"{self.name}: wanted the number of one of its {len(machines)} machines, from 0,"
+                f" found {number}"
+            )
         return machines[number]
 
     def _line(self, number: int) -> Line:
@@ -256,11 +313,20 @@ class AsyncMachine:
             return self._probe.line(node)
         if not isinstance(self._probe, SshProbe):
             if self._barred:
-                raise GpusError(f"{self.name}: wanted to log in from here, found that {self._barred}{self._other_way(node)}")
-            raise GpusError(f"{self.name}: wanted its ssh key on this machine, found none; it was bought from another one, or by another user")
+                raise GpusError(
+                    f"{self.name}: wanted to log in from here, found that"
+                    f" {self._barred}{self._other_way(node)}"
+                )
+            raise GpusError(
+                f"{self.name}: wanted its ssh key on this machine, found none; it was bought from"
+                " another one, or by another user"
+            )
         line = self._probe.line(node)
         if line is None:
-            raise GpusError(f"{self.name}: wanted an address of {node.name}, found none yet; its cloud says {node.status}")
+            raise GpusError(
+                f"{self.name}: wanted an address of {node.name}, found none yet; its cloud says"
+                f" {node.status}"
+            )
         return line
 
     def _other_way(self, node: Node) -> str:
@@ -269,14 +335,22 @@ class AsyncMachine:
             return ""
         if node.login:
             return f"; its cloud's own way is: {node.login}"
-        return f"; `pulumi stack output -s {self.stack}` shows the line that logs in" if self.stack else ""
+        return (
+            f"; `pulumi stack output -s {self.stack}` shows the line that logs in"
+            if self.stack
+            else ""
+        )
 
     async def _taken(self, number: int) -> str:
         """Says so once the cloud says that the machine runs no more, or its ttl has passed."""
         handle = self._node(number).handle
         while True:
             await pause(self._world, WATCH_S)
-            if self.held.ends_at and not self.ends_itself and self._world.clock.now() >= self.held.ends_at:
+            if (
+                self.held.ends_at
+                and not self.ends_itself
+                and self._world.clock.now() >= self.held.ends_at
+            ):
                 # Where no cloud keeps the ttl, this process does.
                 return "has reached its ttl"
             try:
@@ -285,16 +359,27 @@ class AsyncMachine:
             except CloudError:
                 continue
             if node.status not in HEALTHY:
-                what = "was taken back" if node.status == PREEMPTED else "is gone" if node.status == GONE else f"is {node.status}"
+                what = (
+                    "was taken back"
+                    if node.status == PREEMPTED
+                    else "is gone"
+                    if node.status == GONE
+                    else f"is {node.status}"
+                )
                 return f"{node.name or handle.native_id} {what}"
 
     async def _reachable(self, number: int, text: str) -> None:
-        """255 is ssh's own failure, or the command's: a look at the machine tells. Raises GpusError when it cannot be reached."""
+        """255 is ssh's own failure, or the command's: a look at the machine tells. Raises GpusError
+        when it cannot be reached.
+        """
         node = self._node(number)
         if self._probe is not None:
             found = await self._probe(node._replace(status=RUNNING), self.held)
             if found.stage in {"port-closed", "no-login", "no-address"}:
-                raise GpusError(f"{self.name}: the connection to {node.name} was lost ({found}); the command may still run there: {text}")
+                raise GpusError(
+                    f"{self.name}: the connection to {node.name} was lost ({found}); the command"
+                    f" may still run there: {text}"
+                )
 
 
 def described(machine: AsyncMachine) -> str:

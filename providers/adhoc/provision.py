@@ -1,4 +1,6 @@
-"""`provision`, `aprovision`, `find`, `release`: the public functions. Owns their arguments, the opening of worlds, and the lines that a user sees."""
+"""`provision`, `aprovision`, `find`, `release`: the public functions. Owns their arguments, the
+opening of worlds, and the lines that a user sees.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,18 @@ def provision(
     settings: Settings | None = None,
     report: Report | None = None,
 ) -> AbstractContextManager[Machine]:
-    """GPUs for the length of a `with`: acquired by the plan, ready to be worked on, released and confirmed however the block ends.
+    """GPUs for the length of a `with`: acquired by the plan, ready to be worked on, released and
+    confirmed however the block ends.
 
-    `gpu` and the keywords up to `options` are the fields of a Cluster, or `gpu` is one. Without `ttl` the cloud itself ends the machine after four
-    hours, whatever becomes of this process. The world is `rehearsal` unless `world="live"` says to buy. `ssh_key` is the file of your own private
-    key; without it one is made for this cluster. `keep` leaves the machine running at the end. `settings` is provider -> its configuration
-    (`{"gcp": {"project": "my-project"}}`). `report(severity, text)` gets the lines that otherwise go to stderr.
+    `gpu` and the keywords up to `options` are the fields of a Cluster, or `gpu` is one. Without
+    `ttl` the cloud itself ends the machine after four hours, whatever becomes of this process. The
+    world is `rehearsal` unless `world="live"` says to buy. `ssh_key` is the file of your own
+    private key; without it one is made for this cluster. `keep` leaves the machine running at the
+    end. `settings` is provider -> its configuration (`{"gcp": {"project": "my-project"}}`).
+    `report(severity, text)` gets the lines that otherwise go to stderr.
 
-    Raises SpecError, AllFailed, Busy, NotConfigured and other GpusErrors when nothing was had; HalfMade when the release could not be confirmed.
+    Raises SpecError, AllFailed, Busy, NotConfigured and other GpusErrors when nothing was had;
+    HalfMade when the release could not be confirmed.
     """
     fields = {
         "name": name,
@@ -84,7 +90,14 @@ def provision(
         "labels": labels,
         "options": options,
     }
-    return had(declared(gpu, fields), ssh_key=ssh_key, keep=keep, world=world, settings=settings, report=report)
+    return had(
+        declared(gpu, fields),
+        ssh_key=ssh_key,
+        keep=keep,
+        world=world,
+        settings=settings,
+        report=report,
+    )
 
 
 @contextmanager
@@ -98,10 +111,13 @@ def had(
     report: Report | None = None,
     by_login: bool = False,
 ) -> Iterator[Machine]:
-    """What `provision` does of a whole spec. `by_login`: its workload is not started at boot, but left to the caller."""
+    """What `provision` does of a whole spec. `by_login`: its workload is not started at boot, but
+    left to the caller.
+    """
     opened = _opened(world, settings, report)
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
-    # An interrupt can come when it is had already and nobody was told yet: it is then released all the same.
+    # An interrupt can come when it is had already and nobody was told yet: it is then released all
+    # the same.
     machines: list[Machine] = []
 
     async def rented() -> None:
@@ -133,7 +149,9 @@ async def aprovision(
     report: Report | None = None,
     **fields: Any,
 ) -> AsyncIterator[AsyncMachine]:
-    """`provision` for async code: the same arguments, and the machine's methods are awaited. A cancelled task releases before it ends."""
+    """`provision` for async code: the same arguments, and the machine's methods are awaited. A
+    cancelled task releases before it ends.
+    """
     spec = declared(gpu, fields)
     opened = _opened(world, settings, report)
     try:
@@ -150,14 +168,19 @@ async def aprovision(
 
 
 @overload
-def find(name: None = None, *, world: str | None = None, settings: Settings | None = None) -> tuple[Machine, ...]: ...
+def find(
+    name: None = None, *, world: str | None = None, settings: Settings | None = None
+) -> tuple[Machine, ...]: ...
 @overload
 def find(name: str, *, world: str | None = None, settings: Settings | None = None) -> Machine: ...
-def find(name: str | None = None, *, world: str | None = None, settings: Settings | None = None) -> Machine | tuple[Machine, ...]:
+def find(
+    name: str | None = None, *, world: str | None = None, settings: Settings | None = None
+) -> Machine | tuple[Machine, ...]:
     """What this user holds ad hoc, from any process: everything, or the one of that name.
 
-    Asks the clouds. Without `world`, the worlds and settings that things were bought with from this machine; with it, that one in any case. Raises
-    GpusError when there is none of that name, or one in each world.
+    Asks the clouds. Without `world`, the worlds and settings that things were bought with from this
+    machine; with it, that one in any case. Raises GpusError when there is none of that name, or one
+    in each world.
     """
     found: list[Machine] = []
     worlds = list(_worlds(world, settings, name))
@@ -174,18 +197,29 @@ def find(name: str | None = None, *, world: str | None = None, settings: Setting
         return tuple(found)
     if len(found) != 1:
         if found:
-            raise GpusError(f"{name}: wanted one, found it in {' and '.join(machine.world for machine in found)}; say which world")
-        raise GpusError(f"wanted a cluster named {name!r}, found nothing of that name that runs; {_known()}")
+            raise GpusError(
+                f"{name}: wanted one, found it in"
+                f" {' and '.join(machine.world for machine in found)}; say which world"
+            )
+        raise GpusError(
+            f"wanted a cluster named {name!r}, found nothing of that name that runs; {_known()}"
+        )
     return found[0]
 
 
 def bought(name: str, world: str | None = None) -> bool:
-    """True when something of that name was bought ad hoc from this machine and is not known to be released. Reads the state folder."""
-    return any(access.settings(each, name) is not None for each in (WORLDS if world is None else (world,)))
+    """True when something of that name was bought ad hoc from this machine and is not known to be
+    released. Reads the state folder.
+    """
+    return any(
+        access.settings(each, name) is not None for each in (WORLDS if world is None else (world,))
+    )
 
 
 def release(name: str, *, world: str | None = None, settings: Settings | None = None) -> None:
-    """Gives back, confirmed, whatever bears this name, from any process. Raises GpusError when nothing does, HalfMade when that failed."""
+    """Gives back, confirmed, whatever bears this name, from any process. Raises GpusError when
+    nothing does, HalfMade when that failed.
+    """
     known = [each for each in WORLDS if access.settings(each, name) is not None]
     if world is None and len(known) > 1:
         raise GpusError(f"{name}: wanted one, found it in {' and '.join(known)}; say which world")
@@ -193,31 +227,59 @@ def release(name: str, *, world: str | None = None, settings: Settings | None = 
     for opened in _worlds(world, settings, name):
         try:
             work = rentals.let_go(opened, name)
-            there = portal().run(work, persists=f"{name}: still releasing it; Ctrl-C once more leaves it, then run it again")
-            opened.report("info", f"{name}: {'released, confirmed' if there else 'nothing of that name was left'} ({opened.name})")
+            there = portal().run(
+                work,
+                persists=(
+                    f"{name}: still releasing it; Ctrl-C once more leaves it, then run it again"
+                ),
+            )
+            opened.report(
+                "info",
+                f"{name}: {'released, confirmed' if there else 'nothing of that name was left'}"
+                f" ({opened.name})",
+            )
             some = True
         finally:
             opened.close()
     if not some:
-        other = "" if world is not None else "; bought from another machine? Name its world: --world"
-        raise GpusError(f"wanted a cluster named {name!r}, found none that was bought from this machine; {_known()}{other}")
+        other = (
+            "" if world is not None else "; bought from another machine? Name its world: --world"
+        )
+        raise GpusError(
+            f"wanted a cluster named {name!r}, found none that was bought from this machine;"
+            f" {_known()}{other}"
+        )
 
 
 def _known() -> str:
     """What there is instead of a name that is unknown, and how to see or get one."""
     home()  # one that cannot be used knows of nothing, and says so
     names = ", ".join(each for each_world in WORLDS for each in access.names(each_world))
-    return f"there are: {names} (`gpus ps` shows them)" if names else "there are none yet: `gpus run GPU --name NAME --keep` gets one"
+    return (
+        f"there are: {names} (`gpus ps` shows them)"
+        if names
+        else "there are none yet: `gpus run GPU --name NAME --keep` gets one"
+    )
 
 
 def declared(gpu: Any, fields: Mapping[str, Any]) -> Cluster:
-    """The spec that these words mean: four hours unless they say otherwise, and a name of its own. Raises SpecError with every problem."""
+    """The spec that these words mean: four hours unless they say otherwise, and a name of its own.
+    Raises SpecError with every problem.
+    """
     from providers.model.spec import Cluster, read_cluster
 
     given = {field: _tuples(value) for field, value in fields.items() if value is not None}
     if isinstance(gpu, Cluster):
         if given:
-            problems = [Problem(field, "the cluster to say this itself", "a keyword", f"set it in Cluster({field}=...)") for field in given]
+            problems = [
+                Problem(
+                    field,
+                    "the cluster to say this itself",
+                    "a keyword",
+                    f"set it in Cluster({field}=...)",
+                )
+                for field in given
+            ]
             raise SpecError(problems)
         return gpu if gpu.ttl is not None else gpu.model_copy(update={"ttl": DEFAULT_TTL})
     name = str(given.pop("name", None) or f"adhoc-{uuid.uuid4().hex[:6]}")
@@ -229,16 +291,26 @@ def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None, *, by_login: bool = False) -> AsyncMachine:
+async def _rented(
+    world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None, *, by_login: bool = False
+) -> AsyncMachine:
     if world.name == REHEARSAL:
-        world.report("info", f'{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a local shell; world="{LIVE}" buys')
+        world.report(
+            "info",
+            f"{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a"
+            f' local shell; world="{LIVE}" buys',
+        )
     machine = await rentals.rent(world, spec, ssh_key, by_login=by_login)
     try:
-        ends = f"; it ends by itself at {moment(machine.held.ends_at)}" if machine.ends_itself else ""
+        ends = (
+            f"; it ends by itself at {moment(machine.held.ends_at)}" if machine.ends_itself else ""
+        )
         world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
         if not machine.ends_itself:
             by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
-            world.report("warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}")
+            world.report(
+                "warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}"
+            )
     except BaseException:
         # Nobody has it in hand yet.
         await machine.release()
@@ -248,8 +320,13 @@ async def _rented(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] |
 
 def _kept(machine: AsyncMachine) -> None:
     machine.keep()
-    price = "" if machine.price_usd_per_hour is None else f" at ${machine.price_usd_per_hour:,.2f}/h"
-    text = f"{machine.name}: kept running{price}; gpus ssh {machine.name}; to release it: gpus release {machine.name} --world {machine.world}"
+    price = (
+        "" if machine.price_usd_per_hour is None else f" at ${machine.price_usd_per_hour:,.2f}/h"
+    )
+    text = (
+        f"{machine.name}: kept running{price}; gpus ssh {machine.name}; to release it: gpus release"
+        f" {machine.name} --world {machine.world}"
+    )
     machine.report("info", text)
 
 
@@ -264,13 +341,17 @@ def _print(severity: str, text: str) -> None:
 
 
 def _worlds(world: str | None, settings: Settings | None, name: str | None) -> Iterator[World]:
-    """The worlds to look in, each opened once for each set of settings that something was bought with. Raises SpecError for an unknown one."""
+    """The worlds to look in, each opened once for each set of settings that something was bought
+    with. Raises SpecError for an unknown one.
+    """
     if world is not None and world not in WORLDS:
         raise SpecError([Problem("world", " or ".join(WORLDS), repr(world))])
     for each in WORLDS if world is None else (world,):
         ways: list[Settings] = [] if settings is None else [settings]
         if settings is None:
-            known = (access.settings(each, one) for one in ((name,) if name else access.names(each)))
+            known = (
+                access.settings(each, one) for one in ((name,) if name else access.names(each))
+            )
             for way in known:
                 if way is not None and way not in ways:
                     ways.append(way)

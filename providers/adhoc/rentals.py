@@ -1,6 +1,8 @@
-"""What this user holds ad hoc, over one world: getting it, finding it again from any process, giving it back with certainty.
+"""What this user holds ad hoc, over one world: getting it, finding it again from any process,
+giving it back with certainty.
 
-The engine buys and deletes; here is whose it is, who uses it, and how it is reached. Must not print, nor open a world.
+The engine buys and deletes; here is whose it is, who uses it, and how it is reached. Must not
+print, nor open a world.
 """
 
 from __future__ import annotations
@@ -43,13 +45,21 @@ class _Part(NamedTuple):
     nodes: tuple[Node, ...]
 
 
-async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None = None, *, by_login: bool = False) -> AsyncMachine:
-    """Gets what the spec declares, ready to be worked on, and marks its name as used by this process.
+async def rent(
+    world: World,
+    spec: Cluster,
+    ssh_key: str | os.PathLike[str] | None = None,
+    *,
+    by_login: bool = False,
+) -> AsyncMachine:
+    """Gets what the spec declares, ready to be worked on, and marks its name as used by this
+    process.
 
     `by_login`: its workload is not started at boot.
 
-    Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then nothing is left running, or the error names what
-    is. When the caller is cancelled, what was made is released first.
+    Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then
+    nothing is left running, or the error names what is. When the caller is cancelled, what was made
+    is released first.
     """
     ask = reachable(world, spec, own_key=ssh_key is not None)._replace(by_login=by_login)
     owner, holder = access.owner(), uuid.uuid4().hex
@@ -77,37 +87,73 @@ async def rent(world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | No
 
 
 async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
-    """What this user holds in the world, of one name or of any, as its clouds say now. A folder of what is gone is removed."""
+    """What this user holds in the world, of one name or of any, as its clouds say now. A folder of
+    what is gone is removed.
+    """
     owner = access.owner()
     found: list[AsyncMachine] = []
-    # What is known here is asked for while everything is searched: a cloud that does not answer takes no time from the others.
-    records = [ClusterRecord.from_dict(launch.record) for launch in world.journal.launches(world.name, owner, name) if launch.ended_at is None]
-    clusters, *seen = await together(_parts(world, owner, name, lenient=True), *(operations.read(world, held) for held in records))
-    now = {(held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)}
+    # What is known here is asked for while everything is searched: a cloud that does not answer
+    # takes no time from the others.
+    records = [
+        ClusterRecord.from_dict(launch.record)
+        for launch in world.journal.launches(world.name, owner, name)
+        if launch.ended_at is None
+    ]
+    clusters, *seen = await together(
+        _parts(world, owner, name, lenient=True),
+        *(operations.read(world, held) for held in records),
+    )
+    now = {
+        (held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)
+    }
     for cluster_name, generations in clusters.items():
         for generation, part in generations.items():
             loose = part.record is None
-            held = _loose(world, owner, cluster_name, generation, part) if loose else now.get((cluster_name, generation))
+            held = (
+                _loose(world, owner, cluster_name, generation, part)
+                if loose
+                else now.get((cluster_name, generation))
+            )
             if held is None or (held.status == ENDED and not held.machines):
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
-            look_at = None if way is None else probe(world, way, pinned=True, account=account_of(world, held))
-            found.append(AsyncMachine(world, held, way, look_at, lambda name=cluster_name: let_go(world, name), process=process))  # type: ignore[misc]
+            look_at = (
+                None
+                if way is None
+                else probe(world, way, pinned=True, account=account_of(world, held))
+            )
+            found.append(
+                AsyncMachine(
+                    world,
+                    held,
+                    way,
+                    look_at,
+                    lambda name=cluster_name: let_go(world, name),
+                    process=process,
+                )
+            )  # type: ignore[misc]
     here = {machine.name for machine in found}
     for known in access.names(world.name):
-        if known not in here and name in {"", known} and access.settings(world.name, known) == _plain(world.settings):
-            in_use = world.journal.holder(world.name, _use(owner), known) or world.journal.holder(world.name, owner, known)
+        if (
+            known not in here
+            and name in {"", known}
+            and access.settings(world.name, known) == _plain(world.settings)
+        ):
+            in_use = world.journal.holder(world.name, _use(owner), known) or world.journal.holder(
+                world.name, owner, known
+            )
             if in_use is None and not world.journal.orders(world.name, owner, known):
                 access.forget(world.name, known)
     return tuple(found)
 
 
 async def let_go(world: World, name: str) -> bool:
-    """Deletes everything that bears this name, confirmed, and then forgets its key; False when there was nothing.
+    """Deletes everything that bears this name, confirmed, and then forgets its key; False when
+    there was nothing.
 
-    Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money and how to try again; Busy while another process is buying
-    under the name.
+    Needs no journal: see `undeterred`. Raises HalfMade naming what may still cost money and how to
+    try again; Busy while another process is buying under the name.
     """
     owner = access.owner()
     return await undeterred(world, name, lambda usable: _let_go(usable, owner, name))
@@ -127,17 +173,27 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
         for generation, part in generations.items():
             known[generation] = part.handles
             held = part.record or _loose(world, owner, name, generation, part)
-            handles = (*held.handles, *(handle for handle in part.handles if handle not in held.handles))
+            handles = (
+                *held.handles,
+                *(handle for handle in part.handles if handle not in held.handles),
+            )
             await operations.delete(world, held._replace(handles=handles))
     except HalfMade as error:
-        raise HalfMade(f"{error}; {again}", provider=error.provider, handles=error.handles) from error
+        raise HalfMade(
+            f"{error}; {again}", provider=error.provider, handles=error.handles
+        ) from error
     except CloudError as error:
         handles = tuple(handle for some in known.values() for handle in some)
         raise HalfMade(
-            f"{name}: could not be released: {error}; {bill(handles, price)}; {again}", provider=error.provider, handles=handles
+            f"{name}: could not be released: {error}; {bill(handles, price)}; {again}",
+            provider=error.provider,
+            handles=handles,
         ) from error
     if missed and not generations:
-        raise GpusError(f"{name}: found nothing of that name, but {', '.join(missed)} could not be searched: what is there is not known; {again}")
+        raise GpusError(
+            f"{name}: found nothing of that name, but {', '.join(missed)} could not be searched:"
+            f" what is there is not known; {again}"
+        )
     access.forget(world.name, name)
     return bool(generations)
 
@@ -147,34 +203,54 @@ async def _undone(world: World, held: ClusterRecord) -> None:
     try:
         await operations.delete(world, held)
     except HalfMade as error:
-        raise HalfMade(f"{error}; {_again(world, held.cluster)}", provider=error.provider, handles=error.handles) from error
+        raise HalfMade(
+            f"{error}; {_again(world, held.cluster)}",
+            provider=error.provider,
+            handles=error.handles,
+        ) from error
 
 
 async def _left_nothing(world: World, owner: str, name: str) -> None:
-    """After a purchase that failed: removes the folder if nothing bears the name, else says so. What an earlier run had stays as it was."""
+    """After a purchase that failed: removes the folder if nothing bears the name, else says so.
+    What an earlier run had stays as it was.
+    """
     try:
         left = await _parts(world, owner, name)
     except GpusError as error:
-        world.report("warning", f"{name}: it could not be looked whether anything bears the name: {error}; {_again(world, name)}")
+        world.report(
+            "warning",
+            f"{name}: it could not be looked whether anything bears the name: {error};"
+            f" {_again(world, name)}",
+        )
         return
     if not left:
         access.forget(world.name, name)
         return
-    known = ", ".join(handle.native_id for part in left[name].values() for handle in part.handles) or "an order that is not settled"
-    world.report("warning", f"{name}: {known} bears the name and may cost money; {_again(world, name)}")
+    known = (
+        ", ".join(handle.native_id for part in left[name].values() for handle in part.handles)
+        or "an order that is not settled"
+    )
+    world.report(
+        "warning", f"{name}: {known} bears the name and may cost money; {_again(world, name)}"
+    )
 
 
 def _again(world: World, name: str) -> str:
     return f"to release it: gpus release {name} --world {world.name}"
 
 
-def probe(world: World, way: Access, *, pinned: bool = False, account: Account | None = None) -> SshProbe | StandInProbe:
-    """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a rehearsal."""
+def probe(
+    world: World, way: Access, *, pinned: bool = False, account: Account | None = None
+) -> SshProbe | StandInProbe:
+    """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a
+    rehearsal.
+    """
     return probed(world, way.key, way.known_hosts, way.nodes, pinned=pinned, account=account)
 
 
 def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
-    """The spec's ask, of machines that take commands from here; with a key of the user's own, by ssh alone.
+    """The spec's ask, of machines that take commands from here; with a key of the user's own, by
+    ssh alone.
 
     Raises SpecError with every problem of the spec.
     """
@@ -182,30 +258,59 @@ def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
     from providers.planner import check
 
     ask = spec.ask()._replace(login=True, ssh=own_key)
-    problems = list(check.problems(ask, world.offers or load(), {name: manifest.capabilities for name, manifest in world.manifests.items()}))
+    problems = list(
+        check.problems(
+            ask,
+            world.offers or load(),
+            {name: manifest.capabilities for name, manifest in world.manifests.items()},
+        )
+    )
     if spec.ssh_key is not None:
         problems.append(
-            Problem("ssh_key", "the file of a private key, as provision(ssh_key=...)", "a public key", "or leave it out to have one made")
+            Problem(
+                "ssh_key",
+                "the file of a private key, as provision(ssh_key=...)",
+                "a public key",
+                "or leave it out to have one made",
+            )
         )
     if spec.kind == "machine":
         problems += validate.problems(spec, world.manifests)
     if spec.ready != "checked":
-        problems.append(Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out"))
+        problems.append(
+            Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out")
+        )
     if spec.kind != "machine":
-        problems.append(Problem("kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"))
+        problems.append(
+            Problem(
+                "kind", "machine: ad hoc logs into what it has", spec.kind, "declare it in a stack"
+            )
+        )
     if problems:
         raise SpecError(problems)
     return ask
 
 
-async def _parts(world: World, owner: str, name: str, *, lenient: bool = False, missed: list[str] | None = None) -> dict[str, dict[str, _Part]]:
-    """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what a cloud does not tell is a warning."""
+async def _parts(
+    world: World, owner: str, name: str, *, lenient: bool = False, missed: list[str] | None = None
+) -> dict[str, dict[str, _Part]]:
+    """By cluster and generation: what the journal and the clouds know. Reads only. `lenient`: what
+    a cloud does not tell is a warning.
+    """
     out: dict[str, dict[str, _Part]] = {}
 
-    def add(cluster_name: str, generation: str, record: ClusterRecord | None, handles: tuple[Handle, ...], node: Node | None) -> None:
+    def add(
+        cluster_name: str,
+        generation: str,
+        record: ClusterRecord | None,
+        handles: tuple[Handle, ...],
+        node: Node | None,
+    ) -> None:
         part = out.setdefault(cluster_name, {}).get(generation, _Part(None, (), ()))
         seen = tuple(dict.fromkeys((*part.handles, *handles)))
-        out[cluster_name][generation] = _Part(record or part.record, seen, part.nodes if node is None else (*part.nodes, node))
+        out[cluster_name][generation] = _Part(
+            record or part.record, seen, part.nodes if node is None else (*part.nodes, node)
+        )
 
     for launch in world.journal.launches(world.name, owner, name):
         if launch.ended_at is None:
@@ -229,8 +334,20 @@ async def _parts(world: World, owner: str, name: str, *, lenient: bool = False, 
 
 def _loose(world: World, owner: str, name: str, generation: str, part: _Part) -> ClusterRecord:
     """The record of what a run left that was cut short before it had one."""
-    held = ClusterRecord(world.name, owner, name, generation, "", UNSETTLED, handles=part.handles, machines=part.nodes)
-    held = held._replace(reasons=("left by a run that was cut short, or still being bought",), nodes=max(1, len(part.nodes)))
+    held = ClusterRecord(
+        world.name,
+        owner,
+        name,
+        generation,
+        "",
+        UNSETTLED,
+        handles=part.handles,
+        machines=part.nodes,
+    )
+    held = held._replace(
+        reasons=("left by a run that was cut short, or still being bought",),
+        nodes=max(1, len(part.nodes)),
+    )
     if not part.nodes:
         return held
     first = part.nodes[0]
@@ -248,7 +365,9 @@ def _loose(world: World, owner: str, name: str, generation: str, part: _Part) ->
 
 
 def _use(owner: str) -> str:
-    """The lease of a name for as long as a process works with it; the engine's own is for as long as it buys or deletes."""
+    """The lease of a name for as long as a process works with it; the engine's own is for as long
+    as it buys or deletes.
+    """
     return f"{owner}/use"
 
 

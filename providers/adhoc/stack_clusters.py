@@ -1,4 +1,5 @@
-"""What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged into with the key that was made for it.
+"""What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged
+into with the key that was made for it.
 
 Owns which one a name means, how a job ended, and the log of a machine's start.
 Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.
@@ -36,15 +37,20 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""
-_START_UP = "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
+_START_UP = (
+    "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat"
+    " /var/log/cloud-init-output.log"
+)
 
 
 class Declared(NamedTuple):
-    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that the journal knows no stack of.
+    """One placement of a stack's cluster, as the journal has it. `stack` is empty for an owner that
+    the journal knows no stack of.
 
-    `concluded`: of one that is over, its status, and what its job ended with, or when and by what its machines ended. `ended_at`: when that was seen
-    (0: it runs). `latest_at`: when a job without a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or nothing
-    ends it). `runs_on`: its job is over, and its machines cost what they did.
+    `concluded`: of one that is over, its status, and what its job ended with, or when and by what
+    its machines ended. `ended_at`: when that was seen (0: it runs). `latest_at`: when a job without
+    a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or
+    nothing ends it). `runs_on`: its job is over, and its machines cost what they did.
     """
 
     project: str
@@ -61,35 +67,71 @@ class Declared(NamedTuple):
         return bool(self.concluded[0])
 
     def per_hour(self) -> int | None:
-        """Micro US dollars an hour while it runs; None for what has ended, and where no source had a price."""
+        """Micro US dollars an hour while it runs; None for what has ended, and where no source had
+        a price.
+        """
         return None if self.is_over and not self.runs_on else self.held.micro_usd
 
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
         status, why = self.concluded
-        return f"its job is over ({why or status})" if self.held.kind == "job" else f"it ended {why}".rstrip()
+        return (
+            f"its job is over ({why or status})"
+            if self.held.kind == "job"
+            else f"it ended {why}".rstrip()
+        )
 
     def again(self) -> str:
         """What brings a new one."""
-        return f"change `run` of {self.held.cluster} in the stack's file and `pulumi up -s {self.stack}` for a new one"
+        return (
+            f"change `run` of {self.held.cluster} in the stack's file and `pulumi up -s"
+            f" {self.stack}` for a new one"
+        )
 
     def record(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
         held = self.held
-        out = {name: getattr(held, name) for name in ("world", "status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count")}
+        out = {
+            name: getattr(held, name)
+            for name in (
+                "world",
+                "status",
+                "provider",
+                "region",
+                "zone",
+                "machine_type",
+                "gpu_type",
+                "gpu_count",
+            )
+        }
         price = None if (micro_usd := self.per_hour()) is None else usd(micro_usd)
-        more = {"nodes": held.nodes, "capacity": held.capacity, "price_usd_per_hour": price, "process": None, "reasons": list(held.reasons)}
+        more = {
+            "nodes": held.nodes,
+            "capacity": held.capacity,
+            "price_usd_per_hour": price,
+            "process": None,
+            "reasons": list(held.reasons),
+        }
         moments = {
             "launched_at": held.launched_at or None,
             "ends_at": None if self.is_over else held.ends_at or None,
             "latest_at": None if self.is_over else self.latest_at or None,
             "ended_at": self.ended_at or None,
         }
-        return {"name": held.cluster, "stack": self.stack, "project": self.project, **out, **more, **moments}
+        return {
+            "name": held.cluster,
+            "stack": self.stack,
+            "project": self.project,
+            **out,
+            **more,
+            **moments,
+        }
 
 
 def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple[Declared, ...]:
-    """What stacks have that has not ended, as far as this machine's journal knows; narrowed by world, stack and cluster. Asks no cloud."""
+    """What stacks have that has not ended, as far as this machine's journal knows; narrowed by
+    world, stack and cluster. Asks no cloud.
+    """
     return _journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
 
 
@@ -108,7 +150,8 @@ def stacks(world: str | None = None) -> frozenset[str]:
 
 
 def over(name: str, world: str | None = None, stack: str = "") -> Declared | None:
-    """What of that name is over, with its machines gone; None where there is none, or something of the name still has machines.
+    """What of that name is over, with its machines gone; None where there is none, or something of
+    the name still has machines.
 
     Raises GpusError for several. Asks no cloud.
     """
@@ -119,47 +162,88 @@ def over(name: str, world: str | None = None, stack: str = "") -> Declared | Non
 
 
 def concluded(name: str, world: str | None = None, stack: str = "") -> Declared | None:
-    """What of that name is over while its machines are still there; None for all else. Asks no cloud."""
+    """What of that name is over while its machines are still there; None for all else. Asks no
+    cloud.
+    """
     return next((each for each in known(world, stack, name) if each.is_over), None)
 
 
-def _journaled(world: str | None, stack: str, cluster: str, which: Callable[[Journal, str], Sequence[PlacementRow]]) -> tuple[Declared, ...]:
+def _journaled(
+    world: str | None,
+    stack: str,
+    cluster: str,
+    which: Callable[[Journal, str], Sequence[PlacementRow]],
+) -> tuple[Declared, ...]:
     if not (home() / JOURNAL_FILE).exists():
         return ()
     found: list[Declared] = []
     for name in WORLDS if world is None else (world,):
         opened_world = open_world(name)
         try:
-            owners = {known.owner: (known.project, known.stack) for known in opened_world.journal.owners(name) if known.stack}
+            owners = {
+                known.owner: (known.project, known.stack)
+                for known in opened_world.journal.owners(name)
+                if known.stack
+            }
             for launch in which(opened_world.journal, name):
                 project, of = owners.get(launch.owner, ("", ""))
-                if launch.owner in owners and cluster in {"", launch.cluster} and stack.rpartition("/")[2] in {"", of}:
+                if (
+                    launch.owner in owners
+                    and cluster in {"", launch.cluster}
+                    and stack.rpartition("/")[2] in {"", of}
+                ):
                     status, why = launch.record.get("concluded") or ("", "")
                     held = ClusterRecord.from_dict(launch.record)
                     latest = _latest(opened_world, held)
                     held = held._replace(status=status, detail=why) if status else held
                     manifest = opened_world.manifests.get(held.provider)
-                    left = launch.ended_at is None and runs_on(held, "" if manifest is None else manifest.ends_itself)
-                    found.append(Declared(project, of, held, (status, why), launch.ended_at or 0.0, latest, left))
+                    left = launch.ended_at is None and runs_on(
+                        held, "" if manifest is None else manifest.ends_itself
+                    )
+                    found.append(
+                        Declared(
+                            project, of, held, (status, why), launch.ended_at or 0.0, latest, left
+                        )
+                    )
         finally:
             opened_world.close()
     return tuple(found)
 
 
 def _latest(world: World, held: ClusterRecord) -> float:
-    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its ttl says it, and otherwise. Reads the journal."""
+    """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its
+    ttl says it, and otherwise. Reads the journal.
+    """
     manifest = world.manifests.get(held.provider)
-    if held.kind != "job" or held.ends_at or not held.launched_at or manifest is None or manifest.lasts_s is None:
+    if (
+        held.kind != "job"
+        or held.ends_at
+        or not held.launched_at
+        or manifest is None
+        or manifest.lasts_s is None
+    ):
         return 0.0
     entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
-    setup = next((entry.order.setup for entry in reversed(entries) if set(entry.handles) & set(held.handles)), None)
-    return 0.0 if setup is None else held.launched_at + manifest.lasts_s(dict(setup.options), setup.ttl_s)
+    setup = next(
+        (
+            entry.order.setup
+            for entry in reversed(entries)
+            if set(entry.handles) & set(held.handles)
+        ),
+        None,
+    )
+    return (
+        0.0
+        if setup is None
+        else held.launched_at + manifest.lasts_s(dict(setup.options), setup.ttl_s)
+    )
 
 
 async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncMachine:
     """The declared cluster of that name, as its cloud sees it now.
 
-    Raises GpusError when the journal knows none, or several, of that name, and when what it knows is gone.
+    Raises GpusError when the journal knows none, or several, of that name, and when what it knows
+    is gone.
     """
     one = _only(known(world, stack, name), name, world, stack)
     # Its account stands in its record; other settings are not needed to reach it.
@@ -173,26 +257,51 @@ async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncM
 
 def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -> Declared:
     """The one of that name. Raises GpusError for none and for several."""
-    there = " ".join(filter(None, (f"of stack {stack}" if stack else "", f"in the {world} world" if world else "")))
+    there = " ".join(
+        filter(
+            None, (f"of stack {stack}" if stack else "", f"in the {world} world" if world else "")
+        )
+    )
     if not found:
         every = ", ".join(f"{each.held.cluster} ({each.stack})" for each in known(world)) or "none"
-        raise GpusError(f"wanted a cluster named {name!r} {there}".rstrip() + f", found none that was placed from this machine; there are: {every}")
+        raise GpusError(
+            f"wanted a cluster named {name!r} {there}".rstrip()
+            + f", found none that was placed from this machine; there are: {every}"
+        )
     if len(found) > 1:
-        places = ", ".join(f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found)
-        raise GpusError(f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and --world WORLD")
+        places = ", ".join(
+            f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found
+        )
+        raise GpusError(
+            f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and"
+            " --world WORLD"
+        )
     return found[0]
 
 
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     adapter = await home_of(world, one.held)
-    held = classify(one.held, await repeated(world, adapter.name, adapter.observe, one.held.handles), world.clock.now())
+    held = classify(
+        one.held,
+        await repeated(world, adapter.name, adapter.observe, one.held.handles),
+        world.clock.now(),
+    )
     if held is not None and held.status == ENDED and not held.machines and held.kind != "job":
         now = world.clock.now()
-        one = one._replace(concluded=(ENDED, why_ended(held, held.detail, now, world.journal.ended_why(held))))
-        raise GpusError(f"{held.cluster}: wanted its machines, found none: {one.told()}; {one.again()}")
+        one = one._replace(
+            concluded=(ENDED, why_ended(held, held.detail, now, world.journal.ended_why(held)))
+        )
+        raise GpusError(
+            f"{held.cluster}: wanted its machines, found none: {one.told()}; {one.again()}"
+        )
     if held is None or not held.machines:
-        raise GpusError(f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s {one.stack} places it anew")
-    told = f"{one.told()} and its machine is {held.status}" if one.is_over else f"it is {held.status}"
+        raise GpusError(
+            f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s"
+            f" {one.stack} places it anew"
+        )
+    told = (
+        f"{one.told()} and its machine is {held.status}" if one.is_over else f"it is {held.status}"
+    )
     way = told if held.status not in {*HEALTHY, DEGRADED} else access.connection(world, held)
 
     async def ends() -> bool:
@@ -200,7 +309,9 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
 
     if isinstance(way, str):
         return AsyncMachine(world, held, None, None, ends, stack=one.stack, barred=way)
-    if world.name == REHEARSAL and not all((way.line(node).folder / "bin").is_dir() for node in held.machines):  # type: ignore[union-attr]
+    if world.name == REHEARSAL and not all(
+        (way.line(node).folder / "bin").is_dir() for node in held.machines
+    ):  # type: ignore[union-attr]
         # Nobody has looked into it before: a look furnishes its stand-ins.
         for node in held.machines:
             await way(node, held)
@@ -208,24 +319,39 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
 
 
 def only_job(world: str | None = None, stack: str = "") -> str:
-    """The name of the one job that is known here, running or over. Raises GpusError for none and for several."""
-    found = (*known(world, stack), *_journaled(world, stack, "", lambda journal, of: journal.conclusions(of)))
+    """The name of the one job that is known here, running or over. Raises GpusError for none and
+    for several.
+    """
+    found = (
+        *known(world, stack),
+        *_journaled(world, stack, "", lambda journal, of: journal.conclusions(of)),
+    )
     jobs = list(dict.fromkeys(each.held.cluster for each in found if each.held.kind == "job"))
     if len(jobs) != 1:
-        raise GpusError(f"wanted one job to wait for, found {', '.join(jobs) or 'none that was placed from this machine'}; say which: gpus wait NAME")
+        raise GpusError(
+            "wanted one job to wait for, found"
+            f" {', '.join(jobs) or 'none that was placed from this machine'}; say which: gpus wait"
+            " NAME"
+        )
     return jobs[0]
 
 
-async def finished_job(name: str, world: str | None = None, stack: str = "", timeout_s: float | None = None) -> tuple[int, str]:
-    """(exit code, what its cloud or its own script says of its end) of a declared job, once it has ended. Looks every `LOOK_EVERY_S`.
+async def finished_job(
+    name: str, world: str | None = None, stack: str = "", timeout_s: float | None = None
+) -> tuple[int, str]:
+    """(exit code, what its cloud or its own script says of its end) of a declared job, once it has
+    ended. Looks every `LOOK_EVERY_S`.
 
-    The code is 0 for one that ended well, its own where it is known, else 1. Raises GpusError for what is no job, is gone, or takes longer.
+    The code is 0 for one that ended well, its own where it is known, else 1. Raises GpusError for
+    what is no job, is gone, or takes longer.
     """
     from providers.engine.readiness import workload
 
     one = over(name, world, stack) or _only(known(world, stack, name), name, world, stack)
     if one.held.kind != "job":
-        raise GpusError(f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself")
+        raise GpusError(
+            f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself"
+        )
     if one.concluded[0]:
         return _code(*one.concluded)
     there = open_world(one.held.world)
@@ -233,14 +359,21 @@ async def finished_job(name: str, world: str | None = None, stack: str = "", tim
         adapter = await home_of(there, one.held)
         began = there.clock.now()
         while True:
-            held = classify(one.held, await workload.observed(there, adapter, one.held), there.clock.now())
+            held = classify(
+                one.held, await workload.observed(there, adapter, one.held), there.clock.now()
+            )
             if held is None:
-                raise GpusError(f"{name}: wanted its end, found that its machines are gone; pulumi up -s {one.stack} places it anew")
+                raise GpusError(
+                    f"{name}: wanted its end, found that its machines are gone; pulumi up -s"
+                    f" {one.stack} places it anew"
+                )
             if held.status in {ENDED, FAILED}:
                 worst = next((node for node in held.machines if node.status == held.status), None)
                 return _code(held.status, worst.detail if worst is not None else LIMIT)
             if timeout_s is not None and there.clock.now() - began >= timeout_s:
-                raise GpusError(f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}")
+                raise GpusError(
+                    f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}"
+                )
             await there.clock.sleep(LOOK_EVERY_S)
     finally:
         there.close()
@@ -251,29 +384,50 @@ def _code(status: str, why: str) -> tuple[int, str]:
     if status == ENDED:
         return (1 if why in {ITSELF, LIMIT} else 0), why or status
     code = why.rpartition(" ")[2]
-    # What is no exit code stays out: of a larger number a shell would see the rest by 256, which can be 0.
-    return (int(code) if re.fullmatch(r"[0-9]{1,3}", code) and 0 < int(code) < 256 else 1), why or status
+    # What is no exit code stays out: of a larger number a shell would see the rest by 256, which
+    # can be 0.
+    return (
+        int(code) if re.fullmatch(r"[0-9]{1,3}", code) and 0 < int(code) < 256 else 1
+    ), why or status
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:
-    """What a machine wrote while it started: as its cloud keeps it, else from the machine's own journal over ssh. Raises GpusError."""
+    """What a machine wrote while it started: as its cloud keeps it, else from the machine's own
+    journal over ssh. Raises GpusError.
+    """
     held = machine.held
     if not 0 <= number < len(held.machines):
-        raise GpusError(f"{machine.name}: wanted the number of one of its {len(held.machines)} machines, from 0, found {number}")
+        raise GpusError(
+            f"{machine.name}: wanted the number of one of its {len(held.machines)} machines, from"
+            f" 0, found {number}"
+        )
     node = held.machines[number]
     kept = getattr(await machine.adapter(), "log", None)
     if kept is not None:
         return str(await machine.call(kept, node.handle))
     if node.login and held.world == REHEARSAL:
         live = node.login.replace(node.handle.native_id, "JOB")
-        raise GpusError(f"{machine.name}: a rehearsed job is played and wrote no log; live, {held.provider} keeps it, and this shows it: {live}")
+        raise GpusError(
+            f"{machine.name}: a rehearsed job is played and wrote no log; live, {held.provider}"
+            f" keeps it, and this shows it: {live}"
+        )
     if node.login:
-        raise GpusError(f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}")
+        raise GpusError(
+            f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}"
+        )
     line = machine.line(number)
     if line.stand_in:
         return f"{LABEL} {node.name}: nothing boots here"
-    code, output, errors = await finished(line.command(f"cat {ROOT}/log" if works(held) else _START_UP))
+    code, output, errors = await finished(
+        line.command(f"cat {ROOT}/log" if works(held) else _START_UP)
+    )
     if code != 0:
-        why = next((text.strip() for text in reversed(errors.splitlines()) if text.strip()), f"ended with {code}")
-        raise GpusError(f"{machine.name}: wanted the log of its start, found none: {held.provider} keeps none, and on the machine: {why[:160]}")
+        why = next(
+            (text.strip() for text in reversed(errors.splitlines()) if text.strip()),
+            f"ended with {code}",
+        )
+        raise GpusError(
+            f"{machine.name}: wanted the log of its start, found none: {held.provider} keeps none,"
+            f" and on the machine: {why[:160]}"
+        )
     return output

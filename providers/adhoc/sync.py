@@ -1,6 +1,8 @@
-"""The plain twin of what is async: one background loop for the process, and Machine. Owns what an interrupt at the keyboard means.
+"""The plain twin of what is async: one background loop for the process, and Machine. Owns what an
+interrupt at the keyboard means.
 
-The first Ctrl-C ends what is under way in order, and what was half bought is released; nothing is left running unseen.
+The first Ctrl-C ends what is under way in order, and what was half bought is released; nothing is
+left running unseen.
 """
 
 from __future__ import annotations
@@ -25,17 +27,20 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A loop in a thread of its own, so that it works inside notebooks, where another loop already runs."""
+    """A loop in a thread of its own, so that it works inside notebooks, where another loop already
+    runs.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="gpus-adhoc", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T], *, interrupted: str = "", persists: str = "") -> T:
-        """The result of the work. Ctrl-C cancels it and waits until it has ended in order; then KeyboardInterrupt goes on.
+        """The result of the work. Ctrl-C cancels it and waits until it has ended in order; then
+        KeyboardInterrupt goes on.
 
-        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and the work goes on to its end; the second leaves
-        it.
+        `interrupted` is said at that moment. With `persists` the first Ctrl-C only says that, and
+        the work goes on to its end; the second leaves it.
         """
         done: Future[T] = Future()
         tasks: list[asyncio.Task[T]] = []
@@ -57,12 +62,21 @@ class Portal:
         why: tuple[Any, ...] = ()
         while True:
             try:
-                # In here, not below: a second Ctrl-C on the heels of the first must not fall between it and what it means.
+                # In here, not below: a second Ctrl-C on the heels of the first must not fall
+                # between it and what it means.
                 if presses > heeded:
                     heeded = presses
                     if not persists and presses == 1:
                         self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-                    text = persists if persists else interrupted if presses == 1 else "still ending it in order; once more leaves it as it is"
+                    text = (
+                        persists
+                        if persists
+                        else (
+                            interrupted
+                            if presses == 1
+                            else "still ending it in order; once more leaves it as it is"
+                        )
+                    )
                     if text:
                         _say(text)
                 return _outcome(done, why, interrupted=presses > 0)
@@ -75,7 +89,9 @@ class Portal:
 
 
 def _outcome(done: Future[T], why: tuple[Any, ...], *, interrupted: bool) -> T:
-    """What the work came to. An interrupt goes on once the work has ended in order; what failed in that end matters more."""
+    """What the work came to. An interrupt goes on once the work has ended in order; what failed in
+    that end matters more.
+    """
     try:
         result = done.result()
     except CancelledError:
@@ -83,7 +99,8 @@ def _outcome(done: Future[T], why: tuple[Any, ...], *, interrupted: bool) -> T:
             raise KeyboardInterrupt(*why) from None
         raise
     except GpusError as error:
-        # Its message says everything; the dozen frames of the loop's thread would only push what the user wrote off the screen.
+        # Its message says everything; the dozen frames of the loop's thread would only push what
+        # the user wrote off the screen.
         raise error.with_traceback(None)  # noqa: B904 - what caused it stays with it
     if interrupted:
         raise KeyboardInterrupt(*why)
@@ -169,25 +186,43 @@ class Machine:
         return self.inner.ssh
 
     def run(self, command: str | Sequence[str], *, check: bool = False, node: int = 0) -> int:
-        """The command's exit code; what it writes appears as it comes. A string is a line for the shell there, a list is taken word by word.
+        """The command's exit code; what it writes appears as it comes. A string is a line for the
+        shell there, a list is taken word by word.
 
-        Raises GpusError when the machine is taken back or cannot be reached meanwhile, and with `check` when the code is not 0.
+        Raises GpusError when the machine is taken back or cannot be reached meanwhile, and with
+        `check` when the code is not 0.
         """
         return portal().run(self.inner.run(command, check=check, node=node))
 
-    def put(self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0) -> str:
-        """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder. Raises GpusError."""
+    def put(
+        self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0
+    ) -> str:
+        """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the
+        home folder. Raises GpusError.
+        """
         return portal().run(self.inner.put(local, remote, node=node))
 
     def get(
-        self, remote: str, local: str | os.PathLike[str] | None = None, *, node: int = 0, max_size: int | None = None, max_files: int | None = None
+        self,
+        remote: str,
+        local: str | os.PathLike[str] | None = None,
+        *,
+        node: int = 0,
+        max_size: int | None = None,
+        max_files: int | None = None,
     ) -> Path:
-        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder. Raises GpusError."""
-        return portal().run(self.inner.get(remote, local, node=node, max_size=max_size, max_files=max_files))
+        """Copies a file or folder from there; its path here. Without `local` it keeps its name, in
+        this folder. Raises GpusError.
+        """
+        return portal().run(
+            self.inner.get(remote, local, node=node, max_size=max_size, max_files=max_files)
+        )
 
     @contextmanager
     def forward(self, port: int, local: int | None = None, *, node: int = 0) -> Iterator[int]:
-        """A port of the machine's loopback, here: the port on 127.0.0.1 that reaches it, for as long as the block runs."""
+        """A port of the machine's loopback, here: the port on 127.0.0.1 that reaches it, for as
+        long as the block runs.
+        """
         opened = self.inner.forward(port, local, node=node)
         here = portal().run(_entered(opened))
         try:
@@ -196,11 +231,15 @@ class Machine:
             portal().run(_left(opened))
 
     def release(self) -> None:
-        """Gives it back and confirms it; again is fine. Raises HalfMade naming what may still cost money and how to try again."""
+        """Gives it back and confirms it; again is fine. Raises HalfMade naming what may still cost
+        money and how to try again.
+        """
         portal().run(self.inner.release(), persists=_persists(self.name, self.world))
 
     def keep(self) -> None:
-        """Leaves it running: the name can be used by another process from now on. Its ttl still ends it."""
+        """Leaves it running: the name can be used by another process from now on. Its ttl still
+        ends it.
+        """
         self.inner.keep()
 
     def close(self) -> None:
@@ -209,7 +248,10 @@ class Machine:
 
 
 def _persists(name: str, world: str) -> str:
-    return f"{name}: still releasing it; Ctrl-C once more leaves it, then: gpus release {name} --world {world}"
+    return (
+        f"{name}: still releasing it; Ctrl-C once more leaves it, then: gpus release {name} --world"
+        f" {world}"
+    )
 
 
 async def _entered(context: Any) -> Any:
@@ -217,5 +259,6 @@ async def _entered(context: Any) -> Any:
 
 
 async def _left(context: Any) -> None:
-    # What went wrong in the block is the caller's to see: an interrupt raised inside the loop would end the loop.
+    # What went wrong in the block is the caller's to see: an interrupt raised inside the loop would
+    # end the loop.
     await context.__aexit__(None, None, None)

@@ -1,7 +1,9 @@
-"""A stack's workload on other GPUs than it declares: tried cheaply, on one machine, ad hoc, and given back. `gpus run -s STACK [CLUSTER] --on L4:1`.
+"""A stack's workload on other GPUs than it declares: tried cheaply, on one machine, ad hoc, and
+given back. `gpus run -s STACK [CLUSTER] --on L4:1`.
 
-Owns what of the declaration stays and what does not, the start of its start-up script by login, and the following of what that writes. The engine
-buys and deletes; nothing of the stack's own machines, state or checkpoints is touched. Must not import pulumi.
+Owns what of the declaration stays and what does not, the start of its start-up script by login, and
+the following of what that writes. The engine buys and deletes; nothing of the stack's own machines,
+state or checkpoints is touched. Must not import pulumi.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from providers.engine.readiness.handover import as_root, begun_by
 from providers.engine.record import HEALTHY
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import duration, shell
-from providers.model.workload import BOOT_SCRIPT, CONSOLE, CONTAINER_SCRIPT, FAILED, KEEP, NOT_SET_UP, READY, ROOT, SUCCEEDED
+from providers.model.workload import (
+    BOOT_SCRIPT,
+    CONSOLE,
+    CONTAINER_SCRIPT,
+    FAILED,
+    KEEP,
+    NOT_SET_UP,
+    READY,
+    ROOT,
+    SUCCEEDED,
+)
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
 
@@ -37,11 +49,29 @@ BEGIN_S = 120
 LOOK_S = 1.0
 """World seconds between two looks at what a rehearsal's machine plays."""
 DEBUG = "-debug"
-"""What a checkpoint's place ends with here: a try must not write over what the declared run has saved."""
+"""What a checkpoint's place ends with here: a try must not write over what the declared run has
+saved.
+"""
 
-_LEFT_OUT = ("spot", "capacity", "nodes", "fallback", "rank", "ttl", "on_ttl", "idle_after", "ports", "expose", "ssh_key", "network", "run")
+_LEFT_OUT = (
+    "spot",
+    "capacity",
+    "nodes",
+    "fallback",
+    "rank",
+    "ttl",
+    "on_ttl",
+    "idle_after",
+    "ports",
+    "expose",
+    "ssh_key",
+    "network",
+    "run",
+)
 _LEFT_OUT_TOO = ("reclaim", "state", "on_loss", "ready")
-"""What the declaration says of its own machines, or of how they are had; here the command line does, or nobody."""
+"""What the declaration says of its own machines, or of how they are had; here the command line
+does, or nobody.
+"""
 
 
 class Stack(Protocol):
@@ -61,7 +91,9 @@ class Stack(Protocol):
 
 
 class Overlay(NamedTuple):
-    """`spec` is what is bought, a machine with the workload in it; `kind` what the workload is run as; `lines` what the user should know of it."""
+    """`spec` is what is bought, a machine with the workload in it; `kind` what the workload is run
+    as; `lines` what the user should know of it.
+    """
 
     spec: Cluster
     kind: str
@@ -70,8 +102,11 @@ class Overlay(NamedTuple):
     lines: tuple[str, ...] = ()
 
 
-def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[str, Mapping[str, str]]) -> Overlay:
-    """What the arguments of `gpus run -s` mean; `options.declared` is the stack as its files have it.
+def read(
+    options: argparse.Namespace, command: Sequence[str], settings: Mapping[str, Mapping[str, str]]
+) -> Overlay:
+    """What the arguments of `gpus run -s` mean; `options.declared` is the stack as its files have
+    it.
 
     Raises SpecError with every problem, at the argument or field it is in. Pure.
     """
@@ -82,22 +117,47 @@ def read(options: argparse.Namespace, command: Sequence[str], settings: Mapping[
     if name not in stack.clusters:
         there = ", ".join(stack.clusters)
         raise SpecError(
-            [Problem("CLUSTER", f"a cluster of {stack.name}", repr(name) if name else f"none of {len(stack.clusters)}", f"there are: {there}")]
+            [
+                Problem(
+                    "CLUSTER",
+                    f"a cluster of {stack.name}",
+                    repr(name) if name else f"none of {len(stack.clusters)}",
+                    f"there are: {there}",
+                )
+            ]
         )
     found = _misused(options)
     try:
         declared = validate.cluster(name, stack.clusters[name])
     except SpecError as error:
-        raise SpecError([*found, *(problem._replace(path=f"{name}.{problem.path}") for problem in error.problems)]) from None
+        raise SpecError(
+            [
+                *found,
+                *(problem._replace(path=f"{name}.{problem.path}") for problem in error.problems),
+            ]
+        ) from None
     if declared.workload is None:
-        todo = "gpus run GPU -- COMMAND runs a command; what a stack declares without one is had by pulumi up"
+        todo = (
+            "gpus run GPU -- COMMAND runs a command; what a stack declares without one is had by"
+            " pulumi up"
+        )
         found.append(Problem(f"{name}.workload", "a workload to run", "none", todo))
     elif declared.kind == "job" and command:
-        found.append(Problem("--", f"nothing: {name} is a job, and its workload is what runs", shlex.join(command)[:80], "leave it out"))
+        found.append(
+            Problem(
+                "--",
+                f"nothing: {name} is a job, and its workload is what runs",
+                shlex.join(command)[:80],
+                "leave it out",
+            )
+        )
     if found:
         raise SpecError(found)
     world = options.world or stack.world
-    merged = {provider: {**stack.settings.get(provider, {}), **settings.get(provider, {})} for provider in {*stack.settings, *settings}}
+    merged = {
+        provider: {**stack.settings.get(provider, {}), **settings.get(provider, {})}
+        for provider in {*stack.settings, *settings}
+    }
     return overlaid(declared, options, world, merged)
 
 
@@ -122,11 +182,23 @@ def _misused(options: argparse.Namespace) -> list[Problem]:
     if options.fallback:
         found.append(Problem("--fallback", "further choices as --on", "--fallback", "repeat --on"))
     if options.nodes not in {None, 1}:
-        found.append(Problem("--nodes", "1: a workload is tried on one machine", str(options.nodes), "leave it out"))
+        found.append(
+            Problem(
+                "--nodes",
+                "1: a workload is tried on one machine",
+                str(options.nodes),
+                "leave it out",
+            )
+        )
     return found
 
 
-def overlaid(declared: Cluster, options: argparse.Namespace, world: str, settings: Mapping[str, Mapping[str, str]]) -> Overlay:
+def overlaid(
+    declared: Cluster,
+    options: argparse.Namespace,
+    world: str,
+    settings: Mapping[str, Mapping[str, str]],
+) -> Overlay:
     """The declaration with other GPUs under it. Raises SpecError where that is none."""
     from providers.adapters import registry
     from providers.model.spec import Cluster
@@ -135,7 +207,9 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
     lines: list[str] = []
     dropped = {"name", "gpu", "kind", "workload", "options", *_LEFT_OUT, *_LEFT_OUT_TOO}
     fields: dict[str, Any] = {
-        name: getattr(declared, name) for name in Cluster.model_fields if name not in dropped and name in declared.model_fields_set
+        name: getattr(declared, name)
+        for name in Cluster.model_fields
+        if name not in dropped and name in declared.model_fields_set
     }
     given = {
         "spot": options.spot,
@@ -156,16 +230,27 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
     work = declared.workload
     if work.checkpoint is not None and work.checkpoint.to.startswith("volume:"):
         work = work.model_copy(update={"checkpoint": None, "resume": ""})
-        lines.append("its checkpoints are kept nowhere: Modal's volumes are for jobs and services, and this is a machine")
+        lines.append(
+            "its checkpoints are kept nowhere: Modal's volumes are for jobs and services, and this"
+            " is a machine"
+        )
     elif work.checkpoint is not None:
         place = _aside(work.checkpoint.to)
-        work = work.model_copy(update={"checkpoint": work.checkpoint.model_copy(update={"to": place})})
-        lines.append(f"its checkpoints are kept at {place}; those of the declared run are left alone")
+        work = work.model_copy(
+            update={"checkpoint": work.checkpoint.model_copy(update={"to": place})}
+        )
+        lines.append(
+            f"its checkpoints are kept at {place}; those of the declared run are left alone"
+        )
     if work.train is not None:
         # How long the whole run would take here is not what is asked.
         work = work.model_copy(update={"train": None})
     sections = {name: dict(section) for name, section in declared.options.items()}
-    machines = ((name, each) for name, each in registry.manifests().items() if each.capabilities.can_be("machine", workload=True))
+    machines = (
+        (name, each)
+        for name, each in registry.manifests().items()
+        if each.capabilities.can_be("machine", workload=True)
+    )
     for provider, manifest in machines:
         _fit(sections, provider, manifest, declared, work.image or _image(work.record()), lines)
     name = options.name or _called(options.stack, declared.name)
@@ -175,8 +260,12 @@ def overlaid(declared: Cluster, options: argparse.Namespace, world: str, setting
 
 
 def _called(stack: str, cluster: str) -> str:
-    """The trial's name, which another stack's trial of a like-named cluster does not have: at most 40 characters, as a cluster's. Pure."""
-    text = re.sub(r"[^a-z0-9]+", "-", f"{stack.rpartition('/')[2]}-{cluster}".lower()).lstrip("0123456789-")
+    """The trial's name, which another stack's trial of a like-named cluster does not have: at most
+    40 characters, as a cluster's. Pure.
+    """
+    text = re.sub(r"[^a-z0-9]+", "-", f"{stack.rpartition('/')[2]}-{cluster}".lower()).lstrip(
+        "0123456789-"
+    )
     return f"{text[: 40 - len(DEBUG)].rstrip('-')}{DEBUG}"
 
 
@@ -187,7 +276,9 @@ def _ttl(declared: Cluster) -> str | int | float:
 
 
 def _aside(place: str) -> str:
-    """Another place beside a checkpoint's own. Raises SpecError for a whole bucket, which has nothing beside it."""
+    """Another place beside a checkpoint's own. Raises SpecError for a whole bucket, which has
+    nothing beside it.
+    """
     scheme, _, rest = place.partition("://")
     if not rest.partition("/")[2].strip("/"):
         raise SpecError(
@@ -210,22 +301,38 @@ def _image(work: Workload) -> str:
     return made.image if made is not None else ""
 
 
-def _fit(sections: dict[str, dict[str, object]], provider: str, manifest: Manifest, declared: Cluster, image: str, lines: list[str]) -> None:
-    """A section as a machine takes it: with the workload's image where machines are containers, without what only a job or a service has."""
+def _fit(
+    sections: dict[str, dict[str, object]],
+    provider: str,
+    manifest: Manifest,
+    declared: Cluster,
+    image: str,
+    lines: list[str],
+) -> None:
+    """A section as a machine takes it: with the workload's image where machines are containers,
+    without what only a job or a service has.
+    """
     section = sections.get(provider, {})
     if manifest.fits is not None and provider in sections and declared.kind != "machine":
         setup = declared.setup()._replace(options=tuple(sorted(section.items())))
         own = {problem.path for problem in manifest.fits(declared.kind, section, setup)}
         for problem in manifest.fits("machine", section, setup):
             if problem.path in section and problem.path not in own:
-                sections[provider] = section = {key: value for key, value in section.items() if key != problem.path}
-                lines.append(f"options.{provider}.{problem.path} is left out: {problem.todo or problem.wanted}")
+                sections[provider] = section = {
+                    key: value for key, value in section.items() if key != problem.path
+                }
+                lines.append(
+                    f"options.{provider}.{problem.path} is left out:"
+                    f" {problem.todo or problem.wanted}"
+                )
     if manifest.runs is not None and image and not {"image", "python"} & section.keys():
         sections[provider] = {**section, "image": image}
 
 
 def program(overlay: Overlay, gpu_type: str, gpu_count: int) -> Program:
-    """What is started on so many of this GPU: the flags follow it. It listens on the machine alone, and its end ends no machine."""
+    """What is started on so many of this GPU: the flags follow it. It listens on the machine alone,
+    and its end ends no machine.
+    """
     from providers.workloads.launch.compile import program as compiled
 
     assert overlay.spec.workload is not None
@@ -236,8 +343,9 @@ def program(overlay: Overlay, gpu_type: str, gpu_count: int) -> Program:
 def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     """Starts the workload and shows what it writes; its exit code.
 
-    A job runs to its end. Anything else runs until it is interrupted or its machine ends, and says when it works; with a command it runs until
-    then, and the code is that of the command, run beside it. Raises GpusError when it cannot be started, and when the machine is taken back.
+    A job runs to its end. Anything else runs until it is interrupted or its machine ends, and says
+    when it works; with a command it runs until then, and the code is that of the command, run
+    beside it. Raises GpusError when it cannot be started, and when the machine is taken back.
     """
     from providers.adhoc.sync import portal
     from providers.workloads.launch.start_script import script
@@ -253,9 +361,13 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
         _say(f"{machine.name}: starts: {process.line}"[:400])
     if machine.world == REHEARSAL:
         return portal().run(_played(machine.inner, made, text, command))
-    code, errors = portal().run(begun_by(machine.inner.line(), CONTAINER_SCRIPT if inside else BOOT_SCRIPT, text))
+    code, errors = portal().run(
+        begun_by(machine.inner.line(), CONTAINER_SCRIPT if inside else BOOT_SCRIPT, text)
+    )
     if code:
-        raise GpusError(f"{machine.name}: wanted to start the workload, found {errors.strip()[:160] or code}")
+        raise GpusError(
+            f"{machine.name}: wanted to start the workload, found {errors.strip()[:160] or code}"
+        )
     if made.kind == "job":
         return machine.run(following(made.digest, (SUCCEEDED, FAILED, *NOT_SET_UP)))
     code = machine.run(following(made.digest, (READY, *NOT_SET_UP)))
@@ -276,12 +388,15 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
 
 
 def inherited(names: Sequence[str], environ: str = "/proc/1/environ") -> str:
-    """Shell lines by which a login has these variables of the container's own: ssh gives a session an environment of its own. Pure."""
+    """Shell lines by which a login has these variables of the container's own: ssh gives a session
+    an environment of its own. Pure.
+    """
     return shell.program(__file__, "inherit", inherited=names, environ=environ)
 
 
 def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:
-    """A line for the shell of the machine that shows the script's log until it says one of these, and ends with the code that it says with it.
+    """A line for the shell of the machine that shows the script's log until it says one of these,
+    and ends with the code that it says with it.
 
     `new`: only what is written from now on. Pure.
     """
@@ -301,7 +416,9 @@ def following(digest: str, ends: Sequence[str], *, new: bool = False) -> str:
 
 
 async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequence[str]) -> int:
-    """The same of a rehearsal's machine, on which nothing runs: the course of the script is played, as for what a stack declares."""
+    """The same of a rehearsal's machine, on which nothing runs: the course of the script is played,
+    as for what a stack declares.
+    """
     from providers.engine.readiness import workload
     from providers.rehearsal.store import open_store
 
@@ -322,13 +439,22 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
                 code = word.detail.partition(" ")[0]
                 return int(code) if code.isdigit() else int(told != SUCCEEDED)
             if told == READY and command:
-                _say(f"{machine.name}: it works, as far as a rehearsal goes; runs beside it: {shlex.join(command)}")
+                _say(
+                    f"{machine.name}: it works, as far as a rehearsal goes; runs beside it:"
+                    f" {shlex.join(command)}"
+                )
                 ended = await machine.run(command[0] if len(command) == 1 else command)
                 if ended:
-                    _say(f"{machine.name}: it ended with {ended}; in a rehearsal nothing listens: what connects to the service works only live")
+                    _say(
+                        f"{machine.name}: it ended with {ended}; in a rehearsal nothing listens:"
+                        " what connects to the service works only live"
+                    )
                 return ended
             if told == READY:
-                _say(f"{machine.name}: it works, as far as a rehearsal goes; Ctrl-C ends it and gives the machine back")
+                _say(
+                    f"{machine.name}: it works, as far as a rehearsal goes; Ctrl-C ends it and"
+                    " gives the machine back"
+                )
         await asyncio.sleep(0)
         await world.clock.sleep(LOOK_S)
 

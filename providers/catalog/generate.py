@@ -1,8 +1,11 @@
-"""Makes the bundled price files from the committed sources: `python -m providers.catalog.generate [SOURCE_DIR [TARGET_DIR]]`.
+"""Makes the bundled price files from the committed sources: `python -m providers.catalog.generate
+[SOURCE_DIR [TARGET_DIR]]`.
 
-Owns what a source's row means and what is refused. Imports the model, the names and the hardware table; never read at run time. The sources,
-their dates and their licences are listed in `sources/README.md`; what each provider's rows become stands at its function. Refuses to write
-(ValueError) if a price is zero, a spot price lies above on-demand, a GPU is unknown, an offer is there twice or a price has no date and source.
+Owns what a source's row means and what is refused. Imports the model, the names and the hardware
+table; never read at run time. The sources, their dates and their licences are listed in
+`sources/README.md`; what each provider's rows become stands at its function. Refuses to write
+(ValueError) if a price is zero, a spot price lies above on-demand, a GPU is unknown, an offer is
+there twice or a price has no date and source.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ Row = dict[str, str]
 class MachineType(NamedTuple):
     """What is bought.
 
-    `capacities` has one text for each kind in the order on-demand, spot, flex-start, reservation: empty where it is sold, why not
-    where the cloud refuses it, NOT_LISTED where no offer is made of it. `key` names it within its provider.
+    `capacities` has one text for each kind in the order on-demand, spot, flex-start, reservation:
+    empty where it is sold, why not where the cloud refuses it, NOT_LISTED where no offer is made of
+    it. `key` names it within its provider.
     """
 
     provider: str
@@ -50,7 +54,9 @@ class MachineType(NamedTuple):
 
 
 class Price(NamedTuple):
-    """One price, or why there is none. `parts` is for this price alone; empty means the machine's own parts."""
+    """One price, or why there is none. `parts` is for this price alone; empty means the machine's
+    own parts.
+    """
 
     micro: int | None = None
     source: str = ""
@@ -84,8 +90,12 @@ class Made(NamedTuple):
     places: list[Place]
     skipped: dict[str, int]
 
-    def price(self, dollars: str | Decimal | None, source: str, as_of: str, parts: str = "") -> Price:
-        """A price with its source; no price for None or an empty cell. Raises ValueError for one without date or source."""
+    def price(
+        self, dollars: str | Decimal | None, source: str, as_of: str, parts: str = ""
+    ) -> Price:
+        """A price with its source; no price for None or an empty cell. Raises ValueError for one
+        without date or source.
+        """
         if dollars is None or dollars == "":
             return Price(parts=parts)
         if not source or not as_of:
@@ -108,7 +118,9 @@ class Made(NamedTuple):
         """One place of a machine. Raises ValueError if the machine was described otherwise before."""
         known = self.machines.setdefault((machine.provider, machine.key), machine)
         if known != machine:
-            raise ValueError(f"two descriptions of {machine.provider} {machine.key}: {known} and {machine}")
+            raise ValueError(
+                f"two descriptions of {machine.provider} {machine.key}: {known} and {machine}"
+            )
         self.places.append(place)
 
     def skip(self, reason: str) -> None:
@@ -119,7 +131,11 @@ class Made(NamedTuple):
 def read(folder: Path, name: str) -> Iterator[Row]:
     """The rows of a source table, gzipped or plain."""
     packed = folder / f"{name}.csv.gz"
-    with gzip.open(packed, "rt", encoding="utf-8") if packed.exists() else (folder / f"{name}.csv").open(encoding="utf-8") as file:
+    with (
+        gzip.open(packed, "rt", encoding="utf-8")
+        if packed.exists()
+        else (folder / f"{name}.csv").open(encoding="utf-8")
+    ) as file:
         yield from csv.DictReader(file)
 
 
@@ -137,7 +153,8 @@ def memory_of(gpu: str, count: float) -> float:
     return nominal if count >= 1 else nominal * count
 
 
-# --- Google Cloud ---------------------------------------------------------------------------------------------------------------------------------
+# --- Google Cloud
+# ---------------------------------------------------------------------------------------------------------------------------------
 
 _SEEN = "(Google: GPU machine types; 2026-04-14)"
 _G4_FLEX = "sources disagree whether G4 is sold as Flex-start; not relied upon"
@@ -145,7 +162,9 @@ _GCP_LEFT_OUT = "boot disk; further disks; egress"
 
 
 def gcp_capacities(machine_type: str) -> tuple[str, str, str, str]:
-    """Which kinds of capacity Google sells of an accelerator-optimised machine type, and why not the others (ordering table of 2026-04-14)."""
+    """Which kinds of capacity Google sells of an accelerator-optimised machine type, and why not
+    the others (ordering table of 2026-04-14).
+    """
     family = machine_type.split("-")[0]
     if family == "a4x":
         refused = f"A4X is sold by reservation only {_SEEN}"
@@ -161,14 +180,21 @@ def gcp_capacities(machine_type: str) -> tuple[str, str, str, str]:
 
 
 def gcp(made: Made, folder: Path) -> None:
-    """Accelerator-optimised machines: on-demand and Spot as the source has them, whole machine with its bundled local SSD.
+    """Accelerator-optimised machines: on-demand and Spot as the source has them, whole machine with
+    its bundled local SSD.
 
-    The column `unverified_ondemand_or_dws_usd_h` is never read: it may be the price of another product. Where a source adds up host and GPU of a
-    machine that comes with local SSD, and leaves the SSD out, no source gives that region's SSD rate: the sum is shown in the parts, and there
-    is no price. Flex-start has no verified price in any source. A slice of a GPU (G4) has a fraction as its count.
+    The column `unverified_ondemand_or_dws_usd_h` is never read: it may be the price of another
+    product. Where a source adds up host and GPU of a machine that comes with local SSD, and leaves
+    the SSD out, no source gives that region's SSD rate: the sum is shown in the parts, and there is
+    no price. Flex-start has no verified price in any source. A slice of a GPU (G4) has a fraction
+    as its count.
     """
     for row in read(folder, "gcp_gpu_offers"):
-        gpu, count, ssd = gpu_of(row["gpu_name"]), float(row["gpu_count"]), int(row["bundled_local_ssd_gib"] or 0)
+        gpu, count, ssd = (
+            gpu_of(row["gpu_name"]),
+            float(row["gpu_count"]),
+            int(row["bundled_local_ssd_gib"] or 0),
+        )
         what = f"{count:g} x {gpu}"
         parts = f"vCPU + RAM + {what}" + (f" + {ssd} GiB local SSD" if ssd else "")
         machine = MachineType(
@@ -186,10 +212,23 @@ def gcp(made: Made, folder: Path) -> None:
             _GCP_LEFT_OUT,
             gcp_capacities(row["instance_type"]),
         )
-        prices = [made.price(row[f"{kind}_usd_h"], row["price_source"], row["price_as_of"]) for kind in ("ondemand", "spot")]
+        prices = [
+            made.price(row[f"{kind}_usd_h"], row["price_source"], row["price_as_of"])
+            for kind in ("ondemand", "spot")
+        ]
         if ssd and "without local SSD" in row["notes"]:
             prices = [
-                Price(parts=f"no full price: {usd(p.micro):.4f} without the {ssd} GiB local SSD that comes with it") if p.micro else p for p in prices
+                (
+                    Price(
+                        parts=(
+                            f"no full price: {usd(p.micro):.4f} without the {ssd} GiB local SSD"
+                            " that comes with it"
+                        )
+                    )
+                    if p.micro
+                    else p
+                )
+                for p in prices
             ]
         made.add(machine, Place("gcp", machine.key, row["region"], row["zone"], *prices))
 
@@ -215,14 +254,20 @@ N1_SMALLER = {"us-east1-c": (64, 208), "europe-west1-d": (64, 208), "europe-west
 """Zones where four P100 are held to less. Same source."""
 
 N1_HOSTS = ("n1-standard-{4}", "n1-standard-{8}", "n1-highmem-{8}")
-"""Hosts for each GPU: 4 vCPUs and 15 GiB feed one inference card, 8 vCPUs and 30 GiB a training one, 52 GiB is more than its own memory three times
-over. More sizes would be more rows for the same cards; a size in between is a custom machine type, which no source prices."""
+"""Hosts for each GPU: 4 vCPUs and 15 GiB feed one inference card, 8 vCPUs and 30 GiB a training
+one, 52 GiB is more than its own memory three times over. More sizes would be more rows for the same
+cards; a size in between is a custom machine type, which no source prices.
+"""
 
-N1_FLEX = "Flex-start is sold for accelerator-optimised machines only (Google: About Flex-start VMs)"
+N1_FLEX = (
+    "Flex-start is sold for accelerator-optimised machines only (Google: About Flex-start VMs)"
+)
 
 
 def n1_hosts(gpu: str, count: int, zone: str) -> Iterator[str]:
-    """The host types offered for so many GPUs of a model: per GPU 4 or 8 vCPUs, as far as Google's limits allow."""
+    """The host types offered for so many GPUs of a model: per GPU 4 or 8 vCPUs, as far as Google's
+    limits allow.
+    """
     most_vcpus, most_gib = N1_LIMITS[gpu, count]
     if (gpu, count) == ("P100", 4) and zone in N1_SMALLER:
         most_vcpus, most_gib = N1_SMALLER[zone]
@@ -234,7 +279,9 @@ def n1_hosts(gpu: str, count: int, zone: str) -> Iterator[str]:
 
 
 def n1(made: Made, folder: Path) -> None:
-    """N1 hosts with attached GPUs: host and GPU added, of the same zone, capacity kind and source; both shown. No price if one is missing."""
+    """N1 hosts with attached GPUs: host and GPU added, of the same zone, capacity kind and source;
+    both shown. No price if one is missing.
+    """
     hosts = {(row["zone"], row["instance_type"]): row for row in read(folder, "gcp_n1_hosts")}
     for row in read(folder, "gcp_n1_attachable_gpus"):
         gpu, count, zone = gpu_of(row["gpu_name"]), int(row["gpu_count"]), row["zone"]
@@ -264,12 +311,18 @@ def n1(made: Made, folder: Path) -> None:
             for kind in ("ondemand", "spot"):
                 host_usd, gpu_usd = host[f"host_only_{kind}_usd_h"], row[f"gpu_only_{kind}_usd_h"]
                 both = Decimal(host_usd) + Decimal(gpu_usd) if host_usd and gpu_usd else None
-                parts = f"host {Decimal(host_usd or 0):.4f} + {count} x {gpu} {Decimal(gpu_usd or 0):.4f}" if both is not None else ""
+                parts = (
+                    f"host {Decimal(host_usd or 0):.4f} + {count} x {gpu}"
+                    f" {Decimal(gpu_usd or 0):.4f}"
+                    if both is not None
+                    else ""
+                )
                 prices.append(made.price(both, row["source"], row["as_of"], parts))
             made.add(machine, Place("gcp", machine.key, row["region"], zone, *prices))
 
 
-# --- AWS ------------------------------------------------------------------------------------------------------------------------------------------
+# --- AWS
+# ------------------------------------------------------------------------------------------------------------------------------------------
 
 _AWS_LEFT_OUT = "EBS volumes; egress; public IPv4"
 _AWS_ARM = ("g5g", "p6e")
@@ -279,7 +332,9 @@ _L4_DRIVER_GIB = 22.35
 
 
 def aws_gpu(instance_type: str, text: str, memory_gb: float) -> str:
-    """The model of an EC2 type. EC2 says `A100` and `V100` for both sizes: the type decides. A price list has `L40` for g6f: EC2's L4 wins."""
+    """The model of an EC2 type. EC2 says `A100` and `V100` for both sizes: the type decides. A
+    price list has `L40` for g6f: EC2's L4 wins.
+    """
     family = instance_type.split(".")[0]
     if family in {"g6f", "gr6f"}:
         return "L4"
@@ -299,9 +354,10 @@ def aws_parts(instance_type: str, count: float, gpu: str) -> str:
 def aws(made: Made, folder: Path) -> None:
     """EC2 types by zone id, then what only the price lists know, by region.
 
-    On-demand: the us-east-1 list of 2026-07-20 wins over the catalog with zone ids, that over the price page of 2026-01-21; where they overlap
-    they agree to 0.001 dollars. Spot is known for few places; elsewhere there is no price. A spot price rounded to a hair above on-demand, noted
-    as equal to it, is equal to it.
+    On-demand: the us-east-1 list of 2026-07-20 wins over the catalog with zone ids, that over the
+    price page of 2026-01-21; where they overlap they agree to 0.001 dollars. Spot is known for few
+    places; elsewhere there is no price. A spot price rounded to a hair above on-demand, noted as
+    equal to it, is equal to it.
     """
     described: dict[str, MachineType] = {}
     listed: set[tuple[str, str]] = set()
@@ -338,9 +394,17 @@ def aws(made: Made, folder: Path) -> None:
     aws_by_region(made, folder, described, listed)
 
 
-def aws_by_region(made: Made, folder: Path, described: dict[str, MachineType], listed: set[tuple[str, str]]) -> None:
-    """Types and regions that only the price lists have. The list of 2026-07-20 names no GPU: its rows take the type's description from the other."""
-    rows = [row for row in read(folder, "aws_gpu_ondemand_by_region") if (row["region"], row["instance_type"]) not in listed]
+def aws_by_region(
+    made: Made, folder: Path, described: dict[str, MachineType], listed: set[tuple[str, str]]
+) -> None:
+    """Types and regions that only the price lists have. The list of 2026-07-20 names no GPU: its
+    rows take the type's description from the other.
+    """
+    rows = [
+        row
+        for row in read(folder, "aws_gpu_ondemand_by_region")
+        if (row["region"], row["instance_type"]) not in listed
+    ]
     for row in rows:
         kind = row["instance_type"]
         if row["gpu_name"] and kind not in described:
@@ -375,16 +439,23 @@ def aws_by_region(made: Made, folder: Path, described: dict[str, MachineType], l
         made.add(described[kind], Place("aws", kind, region, "", price, Price()))
 
 
-# --- Modal ----------------------------------------------------------------------------------------------------------------------------------------
+# --- Modal
+# ----------------------------------------------------------------------------------------------------------------------------------------
 
 MODAL_CORES, MODAL_GIB = Decimal("0.125"), Decimal("0.125")
-"""What a sandbox reserves if nothing is asked (modal.com/pricing: least 0.125 core; docs: 128 MiB). Use above it is billed on top."""
+"""What a sandbox reserves if nothing is asked (modal.com/pricing: least 0.125 core; docs: 128 MiB).
+Use above it is billed on top.
+"""
 
-_MODAL_LEFT_OUT = "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes; can be preempted"
+_MODAL_LEFT_OUT = (
+    "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes; can be preempted"
+)
 
 
 def modal(made: Made, folder: Path) -> None:
-    """Modal sandboxes anywhere: the GPUs' price per second times the count, plus the least CPU and memory that is billed, at the sandbox rates."""
+    """Modal sandboxes anywhere: the GPUs' price per second times the count, plus the least CPU and
+    memory that is billed, at the sandbox rates.
+    """
     rates = {row["item"]: row for row in read(folder, "modal")}
     cores = rates.pop("cpu-core")
     memory = rates.pop("memory-gib")
@@ -394,7 +465,10 @@ def modal(made: Made, folder: Path) -> None:
         gpu = gpu_of(name)
         for count in range(1, int(row["max_count"]) + 1):
             gpu_usd = Decimal(row["usd_per_second"]) * 3600 * count
-            parts = f"{count} x {gpu} {gpu_usd:.4f} + CPU {cpu_usd:.4f} ({MODAL_CORES} core) + memory {memory_usd:.4f} ({MODAL_GIB} GiB)"
+            parts = (
+                f"{count} x {gpu} {gpu_usd:.4f} + CPU {cpu_usd:.4f} ({MODAL_CORES} core) + memory"
+                f" {memory_usd:.4f} ({MODAL_GIB} GiB)"
+            )
             machine = MachineType(
                 "modal",
                 f"{gpu}:{count}",
@@ -414,7 +488,8 @@ def modal(made: Made, folder: Path) -> None:
             made.add(machine, Place("modal", machine.key, "any", "", price, Price()))
 
 
-# --- together -------------------------------------------------------------------------------------------------------------------------------------
+# --- together
+# -------------------------------------------------------------------------------------------------------------------------------------
 
 
 def check(made: Made) -> None:
@@ -437,8 +512,14 @@ def check(made: Made) -> None:
                 wrong.append(f"{where}: a price of {price.micro}")
             if (price.micro is None) != (price.source == ""):
                 wrong.append(f"{where}: a price without a source or a source without a price")
-        if place.spot.micro is not None and place.on_demand.micro is not None and place.spot.micro > place.on_demand.micro:
-            wrong.append(f"{where}: spot {place.spot.micro} above on-demand {place.on_demand.micro}")
+        if (
+            place.spot.micro is not None
+            and place.on_demand.micro is not None
+            and place.spot.micro > place.on_demand.micro
+        ):
+            wrong.append(
+                f"{where}: spot {place.spot.micro} above on-demand {place.on_demand.micro}"
+            )
     if wrong:
         raise ValueError("\n".join(wrong))
 
@@ -455,10 +536,15 @@ def make(folder: Path) -> Made:
 
 
 def write(path: Path, heading: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table with neither commas nor quotes in a cell, so that it can be read by splitting. Raises ValueError for a cell that has one."""
+    """A table with neither commas nor quotes in a cell, so that it can be read by splitting. Raises
+    ValueError for a cell that has one.
+    """
     out = [",".join(heading)]
     for row in rows:
-        cells = [f"{cell:g}" if isinstance(cell, float) else "" if cell is None else str(cell) for cell in row]
+        cells = [
+            f"{cell:g}" if isinstance(cell, float) else "" if cell is None else str(cell)
+            for cell in row
+        ]
         if any("," in cell or '"' in cell or "\n" in cell for cell in cells):
             raise ValueError(f"{path.name}: a comma, quote or line end in {cells}")
         out.append(",".join(cells))
@@ -466,27 +552,57 @@ def write(path: Path, heading: Iterable[str], rows: Iterable[Iterable[object]]) 
 
 
 def write_all(made: Made, target: Path) -> None:
-    """Writes the price files, `machines.csv` and `sources.csv`. Machines are kept together; places are in the order of their names."""
+    """Writes the price files, `machines.csv` and `sources.csv`. Machines are kept together; places
+    are in the order of their names.
+    """
     write(target / "sources.csv", Source._fields, made.sources.values())
-    order = {key: number for number, key in enumerate(sorted(made.machines, key=lambda key: (key[0], made.machines[key].gpu_type, key[1])))}
-    flat = [(*machine[:-1], *machine.capacities) for _, machine in sorted(made.machines.items(), key=lambda item: order[item[0]])]
-    write(target / "machines.csv", (*MachineType._fields[:-1], "on_demand", "spot", "flex_start", "reservation"), flat)
+    order = {
+        key: number
+        for number, key in enumerate(
+            sorted(made.machines, key=lambda key: (key[0], made.machines[key].gpu_type, key[1]))
+        )
+    }
+    flat = [
+        (*machine[:-1], *machine.capacities)
+        for _, machine in sorted(made.machines.items(), key=lambda item: order[item[0]])
+    ]
+    write(
+        target / "machines.csv",
+        (*MachineType._fields[:-1], "on_demand", "spot", "flex_start", "reservation"),
+        flat,
+    )
     heading = ["machine", "region", "zone"]
-    heading += [f"{kind}_{field}" for kind in ("on_demand", "spot") for field in ("micro_usd", "source", "parts")]
+    heading += [
+        f"{kind}_{field}"
+        for kind in ("on_demand", "spot")
+        for field in ("micro_usd", "source", "parts")
+    ]
     for provider in sorted({provider for provider, _ in made.machines}):
         places = [place for place in made.places if place.provider == provider]
         places.sort(key=lambda place: (order[provider, place.machine], place.region, place.zone))
-        write(target / f"{provider}.csv", heading, ((place.machine, place.region, place.zone, *place.on_demand, *place.spot) for place in places))
+        write(
+            target / f"{provider}.csv",
+            heading,
+            (
+                (place.machine, place.region, place.zone, *place.on_demand, *place.spot)
+                for place in places
+            ),
+        )
 
 
 def main(arguments: list[str]) -> int:
-    """Reads SOURCE_DIR (default: the committed sources), writes TARGET_DIR (default: the bundled data)."""
+    """Reads SOURCE_DIR (default: the committed sources), writes TARGET_DIR (default: the bundled
+    data).
+    """
     source = Path(arguments[0]) if arguments else HERE / "sources"
     target = Path(arguments[1]) if len(arguments) > 1 else HERE / "data"
     made = make(source)
     write_all(made, target)
     for provider in sorted({provider for provider, _ in made.machines}):
-        print(f"{provider}: {sum(place.provider == provider for place in made.places)} places of machines")
+        print(
+            f"{provider}: {sum(place.provider == provider for place in made.places)} places of"
+            " machines"
+        )
     for reason, count in made.skipped.items():
         print(f"left out {count}: {reason}")
     return 0

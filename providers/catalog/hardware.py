@@ -1,7 +1,9 @@
-"""What a GPU is: memory, speed, links and power of every model that `names` knows, and of other accelerators for comparison.
+"""What a GPU is: memory, speed, links and power of every model that `names` knows, and of other
+accelerators for comparison.
 
-Owns the reading of `data/hardware.csv`, which is edited by hand; imports `names`. Vendor sheets win over other sources; each row names its sheet,
-its date and whether a copy of it was read when the row was written (the rest is as the sheet is remembered). Speeds are dense peaks, never with
+Owns the reading of `data/hardware.csv`, which is edited by hand; imports `names`. Vendor sheets win
+over other sources; each row names its sheet, its date and whether a copy of it was read when the
+row was written (the rest is as the sheet is remembered). Speeds are dense peaks, never with
 sparsity.
 """
 
@@ -19,15 +21,19 @@ if TYPE_CHECKING:
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4")
 
 ACHIEVABLE = {"NVIDIA": 0.82, "AMD": 0.60}
-"""What part of the dense peak a large matmul reaches where nobody measured the model: the middle of the four measured NVIDIA rows (0.80 to 0.86),
-and the measured MI300X. Source: ml-engineering, maximum achievable matmul FLOPS, 2024-Q3. Others: no measurement, so the lower of the two."""
+"""What part of the dense peak a large matmul reaches where nobody measured the model: the middle of
+the four measured NVIDIA rows (0.80 to 0.86), and the measured MI300X. Source: ml-engineering,
+maximum achievable matmul FLOPS, 2024-Q3. Others: no measurement, so the lower of the two.
+"""
 
 
 class Hardware(NamedTuple):
-    """One model, one GPU of it. None where the maker gives no figure, or has none (T4 knows no bf16).
+    """One model, one GPU of it. None where the maker gives no figure, or has none (T4 knows no
+    bf16).
 
-    `interconnect_gb_s` is the sum of both directions, as makers give it. `achieved_bf16_tflops` is a measured large matmul. `relative_speed` is a
-    claim of one training note (T4 = 1); `relative_speed_note` says how far the sheets bear it out.
+    `interconnect_gb_s` is the sum of both directions, as makers give it. `achieved_bf16_tflops` is
+    a measured large matmul. `relative_speed` is a claim of one training note (T4 = 1);
+    `relative_speed_note` says how far the sheets bear it out.
     """
 
     name: str
@@ -61,20 +67,35 @@ class Hardware(NamedTuple):
     note: str
 
     def dense_tflops(self, dtype: str) -> float | None:
-        """The dense peak for a dtype of DTYPES (for int8: tera-operations). Raises ValueError for an unknown dtype."""
+        """The dense peak for a dtype of DTYPES (for int8: tera-operations). Raises ValueError for
+        an unknown dtype.
+        """
         if dtype not in DTYPES:
             raise ValueError(f"wanted one of {', '.join(DTYPES)}, found {dtype!r}")
         value: float | None = getattr(self, "int8_tops" if dtype == "int8" else f"{dtype}_tflops")
         return value
 
 
-_FIRST_FIGURE, _TEXTS = 5, {"memory_kind", "achieved_source", "interconnect", "compute_capability", "software", "relative_speed_note"}
+_FIRST_FIGURE, _TEXTS = (
+    5,
+    {
+        "memory_kind",
+        "achieved_source",
+        "interconnect",
+        "compute_capability",
+        "software",
+        "relative_speed_note",
+    },
+)
 
 
 @cache
 def _table() -> Mapping[str, Hardware]:
     """All models by name. Reads two files, once per process."""
-    sources = {source: (as_of, read == "yes", text) for source, as_of, read, text in lines("hardware_sources.csv")}
+    sources = {
+        source: (as_of, read == "yes", text)
+        for source, as_of, read, text in lines("hardware_sources.csv")
+    }
     table: dict[str, Hardware] = {}
     for *figures, source, note in lines("hardware.csv"):
         fields = Hardware._fields[: len(figures)]
@@ -89,7 +110,9 @@ def _table() -> Mapping[str, Hardware]:
 
 
 def hardware(name: str) -> Hardware | None:
-    """The model that a name or a known spelling of it means (`H100-SXM`: the H100); None when unknown."""
+    """The model that a name or a known spelling of it means (`H100-SXM`: the H100); None when
+    unknown.
+    """
     return _table().get(names.gpu_type(name) or "")
 
 
@@ -99,10 +122,11 @@ def all_hardware() -> tuple[Hardware, ...]:
 
 
 def achieved_tflops(name: str, dtype: str = "bf16") -> float | None:
-    """What one GPU can be expected to reach in a large matmul, in TFLOPS. None for an unknown model and for a dtype that the model lacks.
+    """What one GPU can be expected to reach in a large matmul, in TFLOPS. None for an unknown model
+    and for a dtype that the model lacks.
 
-    Measured for bf16 where somebody did; else the dense peak times the model's measured share of its bf16 peak, or its vendor's in ACHIEVABLE.
-    Raises ValueError for an unknown dtype.
+    Measured for bf16 where somebody did; else the dense peak times the model's measured share of
+    its bf16 peak, or its vendor's in ACHIEVABLE. Raises ValueError for an unknown dtype.
     """
     found = hardware(name)
     if found is None:

@@ -1,7 +1,9 @@
-"""GPU names: which text means which model. Owns the list of models, their nominal memory and the alias table.
+"""GPU names: which text means which model. Owns the list of models, their nominal memory and the
+alias table.
 
-Nothing is ever chosen by resemblance: a text is a known spelling of exactly one model, or it is unknown. `near` only suggests. Pure; imports
-nothing of the package, and difflib only when something is suggested.
+Nothing is ever chosen by resemblance: a text is a known spelling of exactly one model, or it is
+unknown. `near` only suggests. Pure; imports nothing of the package, and difflib only when something
+is suggested.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ class _Model(NamedTuple):
 
 
 def _models() -> dict[str, _Model]:
-    """Every model: nominal memory as its maker names it (GB on the sheet, read as GiB), and further spellings than the name itself.
+    """Every model: nominal memory as its maker names it (GB on the sheet, read as GiB), and further
+    spellings than the name itself.
 
-    Spellings are those of cloud APIs (`nvidia-h100-80gb`), of drivers (`NVIDIA H100 80GB HBM3`) and of marketplaces. A leading vendor name may
-    always be left out or put in. B200, B300, GB200 and GB300 stand at what a program can use: NVIDIA's HGX and NVL72 sheets (180, 270, 186 and
-    279 GB), not at the chips' raw 192 and 288.
+    Spellings are those of cloud APIs (`nvidia-h100-80gb`), of drivers (`NVIDIA H100 80GB HBM3`) and
+    of marketplaces. A leading vendor name may always be left out or put in. B200, B300, GB200 and
+    GB300 stand at what a program can use: NVIDIA's HGX and NVL72 sheets (180, 270, 186 and 279 GB),
+    not at the chips' raw 192 and 288.
     """
     m = _Model
     return {
@@ -34,10 +38,27 @@ def _models() -> dict[str, _Model]:
         "P100": m(16, ("Tesla P100", "P100-16GB", "Tesla P100-PCIE-16GB", "Tesla P100-SXM2-16GB")),
         "V100": m(
             16,
-            ("V100-16GB", "Tesla V100", "V100 SXM2", "V100 PCIe", "Tesla V100-SXM2-16GB", "Tesla V100-PCIE-16GB", "V100-SXM2-16GB", "V100-PCIE-16GB"),
+            (
+                "V100-16GB",
+                "Tesla V100",
+                "V100 SXM2",
+                "V100 PCIe",
+                "Tesla V100-SXM2-16GB",
+                "Tesla V100-PCIE-16GB",
+                "V100-SXM2-16GB",
+                "V100-PCIE-16GB",
+            ),
         ),
         "V100-32GB": m(
-            32, ("Tesla V100-SXM2-32GB", "Tesla V100-PCIE-32GB", "Tesla V100-SXM3-32GB", "V100-SXM2-32GB", "V100-PCIE-32GB", "Tesla V100-32GB")
+            32,
+            (
+                "Tesla V100-SXM2-32GB",
+                "Tesla V100-PCIE-32GB",
+                "Tesla V100-SXM3-32GB",
+                "V100-SXM2-32GB",
+                "V100-PCIE-32GB",
+                "Tesla V100-32GB",
+            ),
         ),
         "T4": m(16, ("Tesla T4", "T4-16GB")),
         "T4g": m(16, ("T4g Tensor Core",)),
@@ -47,7 +68,17 @@ def _models() -> dict[str, _Model]:
         "A16": m(16),
         "A30": m(24),
         "A40": m(48, ("A40-48GB",)),
-        "A100": m(40, ("A100-40GB", "Tesla A100", "A100 SXM4", "A100-SXM4-40GB", "A100 SXM 40GB", "A100 SXM4 40GB")),
+        "A100": m(
+            40,
+            (
+                "A100-40GB",
+                "Tesla A100",
+                "A100 SXM4",
+                "A100-SXM4-40GB",
+                "A100 SXM 40GB",
+                "A100 SXM4 40GB",
+            ),
+        ),
         "A100-PCIe": m(40, ("A100-PCIE-40GB", "A100 40GB PCIe")),
         "A100-80GB": m(80, ("A100-SXM4-80GB",)),
         "A100-80GB-PCIe": m(80, ("A100 PCIe 80GB",)),
@@ -67,8 +98,22 @@ def _models() -> dict[str, _Model]:
         "B300": m(270, ("B300 SXM", "B300 SXM6 AC", "B300 Blackwell")),
         "GB200": m(186, ("GB200 NVL72",)),
         "GB300": m(279, ("GB300 NVL72",)),
-        "RTX-PRO-6000": m(96, ("RTX PRO 6000 Blackwell Server Edition", "RTX PRO Server 6000", "RTX PRO 6000 Blackwell")),
-        "RTX-PRO-4500": m(32, ("RTX PRO 4500 Blackwell", "RTX PRO 4500 Blackwell Server Edition", "RTX PRO Server 4500")),
+        "RTX-PRO-6000": m(
+            96,
+            (
+                "RTX PRO 6000 Blackwell Server Edition",
+                "RTX PRO Server 6000",
+                "RTX PRO 6000 Blackwell",
+            ),
+        ),
+        "RTX-PRO-4500": m(
+            32,
+            (
+                "RTX PRO 4500 Blackwell",
+                "RTX PRO 4500 Blackwell Server Edition",
+                "RTX PRO Server 4500",
+            ),
+        ),
         # workstation
         "RTX-PRO-6000-WS": m(96, ("RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000 WS")),
         "RTX-PRO-6000-MAX-Q": m(96, ("RTX PRO 6000 Blackwell Max-Q Workstation Edition",)),
@@ -149,13 +194,22 @@ _ASKS = {
     "A100-80GB-SXM": (("A100-80GB",), ("A100 SXM 80GB", "A100-80GB-SXM4")),
 }
 
-_ACCEPTS: dict[str, tuple[str, ...]] = {"H100": ("H100", "H100-PCIe"), "A100": ("A100", "A100-PCIe"), "A100-80GB": ("A100-80GB", "A100-80GB-PCIe")}
+_ACCEPTS: dict[str, tuple[str, ...]] = {
+    "H100": ("H100", "H100-PCIe"),
+    "A100": ("A100", "A100-PCIe"),
+    "A100-80GB": ("A100-80GB", "A100-80GB-PCIe"),
+}
 """Bare names that more than one card answers; all others accept themselves alone."""
 
 _MEANINGS = {
-    "H100": "H100 80 GB, SXM or PCIe (H100! or H100-SXM: the SXM card alone); not H100-MEGA, H100-NVL or H200",
+    "H100": (
+        "H100 80 GB, SXM or PCIe (H100! or H100-SXM: the SXM card alone); not H100-MEGA, H100-NVL"
+        " or H200"
+    ),
     "H100-SXM": "H100 80 GB as SXM card alone",
-    "H100-MEGA": "the H100 80 GB of Google's a3-megagpu-8g, which has twice the network of a3-highgpu-8g",
+    "H100-MEGA": (
+        "the H100 80 GB of Google's a3-megagpu-8g, which has twice the network of a3-highgpu-8g"
+    ),
     "A100": "A100 40 GB, SXM or PCIe; A100-80GB is asked for by that name",
     "A100-SXM": "A100 40 GB as SXM card alone",
     "A100-80GB": "A100 80 GB, SXM or PCIe",
@@ -231,7 +285,9 @@ _SEPARATORS = str.maketrans("", "", " \t-_")
 _NEAR_MAX = 5
 
 MEMORY_UNDER = 0.10
-"""How far a report may lie under the nominal size. ECC and the driver take up to 8 % (an A10G of 24 GB reports 22.1 GiB)."""
+"""How far a report may lie under the nominal size. ECC and the driver take up to 8 % (an A10G of 24
+GB reports 22.1 GiB).
+"""
 
 MEMORY_OVER = 0.03
 """How far a report may lie above the nominal size: only rounding."""
@@ -247,10 +303,15 @@ def _key(text: str) -> str:
 
 def _aliases() -> dict[str, str]:
     table: dict[str, str] = {}
-    for name, spellings in (*((name, model.spellings) for name, model in _MODELS.items()), *((name, ask[1]) for name, ask in _ASKS.items())):
+    for name, spellings in (
+        *((name, model.spellings) for name, model in _MODELS.items()),
+        *((name, ask[1]) for name, ask in _ASKS.items()),
+    ):
         for spelling in (name, *spellings):
             if table.setdefault(_key(spelling), name) != name:
-                raise ValueError(f"{spelling!r} is a spelling of {table[_key(spelling)]} and of {name}")
+                raise ValueError(
+                    f"{spelling!r} is a spelling of {table[_key(spelling)]} and of {name}"
+                )
     return table
 
 
@@ -258,7 +319,8 @@ _ALIASES = _aliases()
 
 
 def canonical(text: str) -> str | None:
-    """The name that a text is a spelling of: a model, or an ask such as `H100-SXM`. None when unknown.
+    """The name that a text is a spelling of: a model, or an ask such as `H100-SXM`. None when
+    unknown.
 
     Case, spaces, `_`, `-` and a leading vendor name do not matter; everything else does.
     """
@@ -266,9 +328,11 @@ def canonical(text: str) -> str | None:
 
 
 def gpu_type(text: str, reported_mib: float | None = None) -> str | None:
-    """The model that a cloud's or a driver's text names, for use in an offer. None when unknown, or when the report fits no such model.
+    """The model that a cloud's or a driver's text names, for use in an offer. None when unknown, or
+    when the report fits no such model.
 
-    `reported_mib` is the memory of one GPU as reported, if it was; it settles which of two sizes a shared name means.
+    `reported_mib` is the memory of one GPU as reported, if it was; it settles which of two sizes a
+    shared name means.
     """
     name = canonical(text)
     if name is None:
@@ -282,13 +346,19 @@ def gpu_type(text: str, reported_mib: float | None = None) -> str | None:
 
 
 def accepts(name: str, exact: bool = False) -> tuple[str, ...]:
-    """The models that an ask of this canonical name accepts; with `exact` (`H100!`) the first of them alone. Empty when unknown."""
-    models: tuple[str, ...] = _ASKS[name][0] if name in _ASKS else _ACCEPTS.get(name, (name,) if name in _MODELS else ())
+    """The models that an ask of this canonical name accepts; with `exact` (`H100!`) the first of
+    them alone. Empty when unknown.
+    """
+    models: tuple[str, ...] = (
+        _ASKS[name][0] if name in _ASKS else _ACCEPTS.get(name, (name,) if name in _MODELS else ())
+    )
     return models[:1] if exact else models
 
 
 def is_narrow(name: str) -> bool:
-    """True for an ask that names one form of a card (`H100-SXM`): like `H100!` it is served by exactly that."""
+    """True for an ask that names one form of a card (`H100-SXM`): like `H100!` it is served by
+    exactly that.
+    """
     return canonical(name) in _ASKS
 
 
@@ -309,14 +379,23 @@ def nominal_memory_gib(gpu_type: str) -> float | None:
 
 
 def nominal_memory_matches(gpu_type: str, reported_mib: float) -> bool:
-    """True when a report is what a GPU of this model says of itself: from 10 % under its nominal size to 3 % over. False for an unknown model."""
+    """True when a report is what a GPU of this model says of itself: from 10 % under its nominal
+    size to 3 % over. False for an unknown model.
+    """
     nominal = nominal_memory_gib(gpu_type)
-    return nominal is not None and (1 - MEMORY_UNDER) * nominal <= reported_mib / 1024 <= (1 + MEMORY_OVER) * nominal
+    return (
+        nominal is not None
+        and (1 - MEMORY_UNDER) * nominal <= reported_mib / 1024 <= (1 + MEMORY_OVER) * nominal
+    )
 
 
 def by_memory(min_gib: float) -> tuple[str, ...]:
     """GPU models of at least that nominal memory, smallest first."""
-    fit = ((model.memory_gib, name) for name, model in _MODELS.items() if model.is_gpu and model.memory_gib >= min_gib)
+    fit = (
+        (model.memory_gib, name)
+        for name, model in _MODELS.items()
+        if model.is_gpu and model.memory_gib >= min_gib
+    )
     return tuple(name for _, name in sorted(fit))
 
 
@@ -326,10 +405,16 @@ def meaning(name: str) -> str:
 
 
 def with_count(text: str) -> str:
-    """`H100:8` for a text that says a known type and a count in another way (`8xH100`, `H100*8`, `H100-8`); empty for any other text. Pure."""
+    """`H100:8` for a text that says a known type and a count in another way (`8xH100`, `H100*8`,
+    `H100-8`); empty for any other text. Pure.
+    """
     for pattern in _COUNTED:
         found = re.match(pattern, text.strip(), re.IGNORECASE)
-        if found is not None and int(found["count"]) and (name := canonical(found["type"])) is not None:
+        if (
+            found is not None
+            and int(found["count"])
+            and (name := canonical(found["type"])) is not None
+        ):
             return f"{name}:{int(found['count'])}"
     return ""
 
@@ -345,7 +430,9 @@ _COUNTED = (
 
 
 def near(text: str) -> tuple[str, ...]:
-    """Names to suggest, at most five: for an unknown text those that resemble it, for a known model the hardware next to it. Never to buy by."""
+    """Names to suggest, at most five: for an unknown text those that resemble it, for a known model
+    the hardware next to it. Never to buy by.
+    """
     key = _key(text)
     if key in _ALIASES:
         name = _ALIASES[key]
@@ -356,8 +443,13 @@ def near(text: str) -> tuple[str, ...]:
         return ()
     import difflib
 
-    # What the text begins, or what begins the text, says more than likeness of letters: `A100-8` is the start of `A100-80GB`.
+    # What the text begins, or what begins the text, says more than likeness of letters: `A100-8` is
+    # the start of `A100-80GB`.
     begun = sorted((known for known in _ALIASES if known.startswith(key)), key=len)
-    begins = sorted((known for known in _ALIASES if len(known) > 1 and key.startswith(known)), key=len, reverse=True)
+    begins = sorted(
+        (known for known in _ALIASES if len(known) > 1 and key.startswith(known)),
+        key=len,
+        reverse=True,
+    )
     like = difflib.get_close_matches(key, _ALIASES, n=_NEAR_MAX, cutoff=0.6)
     return tuple(dict.fromkeys(_ALIASES[known] for known in (*begun, *begins, *like)))[:_NEAR_MAX]

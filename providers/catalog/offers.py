@@ -1,8 +1,11 @@
-"""The bundled catalog: dated prices of every provider. Owns the reading of `data/`; imports the model and the offer table.
+"""The bundled catalog: dated prices of every provider. Owns the reading of `data/`; imports the
+model and the offer table.
 
-One line of a provider's file is a machine at a place, with what it costs on demand and as spot; `machines.csv` says what the machine is and which
-kinds of capacity are sold; `sources.csv` names and dates the prices. The files are made by `providers.catalog.generate` and hold no comma and no
-quote, so that a split reads them. Columns are filled machine by machine, not offer by offer: that is what keeps a cold load short.
+One line of a provider's file is a machine at a place, with what it costs on demand and as spot;
+`machines.csv` says what the machine is and which kinds of capacity are sold; `sources.csv` names
+and dates the prices. The files are made by `providers.catalog.generate` and hold no comma and no
+quote, so that a split reads them. Columns are filled machine by machine, not offer by offer: that
+is what keeps a cold load short.
 """
 
 from __future__ import annotations
@@ -24,14 +27,18 @@ PROVIDERS = ("gcp", "aws", "modal")
 STALE_AFTER_DAYS = 180
 
 NOT_LISTED = "-"
-"""In a capacity column of `machines.csv`: nobody lists this kind for this machine, not even to refuse it."""
+"""In a capacity column of `machines.csv`: nobody lists this kind for this machine, not even to
+refuse it.
+"""
 
 _DATA = os.path.join(os.path.dirname(__file__), "data")  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
 _RESERVED = "; a reservation is billed at the on-demand rate whether used or not"
 
 
 class Catalog(NamedTuple):
-    """The offers, and per provider the oldest and the newest date of its prices (ISO; a year alone where the source gives no more)."""
+    """The offers, and per provider the oldest and the newest date of its prices (ISO; a year alone
+    where the source gives no more).
+    """
 
     offers: OfferTable
     dates: Mapping[str, tuple[str, str]]
@@ -45,7 +52,9 @@ def lines(name: str, folder: str = _DATA) -> list[list[str]]:
 
 @cache
 def catalog(folder: str = _DATA) -> Catalog:
-    """Everything that is bundled, read once per process. Raises KeyError or ValueError for files that the generator did not make."""
+    """Everything that is bundled, read once per process. Raises KeyError or ValueError for files
+    that the generator did not make.
+    """
     sources = {source: (as_of, text) for source, as_of, text in lines("sources.csv", folder)}
     sources[""] = ("", "")
     machines = {(fields[0], fields[1]): fields[2:] for fields in lines("machines.csv", folder)}
@@ -61,7 +70,11 @@ def catalog(folder: str = _DATA) -> Catalog:
             end = start + 1
             while end < len(rows) and rows[end][0] == machine:
                 end += 1
-            used.update(_machine(provider, machines[provider, machine], rows[start:end], sources, columns, by_gpu))
+            used.update(
+                _machine(
+                    provider, machines[provider, machine], rows[start:end], sources, columns, by_gpu
+                )
+            )
             start = end
         found = sorted(sources[source][0] for source in used if source)
         dates[provider] = (found[0], found[-1]) if found else ("", "")
@@ -81,7 +94,8 @@ def as_of() -> Mapping[str, tuple[str, str]]:
 def stale(today: datetime.date, days: int = STALE_AFTER_DAYS) -> tuple[str, ...]:
     """One line for each provider whose newest bundled price is older than `days`."""
     return tuple(
-        f"{provider}: the newest bundled price is of {newest}, {age} days ago; live prices may differ"
+        f"{provider}: the newest bundled price is of {newest}, {age} days ago; live prices may"
+        " differ"
         for provider, (_, newest) in as_of().items()
         if newest and (age := (today - first_day(newest)).days) > days
     )
@@ -102,10 +116,34 @@ def _machine(
     columns: tuple[list[Any], ...],
     by_gpu: dict[str, list[int]],
 ) -> set[str]:
-    """Appends every offer of one machine: its rows once for each kind of capacity that is listed. Answers the ids of the price sources used."""
-    machine_type, gpu, count, gpu_memory, vcpus, memory, ssd, accelerator, parts, left_out, *restrictions = machine
+    """Appends every offer of one machine: its rows once for each kind of capacity that is listed.
+    Answers the ids of the price sources used.
+    """
+    (
+        machine_type,
+        gpu,
+        count,
+        gpu_memory,
+        vcpus,
+        memory,
+        ssd,
+        accelerator,
+        parts,
+        left_out,
+        *restrictions,
+    ) = machine
     turned: list[tuple[str, ...]] = list(zip(*rows, strict=True))
-    _, regions, zones, on_demand, on_demand_source, on_demand_parts, spot, spot_source, spot_parts = turned
+    (
+        _,
+        regions,
+        zones,
+        on_demand,
+        on_demand_source,
+        on_demand_parts,
+        spot,
+        spot_source,
+        spot_parts,
+    ) = turned
     priced: dict[str, tuple[list[int | None], list[str], list[str], list[str]]] = {
         ON_DEMAND: _prices(on_demand, on_demand_source, on_demand_parts, parts, sources),
         SPOT: _prices(spot, spot_source, spot_parts, parts, sources),
@@ -113,7 +151,15 @@ def _machine(
     }
     prices, dates, names, texts = priced[ON_DEMAND]
     # A reservation costs what its machines cost on demand.
-    priced[RESERVATION] = (prices, dates, names, [text + _RESERVED if price is not None else text for price, text in zip(prices, texts, strict=True)])
+    priced[RESERVATION] = (
+        prices,
+        dates,
+        names,
+        [
+            text + _RESERVED if price is not None else text
+            for price, text in zip(prices, texts, strict=True)
+        ],
+    )
     size = len(rows)
     fixed = (float(gpu_memory), float(vcpus), float(memory), int(ssd), accelerator)
     for kind, restriction in zip(CAPACITIES, restrictions, strict=True):
@@ -141,9 +187,15 @@ def _machine(
 
 
 def _prices(
-    prices: Sequence[str], ids: Sequence[str], row_parts: Sequence[str], parts: str, sources: Mapping[str, tuple[str, str]]
+    prices: Sequence[str],
+    ids: Sequence[str],
+    row_parts: Sequence[str],
+    parts: str,
+    sources: Mapping[str, tuple[str, str]],
 ) -> tuple[list[int | None], list[str], list[str], list[str]]:
-    """Price, date, source and parts of each row. Without a price, the parts say what is known of it, if anything."""
+    """Price, date, source and parts of each row. Without a price, the parts say what is known of
+    it, if anything.
+    """
     return (
         [int(price) if price else None for price in prices],
         [sources[source][0] for source in ids],

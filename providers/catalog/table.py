@@ -1,6 +1,7 @@
 """The offer table: columns and an index over them. Owns the in-memory form of the catalog; pure.
 
-Columns, not objects: a plan over some thousand offers reads a few columns of a few rows; an `Offer` is made when somebody looks at one.
+Columns, not objects: a plan over some thousand offers reads a few columns of a few rows; an `Offer`
+is made when somebody looks at one.
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ COLUMNS = Offer._fields
 
 
 class OfferTable:
-    """`columns[i]` belongs to `COLUMNS[i]`; all have the same length. `by_gpu` maps a GPU type to its row numbers, ascending.
+    """`columns[i]` belongs to `COLUMNS[i]`; all have the same length. `by_gpu` maps a GPU type to
+    its row numbers, ascending.
 
-    `warnings` are lines for the user about what could not be listed (one failing provider is a line, never a failed plan).
+    `warnings` are lines for the user about what could not be listed (one failing provider is a
+    line, never a failed plan).
     """
 
     __slots__ = ("by_gpu", "columns", "warnings")
 
-    def __init__(self, columns: tuple[Sequence[object], ...], by_gpu: Mapping[str, Sequence[int]], warnings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        columns: tuple[Sequence[object], ...],
+        by_gpu: Mapping[str, Sequence[int]],
+        warnings: tuple[str, ...] = (),
+    ) -> None:
         self.columns = columns
         self.by_gpu = by_gpu
         self.warnings = warnings
@@ -43,10 +51,15 @@ class OfferTable:
     def ids(self) -> list[str]:
         """`Offer.id` of every row, without making its record."""
         fields = ("provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "capacity")
-        counts = {count: int(count) if count == int(count) else count for count in set(self.column("gpu_count"))}  # type: ignore[call-overload]
+        counts = {
+            count: int(count) if count == int(count) else count
+            for count in set(self.column("gpu_count"))
+        }  # type: ignore[call-overload]
         return [
             f"{provider}/{zone or region}/{machine}/{gpu}:{counts[count]}/{capacity}"
-            for provider, region, zone, machine, gpu, count, capacity in zip(*map(self.column, fields), strict=True)
+            for provider, region, zone, machine, gpu, count, capacity in zip(
+                *map(self.column, fields), strict=True
+            )
         ]
 
 

@@ -1,4 +1,5 @@
-"""`gpus run`, `cp`, `ssh`, `logs`, `ps`, `release`: the command line's twins of the public functions, and the same for what a stack declares.
+"""`gpus run`, `cp`, `ssh`, `logs`, `ps`, `release`: the command line's twins of the public
+functions, and the same for what a stack declares.
 
 Owns what they print; arguments are read in `cli`.
 """
@@ -44,16 +45,39 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         with _at_on(overlaid=True):
             chosen = trial.read(options, command, _settings(options) or {})
     elif options.on:
-        raise SpecError([Problem("--on", "a stack whose workload is run: -s STACK", "none", "without one: gpus run GPU -- COMMAND")])
+        raise SpecError(
+            [
+                Problem(
+                    "--on",
+                    "a stack whose workload is run: -s STACK",
+                    "none",
+                    "without one: gpus run GPU -- COMMAND",
+                )
+            ]
+        )
     elif not options.gpu:
         raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK --on GPU', "neither")])
     if not command and not options.keep and chosen is None:
-        raise SpecError([Problem("", "a command after --", "none", 'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later')])
+        raise SpecError(
+            [
+                Problem(
+                    "",
+                    "a command after --",
+                    "none",
+                    'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later',
+                )
+            ]
+        )
     # Before anything is bought for them.
     size, count = _limits(options)
     missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
     if missing:
-        raise SpecError([Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}") for path in missing])
+        raise SpecError(
+            [
+                Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}")
+                for path in missing
+            ]
+        )
     # Ended by a scheduler or a closed terminal is no reason to leave it running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -82,14 +106,23 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         spec, chosen_settings = chosen.spec, chosen.settings or None
         if not consent.given(spec, chosen.world, chosen_settings, yes=options.yes):
             return NOTHING
-        had = provision.had(spec, ssh_key=options.ssh_key, keep=options.keep, world=chosen.world, settings=chosen_settings, by_login=True)
+        had = provision.had(
+            spec,
+            ssh_key=options.ssh_key,
+            keep=options.keep,
+            world=chosen.world,
+            settings=chosen_settings,
+            by_login=True,
+        )
     else:
         world, settings = options.world or REHEARSAL, _settings(options)
         ssh_key = fields.pop("ssh_key")
         spec = provision.declared(options.gpu, fields)
         if not consent.given(spec, world, settings, yes=options.yes):
             return NOTHING
-        had = provision.had(spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings)
+        had = provision.had(
+            spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings
+        )
     with _at_on(overlaid=chosen is not None), had as machine:
         for path in options.put:
             there = machine.put(*_pair(path))
@@ -98,7 +131,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         code = alone if chosen is None else trial.work(machine, chosen, command)
         for path in options.get:
             try:
-                print(f"gpus: got {machine.get(*_pair(path), max_size=size, max_files=count)}", file=sys.stderr)
+                print(
+                    f"gpus: got {machine.get(*_pair(path), max_size=size, max_files=count)}",
+                    file=sys.stderr,
+                )
             except GpusError as error:
                 print(f"gpus: {error}", file=sys.stderr)
                 code = code or NOTHING
@@ -113,7 +149,10 @@ def _at_on(*, overlaid: bool) -> Iterator[None]:
     except SpecError as error:
         if not overlaid:
             raise
-        found = [problem._replace(path="--on") if re.match(r"gpu(\[|$)", problem.path) else problem for problem in error.problems]
+        found = [
+            problem._replace(path="--on") if re.match(r"gpu(\[|$)", problem.path) else problem
+            for problem in error.problems
+        ]
         raise SpecError(found) from None
 
 
@@ -123,20 +162,34 @@ def cp(options: argparse.Namespace) -> int:
     source, target = _place(options.source), _place(options.target)
     if (source is None) == (target is None):
         found = "both" if source else "neither"
-        raise SpecError([Problem("", "one side as NAME:PATH", found, "as in: gpus cp out.json bench:data/ or gpus cp bench:out.json .")])
+        raise SpecError(
+            [
+                Problem(
+                    "",
+                    "one side as NAME:PATH",
+                    found,
+                    "as in: gpus cp out.json bench:data/ or gpus cp bench:out.json .",
+                )
+            ]
+        )
     if target is not None:
         machine = _one(target[0], options)
         print(f"{target[0]}:{machine.put(options.source, target[1] or None, node=options.node)}")
     elif source is not None:
         past = _over(source[0], options)
-        print(ended.fetch(past, source[1], options.target) if past is not None else _brought(source, options))
+        print(
+            ended.fetch(past, source[1], options.target)
+            if past is not None
+            else _brought(source, options)
+        )
     return OK
 
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
     size, count = _limits(options)
     machine = _one(source[0], options)
-    # A job's machine that has powered itself off is still there, and nobody can log in; what is kept does not depend on when it does that.
+    # A job's machine that has powered itself off is still there, and nobody can log in; what is
+    # kept does not depend on when it does that.
     past = stack_clusters.concluded(source[0], options.world, options.stack or "")
     if past is not None and (machine.inner.barred or ended.keeps(past, source[1])):
         return ended.fetch(past, source[1], options.target)
@@ -148,9 +201,15 @@ def _limits(options: argparse.Namespace) -> tuple[int | None, int | None]:
     size = None if options.max_size is None else regular.bytes_of(options.max_size)
     if size == 0:
         raise SpecError([Problem("--max-size", "a size such as 50GiB", repr(options.max_size))])
-    count = None if options.max_files is None else foreign.whole(options.max_files, foreign.Bounds(1, 1e9))
+    count = (
+        None
+        if options.max_files is None
+        else foreign.whole(options.max_files, foreign.Bounds(1, 1e9))
+    )
     if count is None and options.max_files is not None:
-        raise SpecError([Problem("--max-files", "a number of files such as 500000", repr(options.max_files))])
+        raise SpecError(
+            [Problem("--max-files", "a number of files such as 500000", repr(options.max_files))]
+        )
     return size, count
 
 
@@ -159,7 +218,10 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
     machine = _one(options.name, options)
     line = machine.inner.line(options.node)
     if line.stand_in:
-        print(f"gpus: {options.name}: a {LABEL}, that is a local shell; there is no GPU", file=sys.stderr)
+        print(
+            f"gpus: {options.name}: a {LABEL}, that is a local shell; there is no GPU",
+            file=sys.stderr,
+        )
     with ExitStack() as tunnels:
         for text in options.forward:
             local, port = _ports(text)
@@ -172,17 +234,24 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Looks for what is wrong with a machine, or with this one where no name is given; 0, or 1 where something is."""
+    """Looks for what is wrong with a machine, or with this one where no name is given; 0, or 1
+    where something is.
+    """
     from providers.workloads import diagnose as looks
 
     if options.name is None:
-        done = subprocess.run(["sh", "-c", looks.script()], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["sh", "-c", looks.script()], capture_output=True, text=True, check=False
+        )
         found = looks.judge(done.stdout)
     else:
         machine = _one(options.name, options)
         line = machine.inner.line(options.node)
         if line.stand_in:
-            print(f"{options.name}: a {LABEL}: no GPU is there, and its nvidia-smi reports what was ordered; {looks.LEFT_OUT}")
+            print(
+                f"{options.name}: a {LABEL}: no GPU is there, and its nvidia-smi reports what was"
+                f" ordered; {looks.LEFT_OUT}"
+            )
         script = looks.script(stand_in=line.stand_in)
         _, output, _ = portal().run(finished(line.command(f"exec sh -c {shlex.quote(script)}")))
         found = looks.judge(output, machine.inner.held.gpu_count, stand_in=line.stand_in)
@@ -197,9 +266,20 @@ def wait(options: argparse.Namespace) -> int:
     try:
         timeout_s = None if options.timeout is None else float(duration.seconds(options.timeout))
     except ValueError:
-        raise SpecError([Problem("--timeout", 'a duration such as "2h"', repr(options.timeout), duration.remedy(options.timeout))]) from None
+        raise SpecError(
+            [
+                Problem(
+                    "--timeout",
+                    'a duration such as "2h"',
+                    repr(options.timeout),
+                    duration.remedy(options.timeout),
+                )
+            ]
+        ) from None
     name = options.name or stack_clusters.only_job(options.world, options.stack or "")
-    code, why = portal().run(stack_clusters.finished_job(name, options.world, options.stack or "", timeout_s))
+    code, why = portal().run(
+        stack_clusters.finished_job(name, options.world, options.stack or "", timeout_s)
+    )
     print(f"gpus: {name}: {why}", file=sys.stderr)
     return code
 
@@ -209,7 +289,11 @@ def logs(options: argparse.Namespace) -> int:
     if options.lines < 0:
         raise SpecError([Problem("--lines", "how many lines, or 0 for all", str(options.lines))])
     past = _over(options.name, options)
-    found = ended.log(past, options.node) if past is not None else portal().run(stack_clusters.log(_one(options.name, options).inner, options.node))
+    found = (
+        ended.log(past, options.node)
+        if past is not None
+        else portal().run(stack_clusters.log(_one(options.name, options).inner, options.node))
+    )
     text = found.strip("\r\n")
     if not text:
         print(f"gpus: {options.name}: there is no log of its start yet", file=sys.stderr)
@@ -222,15 +306,23 @@ def logs(options: argparse.Namespace) -> int:
 
 
 def ps(options: argparse.Namespace) -> int:
-    """Lists what is held ad hoc, in every world that something was bought in, and what the journal knows of stacks; 0. SpecError for no stack."""
-    found = () if options.stack else provision.find(world=options.world, settings=_settings(options))
+    """Lists what is held ad hoc, in every world that something was bought in, and what the journal
+    knows of stacks; 0. SpecError for no stack.
+    """
+    found = (
+        () if options.stack else provision.find(world=options.world, settings=_settings(options))
+    )
     stacks = stack_clusters.known(options.world, options.stack or "")
     if options.stack and not stacks:
         _is_a_stack(options.stack)
     if options.json:
         import json
 
-        print(json.dumps([*(_record(machine) for machine in found), *(each.record() for each in stacks)]))
+        print(
+            json.dumps(
+                [*(_record(machine) for machine in found), *(each.record() for each in stacks)]
+            )
+        )
         return OK
     if stacks:
         rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
@@ -238,10 +330,26 @@ def ps(options: argparse.Namespace) -> int:
             held = each.held
             nodes = f"{held.nodes} x " if held.nodes > 1 else ""
             where = f"{held.provider} {held.zone or held.region}".strip()
-            price = "" if (micro_usd := each.per_hour()) is None else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
+            price = (
+                ""
+                if (micro_usd := each.per_hour()) is None
+                else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
+            )
             ends = _ends(each)
             gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
-            rows.append((held.cluster, each.stack, held.world, held.status, where, gpu, held.capacity, price, ends))
+            rows.append(
+                (
+                    held.cluster,
+                    each.stack,
+                    held.world,
+                    held.status,
+                    where,
+                    gpu,
+                    held.capacity,
+                    price,
+                    ends,
+                )
+            )
         _aligned(rows)
         print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
         if found:
@@ -255,31 +363,66 @@ def ps(options: argparse.Namespace) -> int:
     rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
     for machine in found:
         held = machine.held
-        price = "" if held.micro_usd is None else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+        price = (
+            ""
+            if held.micro_usd is None
+            else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+        )
         who = f"process {machine.process}" if machine.process else "nobody"
         nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-        # Without a moment it is of a purchase that was cut short: whether anything ends it is not known here.
-        ends = moment(held.ends_at) if machine.inner.ends_itself else "by release only" if held.ends_at else "not known"
-        rows.append((machine.name, machine.world, machine.status, machine.where, f"{nodes}{machine.gpu}", held.capacity, price, who, ends))
+        # Without a moment it is of a purchase that was cut short: whether anything ends it is not
+        # known here.
+        ends = (
+            moment(held.ends_at)
+            if machine.inner.ends_itself
+            else "by release only"
+            if held.ends_at
+            else "not known"
+        )
+        rows.append(
+            (
+                machine.name,
+                machine.world,
+                machine.status,
+                machine.where,
+                f"{nodes}{machine.gpu}",
+                held.capacity,
+                price,
+                who,
+                ends,
+            )
+        )
     _aligned(rows)
     if any(machine.process is None for machine in found):
-        print("used by nobody: kept, or left by a process that was killed; gpus release NAME ends it")
+        print(
+            "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
+        )
     return OK
 
 
 def _is_a_stack(text: str) -> None:
     """Raises SpecError for a stack that neither a file here nor this machine's journal knows."""
     project = stackfile.nearest_project()
-    every = sorted({*(stackfile.names(project) if project is not None else ()), *stack_clusters.stacks()})
+    every = sorted(
+        {*(stackfile.names(project) if project is not None else ()), *stack_clusters.stacks()}
+    )
     if text.rpartition("/")[2] not in every:
         wanted = "a stack with a file here, or one that this machine's journal knows"
-        raise SpecError([Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")])
+        raise SpecError(
+            [Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")]
+        )
 
 
 def _ends(one: stack_clusters.Declared) -> str:
-    """When it ends, at the latest where that is all that is known; of what has ended when that was seen, or what ends what is left of it."""
+    """When it ends, at the latest where that is all that is known; of what has ended when that was
+    seen, or what ends what is left of it.
+    """
     if one.runs_on:
-        return "its job is over: by destroy only" if dict(one.held.applied).get(ON_DONE) == KEEP else "its job is over: by the next `up`"
+        return (
+            "its job is over: by destroy only"
+            if dict(one.held.applied).get(ON_DONE) == KEEP
+            else "its job is over: by the next `up`"
+        )
     if one.is_over:
         return f"ended before {moment(one.ended_at)}" if one.ended_at else "ended"
     if one.held.ends_at:
@@ -290,7 +433,9 @@ def _ends(one: stack_clusters.Declared) -> str:
 def _aligned(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def release(options: argparse.Namespace) -> int:
@@ -309,15 +454,24 @@ def release(options: argparse.Namespace) -> int:
 
 
 def _not_declared(name: str, options: argparse.Namespace) -> None:
-    """Raises GpusError for what only a stack has: Pulumi would buy it anew. A journal that cannot be read stands in no release's way."""
+    """Raises GpusError for what only a stack has: Pulumi would buy it anew. A journal that cannot
+    be read stands in no release's way.
+    """
     from providers.engine.journal.database import JournalBroken
 
     try:
-        stacks = stack_clusters.known(cluster=name) if options.world is None and not provision.bought(name) else ()
+        stacks = (
+            stack_clusters.known(cluster=name)
+            if options.world is None and not provision.bought(name)
+            else ()
+        )
     except JournalBroken:
         return
     if stacks:
-        raise GpusError(f"{name}: wanted something held ad hoc, found it declared; pulumi destroy -s {stacks[0].stack or 'STACK'} ends it")
+        raise GpusError(
+            f"{name}: wanted something held ad hoc, found it declared; pulumi destroy -s"
+            f" {stacks[0].stack or 'STACK'} ends it"
+        )
 
 
 def _interrupted(number: int, _frame: Any) -> NoReturn:
@@ -325,9 +479,12 @@ def _interrupted(number: int, _frame: Any) -> NoReturn:
 
 
 def _one(name: str, options: argparse.Namespace) -> Machine:
-    """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone. Raises GpusError for none, and for several."""
+    """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone.
+    Raises GpusError for none, and for several.
+    """
     if not options.stack and (
-        provision.bought(name, options.world) or not (stack_clusters.known(options.world, cluster=name) or _over(name, options))
+        provision.bought(name, options.world)
+        or not (stack_clusters.known(options.world, cluster=name) or _over(name, options))
     ):
         return provision.find(name, world=options.world, settings=_settings(options))
     if (past := _over(name, options)) is not None:
@@ -337,7 +494,11 @@ def _one(name: str, options: argparse.Namespace) -> Machine:
 
 def _over(name: str, options: argparse.Namespace) -> stack_clusters.Declared | None:
     """The declared job of that name that is over and has no machines any more; None for all else."""
-    return None if not options.stack and provision.bought(name, options.world) else stack_clusters.over(name, options.world, options.stack or "")
+    return (
+        None
+        if not options.stack and provision.bought(name, options.world)
+        else stack_clusters.over(name, options.world, options.stack or "")
+    )
 
 
 def _line(command: Sequence[str]) -> str:
@@ -371,7 +532,9 @@ def _settings(options: argparse.Namespace) -> dict[str, dict[str, str]] | None:
         key, equals, value = text.partition("=")
         provider, colon, name = key.partition(":")
         if not (equals and colon and provider and name):
-            raise SpecError([Problem("--set", "PROVIDER:KEY=VALUE, as in gcp:project=my-project", repr(text))])
+            raise SpecError(
+                [Problem("--set", "PROVIDER:KEY=VALUE, as in gcp:project=my-project", repr(text))]
+            )
         out.setdefault(provider, {})[name] = value
     return out or None
 

@@ -1,6 +1,8 @@
-"""How every command reads its arguments, and what a wrong one reads like: one line of what was wanted, what was found, and what to do.
+"""How every command reads its arguments, and what a wrong one reads like: one line of what was
+wanted, what was found, and what to do.
 
-Owns that line alone; the commands own their arguments. Must not import anything heavy: it stands on the way to a plan.
+Owns that line alone; the commands own their arguments. Must not import anything heavy: it stands on
+the way to a plan.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _KINDS = {int: "a whole number", float: "a number"}
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but a wrong argument raises SpecError instead of printing the usage and leaving the process.
+    """As argparse's, but a wrong argument raises SpecError instead of printing the usage and
+    leaving the process.
 
-    Commands below one are read by the same class: argparse makes them of their parent's. Options are written in full: a short form that is clear
-    today would be another option's tomorrow.
+    Commands below one are read by the same class: argparse makes them of their parent's. Options
+    are written in full: a short form that is clear today would be another option's tomorrow.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,21 +38,47 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if name.startswith("--") and name not in known and (near := _near(name, known)):
                 # Before argparse tells what else is missing for want of it.
-                raise SpecError([Problem("", f"options of `{self.prog}`", repr(name), f"{near}`{self.prog} --help` lists them")])
+                raise SpecError(
+                    [
+                        Problem(
+                            "",
+                            f"options of `{self.prog}`",
+                            repr(name),
+                            f"{near}`{self.prog} --help` lists them",
+                        )
+                    ]
+                )
         options, unread = self.parse_known_args(words, namespace)
         if unread:
-            command = " ".join([self.prog, *words[:1]]) if self._subparsers and words[:1] != unread[:1] else self.prog
-            raise SpecError([Problem("", f"arguments of `{command}`", " ".join(map(repr, unread)), f"`{command} --help` lists them")])
+            command = (
+                " ".join([self.prog, *words[:1]])
+                if self._subparsers and words[:1] != unread[:1]
+                else self.prog
+            )
+            raise SpecError(
+                [
+                    Problem(
+                        "",
+                        f"arguments of `{command}`",
+                        " ".join(map(repr, unread)),
+                        f"`{command} --help` lists them",
+                    )
+                ]
+            )
         return options
 
     def options_of(self, words: Sequence[str]) -> list[str]:
         """The options of the command that these words name, or of this parser."""
-        commands = next((each.choices for each in self._actions if isinstance(each.choices, dict)), {})
+        commands = next(
+            (each.choices for each in self._actions if isinstance(each.choices, dict)), {}
+        )
         command: Parser | None = next((commands[word] for word in words if word in commands), None)
         return list(self._option_string_actions) if command is None else command.options_of(())
 
     def error(self, message: str) -> NoReturn:
-        """Raises SpecError for what argparse found wrong; its own words stand where no others are known."""
+        """Raises SpecError for what argparse found wrong; its own words stand where no others are
+        known.
+        """
         found = sys.exc_info()[1]
         todo = f"`{self.prog} --help` says more"
         if isinstance(found, argparse.ArgumentError):
@@ -58,22 +87,43 @@ class Parser(argparse.ArgumentParser):
             if colon:
                 raise SpecError([Problem(path, wanted, rest, todo)]) from None
             if found.message.startswith("expected "):
-                raise SpecError([Problem(path, found.message.removeprefix("expected ").replace("argument", "value"), "none", todo)]) from None
+                raise SpecError(
+                    [
+                        Problem(
+                            path,
+                            found.message.removeprefix("expected ").replace("argument", "value"),
+                            "none",
+                            todo,
+                        )
+                    ]
+                ) from None
             if found.message.startswith("ignored explicit argument "):
                 value = found.message.removeprefix("ignored explicit argument ")
                 raise SpecError([Problem(path, "no value", value, "leave it out")]) from None
             if found.message.startswith("not allowed with argument "):
                 other = found.message.removeprefix("not allowed with argument ")
-                raise SpecError([Problem(path, f"this or {other}", "both", "leave one out")]) from None
+                raise SpecError(
+                    [Problem(path, f"this or {other}", "both", "leave one out")]
+                ) from None
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
-            raise SpecError([Problem(missing, "a value for each" if ", " in missing else "a value", "none", todo)]) from None
-        raise SpecError([Problem("", f"arguments as `{self.prog} --help` lists them", message)]) from None
+            raise SpecError(
+                [
+                    Problem(
+                        missing, "a value for each" if ", " in missing else "a value", "none", todo
+                    )
+                ]
+            ) from None
+        raise SpecError(
+            [Problem("", f"arguments as `{self.prog} --help` lists them", message)]
+        ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             near = _near(str(value), map(str, action.choices)).removesuffix("; ")
-            raise argparse.ArgumentError(action, f"{_listed(action.choices)}{_FOUND}{value!r}{f'; {near}' if near else ''}")
+            raise argparse.ArgumentError(
+                action, f"{_listed(action.choices)}{_FOUND}{value!r}{f'; {near}' if near else ''}"
+            )
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
@@ -81,7 +131,9 @@ class Parser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             kind = _KINDS.get(action.type) if isinstance(action.type, type) else None
             # A type of ours says itself what it wanted.
-            said = f"{kind}{_FOUND}{arg_string!r}" if kind else error.message.removeprefix("wanted ")
+            said = (
+                f"{kind}{_FOUND}{arg_string!r}" if kind else error.message.removeprefix("wanted ")
+            )
             raise argparse.ArgumentError(action, said) from None
 
 

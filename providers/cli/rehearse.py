@@ -1,6 +1,8 @@
-"""`gpus rehearse`: shows the rehearsal world and edits its scenario. Owns the command's words and the text it prints; thin over the store.
+"""`gpus rehearse`: shows the rehearsal world and edits its scenario. Owns the command's words and
+the text it prints; thin over the store.
 
-What a cloud has and runs comes from its stand-in's `console` module, found by folder, so a new rehearsal cloud needs no edit here.
+What a cloud has and runs comes from its stand-in's `console` module, found by folder, so a new
+rehearsal cloud needs no edit here.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from providers.model.duration import TooLongError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
-from providers.rehearsal.store import AHEAD_MAX_S, ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOK, NODE_WORK, open_store
+from providers.rehearsal.store import (
+    AHEAD_MAX_S,
+    ANY,
+    FAULTS,
+    JOB_FAILS,
+    LATENCIES_S,
+    NODE_LOOK,
+    NODE_WORK,
+    open_store,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,14 +43,34 @@ _MOST = 1_000_000_000
 _LONGEST_S = 86_400.0
 """The longest step and the longest planned delay."""
 _GRPC = (
-    *("CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"),
-    *("FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+    *(
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+    ),
+    *(
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ),
 )
 """What a failing call answers at a cloud that speaks gRPC: the names of its status codes."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth one line, for everything a user can get wrong."""
+    """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth
+    one line, for everything a user can get wrong.
+    """
     options = _parser().parse_args(list(argv))
     import sqlite3
 
@@ -61,14 +92,24 @@ def run(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     shared = Parser(add_help=False)
-    shared.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the whole state as JSON afterwards")
-    parser = Parser(prog="gpus rehearse", description="Show the rehearsal clouds, or change what they will do next.")
+    shared.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print the whole state as JSON afterwards",
+    )
+    parser = Parser(
+        prog="gpus rehearse",
+        description="Show the rehearsal clouds, or change what they will do next.",
+    )
     parser.add_argument("--json", action="store_true", help="print the whole state as JSON")
     parser.set_defaults(do=None)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, do: Any, text: str, /, **names: str) -> argparse.ArgumentParser:
-        found: argparse.ArgumentParser = commands.add_parser(name, help=text.partition(";")[0], description=text, parents=[shared])
+        found: argparse.ArgumentParser = commands.add_parser(
+            name, help=text.partition(";")[0], description=text, parents=[shared]
+        )
         for key, meaning in names.items():
             found.add_argument(key, help=meaning)
         found.set_defaults(do=do)
@@ -83,7 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         count="how many exist, those that run included; or unlimited",
     )
     command(
-        "latency", _latency, "how long a step takes", provider=", ".join(_clouds()), step=", ".join(LATENCIES_S), duration="such as 2s, 0.5s, 10m"
+        "latency",
+        _latency,
+        "how long a step takes",
+        provider=", ".join(_clouds()),
+        step=", ".join(LATENCIES_S),
+        duration="such as 2s, 0.5s, 10m",
     )
     command(
         "quota",
@@ -94,24 +140,48 @@ def _parser() -> argparse.ArgumentParser:
         metric="the cloud's name",
         count="the limit",
     )
-    fault = command("fault", _fault, "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()))
+    fault = command(
+        "fault",
+        _fault,
+        "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()),
+    )
     fault.add_argument("provider", nargs="?", help=", ".join(_clouds()))
-    fault.add_argument("method", nargs="?", help="a call such as instances.delete; * matches any part")
+    fault.add_argument(
+        "method", nargs="?", help="a call such as instances.delete; * matches any part"
+    )
     fault.add_argument("kind", nargs="?", help=", ".join(FAULTS))
     fault.add_argument("--times", default="1", help="how often; or always")
     fault.add_argument("--place", default=EVERYTHING, help="only in this zone or region")
     fault.add_argument("--machine-type", default=EVERYTHING, help="only for this machine type")
-    fault.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the kind, such as code=QUOTA_EXCEEDED")
+    fault.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the kind, such as code=QUOTA_EXCEEDED",
+    )
     fault.add_argument("--clear", action="store_true", help="drop every planned failure")
     command(
-        "preempt", _preempt, "take machines back now that may be taken back: Spot ones, and every Modal container", name="a machine's name, or all"
+        "preempt",
+        _preempt,
+        "take machines back now that may be taken back: Spot ones, and every Modal container",
+        name="a machine's name, or all",
     )
     command(
-        *("edit", _edit, "change a running machine behind the stack's back, as by hand at its cloud"),
+        *(
+            "edit",
+            _edit,
+            "change a running machine behind the stack's back, as by hand at its cloud",
+        ),
         name="a machine's name",
         what="another machine type, or GPU:COUNT, as far as the cloud can change it",
     )
-    command("idle", _idle, "from now on a machine's GPUs have nothing to do", name="a machine's name, or all")
+    command(
+        "idle",
+        _idle,
+        "from now on a machine's GPUs have nothing to do",
+        name="a machine's name, or all",
+    )
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
@@ -131,7 +201,9 @@ def _consoles() -> dict[str, str]:
 
     from providers.rehearsal import clouds
 
-    found = (path.parent.name for base in clouds.__path__ for path in Path(base).glob("*/console.py"))
+    found = (
+        path.parent.name for base in clouds.__path__ for path in Path(base).glob("*/console.py")
+    )
     return {name: f"{clouds.__name__}.{name}.console" for name in found}
 
 
@@ -145,7 +217,9 @@ def _console(provider: str) -> ModuleType:
 
 
 def _unplaced(provider: str) -> dict[str, frozenset[tuple[str, str]]]:
-    """Place -> the (machine type, GPU) of which a stand-in never has any there, since nobody says in which zone."""
+    """Place -> the (machine type, GPU) of which a stand-in never has any there, since nobody says
+    in which zone.
+    """
     told = getattr(_console(provider), "unplaced", None)
     return {} if told is None else dict(told())
 
@@ -164,12 +238,23 @@ def _known(path: str, text: str, known: Iterable[str], what: str) -> str:
     if text.lower() in names:
         return names[text.lower()]
     near = difflib.get_close_matches(text.lower(), names, 3, 0.6)
-    raise _wrong(path, what, text, f"near: {', '.join(names[name] for name in near)}" if near else "'*' means all")
+    raise _wrong(
+        path,
+        what,
+        text,
+        f"near: {', '.join(names[name] for name in near)}" if near else "'*' means all",
+    )
 
 
 def _whole(path: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) <= _MOST):
-        raise _wrong(path, f"a whole number from 0 to {_MOST:,}", text if len(text) <= 40 else f"{text[:40]}...")
+    if not (
+        text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) <= _MOST
+    ):
+        raise _wrong(
+            path,
+            f"a whole number from 0 to {_MOST:,}",
+            text if len(text) <= 40 else f"{text[:40]}...",
+        )
     return int(text)
 
 
@@ -178,12 +263,16 @@ def _whole(path: str, text: str) -> int:
 
 def _stock(store: Store, options: argparse.Namespace) -> str:
     console = _console(options.provider)
-    place = _known("place", options.place, console.places(), f"a zone or region of {options.provider}")
+    place = _known(
+        "place", options.place, console.places(), f"a zone or region of {options.provider}"
+    )
     machine_type = gpu = ANY
     if options.what in console.machine_types():
         machine_type = options.what
     else:
-        gpu = _known("what", options.what, console.gpus() | console.machine_types(), "a machine type or GPU")
+        gpu = _known(
+            "what", options.what, console.gpus() | console.machine_types(), "a machine type or GPU"
+        )
     capacity = _known("capacity", options.capacity, CAPACITIES, f"one of {', '.join(CAPACITIES)}")
     count = None if options.count == "unlimited" else _whole("count", options.count)
     # A queued request is served by what was there until now, before that changes.
@@ -191,22 +280,43 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
     with store.transaction():
         dropped = store.drop_covered(options.provider, place, machine_type, capacity, gpu)
         store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
-    much = "no end of machines" if count is None else "sold out" if count == 0 else f"{count} machine{'s' if count > 1 else ''}"
+    much = (
+        "no end of machines"
+        if count is None
+        else "sold out"
+        if count == 0
+        else f"{count} machine{'s' if count > 1 else ''}"
+    )
     instead = f", instead of {dropped} narrower line{'s' if dropped > 1 else ''}" if dropped else ""
     kinds = _unplaced(options.provider).get(place, frozenset()) if count != 0 else frozenset()
-    none = f"; {_NEVER}" if any(machine_type == name or (gpu and gpu == card) for name, card in kinds) else ""
-    return f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'} {capacity or 'any capacity'}: {much}{instead}{none}"
+    none = (
+        f"; {_NEVER}"
+        if any(machine_type == name or (gpu and gpu == card) for name, card in kinds)
+        else ""
+    )
+    return (
+        f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'}"
+        f" {capacity or 'any capacity'}: {much}{instead}{none}"
+    )
 
 
 def _seconds(path: str, text: str, longest_s: float) -> float:
     try:
-        found = float(text.removesuffix("s")) if text.removesuffix("s").replace(".", "", 1).isdigit() else float(duration(text))
+        found = (
+            float(text.removesuffix("s"))
+            if text.removesuffix("s").replace(".", "", 1).isdigit()
+            else float(duration(text))
+        )
     except (OverflowError, TooLongError):
         found = float("inf")
     except ValueError:
         raise _wrong(path, "a duration such as 10m or 2s", text) from None
     if found > longest_s:
-        raise _wrong(path, f"at most {duration_text(longest_s)}", text if len(text) <= 40 else f"{text[:40]}...")
+        raise _wrong(
+            path,
+            f"at most {duration_text(longest_s)}",
+            text if len(text) <= 40 else f"{text[:40]}...",
+        )
     return found
 
 
@@ -221,7 +331,12 @@ def _latency(store: Store, options: argparse.Namespace) -> str:
 
 
 def _quota(store: Store, options: argparse.Namespace) -> str:
-    place = _known("place", options.place, _console(options.provider).places(), f"a region of {options.provider}")
+    place = _known(
+        "place",
+        options.place,
+        _console(options.provider).places(),
+        f"a region of {options.provider}",
+    )
     limit = _whole("count", options.count)
     store.set_quota(options.provider, place, options.metric, limit)
     _forget(lambda journal: journal.forget_closures(REHEARSAL, options.provider))
@@ -235,28 +350,52 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
         store.clear_faults()
         return "no planned failures"
     if not options.kind:
-        raise GpusError("gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault --help`")
+        raise GpusError(
+            "gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault"
+            " --help`"
+        )
     console = _console(options.provider)
-    calls = console.methods() | {NODE_LOOK, NODE_WORK}  # what happens on a node is no call of the cloud's, and can fail all the same
+    calls = console.methods() | {
+        NODE_LOOK,
+        NODE_WORK,
+    }  # what happens on a node is no call of the cloud's, and can fail all the same
     if not any(fnmatchcase(name, options.method) for name in calls):
-        _known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
+        _known(
+            "method", options.method, calls, f"a call of {options.provider}, with * for any part"
+        )
     if options.kind not in FAULTS:
         _known("kind", options.kind, FAULTS, f"one of {', '.join(FAULTS)}")
     times = None if options.times == "always" else _whole("times", options.times)
     if times == 0:
         raise _wrong("times", "a number from 1, or always", options.times)
-    place = _known("place", options.place, console.places(), f"a zone or region of {options.provider}")
-    machine_type = _known("machine-type", options.machine_type, console.machine_types(), "a machine type")
+    place = _known(
+        "place", options.place, console.places(), f"a zone or region of {options.provider}"
+    )
+    machine_type = _known(
+        "machine-type", options.machine_type, console.machine_types(), "a machine type"
+    )
     settings: dict[str, object] = {}
     for item in options.set:
         key, separator, value = item.partition("=")
-        if not separator or not key.isidentifier() or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}:
+        if (
+            not separator
+            or not key.isidentifier()
+            or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}
+        ):
             raise _wrong("set", "NAME=VALUE", item)
         settings[key] = _setting(options.provider, key, value)
     if options.kind == JOB_FAILS:
         # What a machine's work ends with is settled as it is made, and looking does not use it up.
         times = None
-    number = store.add_fault(options.provider, options.method, options.kind, times, place=place, machine_type=machine_type, **settings)
+    number = store.add_fault(
+        options.provider,
+        options.method,
+        options.kind,
+        times,
+        place=place,
+        machine_type=machine_type,
+        **settings,
+    )
     often = "always" if times is None else "once" if times == 1 else f"{times} times"
     return f"planned failure {number}: {options.provider} {options.method}: {options.kind}, {often}"
 
@@ -264,8 +403,20 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
 def _setting(provider: str, key: str, text: str) -> object:
     """A setting's value: a number where it is one. Raises SpecError for what no stand-in could do."""
     number = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
-    if key == "status" and not (text in _GRPC and provider == "modal") and (number is None or not number.is_integer() or not 100 <= number <= 599):
-        raise _wrong(f"set {key}", f"one of {', '.join(_GRPC)}" if provider == "modal" else "an HTTP status from 100 to 599", text)
+    if (
+        key == "status"
+        and not (text in _GRPC and provider == "modal")
+        and (number is None or not number.is_integer() or not 100 <= number <= 599)
+    ):
+        raise _wrong(
+            f"set {key}",
+            (
+                f"one of {', '.join(_GRPC)}"
+                if provider == "modal"
+                else "an HTTP status from 100 to 599"
+            ),
+            text,
+        )
     if key in {"seconds", "lag_s"} and (number is None or number > _LONGEST_S):
         raise _wrong(f"set {key}", f"a number of seconds, at most {_LONGEST_S:.0f}", text)
     if key in {"count", "mib"} and (number is None or number > _MOST):
@@ -278,30 +429,66 @@ def _setting(provider: str, key: str, text: str) -> object:
 def _preempt(store: Store, options: argparse.Namespace) -> str:
     existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
     able = [
-        machine for machine in existing if machine.capacity in _console(machine.provider).preemptible() and machine.status in {"STAGING", "RUNNING"}
+        machine
+        for machine in existing
+        if machine.capacity in _console(machine.provider).preemptible()
+        and machine.status in {"STAGING", "RUNNING"}
     ]
-    chosen = able if options.name == "all" else [machine for machine in able if machine.name == options.name]
+    chosen = (
+        able
+        if options.name == "all"
+        else [machine for machine in able if machine.name == options.name]
+    )
     if options.name != "all" and not chosen:
         other = next((machine for machine in existing if machine.name == options.name), None)
         found = f"{options.name} ({other.capacity}, {other.status})" if other else options.name
-        raise _wrong("name", "a running machine that can be taken back", found, f"running: {', '.join(machine.name for machine in able) or 'none'}")
-    taken = [machine.name for machine in chosen if _console(machine.provider).preempt(store, machine.name)]
-    return f"preempted: {', '.join(taken)}" if taken else "no Spot machine runs, nor another that can be taken back"
+        raise _wrong(
+            "name",
+            "a running machine that can be taken back",
+            found,
+            f"running: {', '.join(machine.name for machine in able) or 'none'}",
+        )
+    taken = [
+        machine.name
+        for machine in chosen
+        if _console(machine.provider).preempt(store, machine.name)
+    ]
+    return (
+        f"preempted: {', '.join(taken)}"
+        if taken
+        else "no Spot machine runs, nor another that can be taken back"
+    )
 
 
 def _edit(store: Store, options: argparse.Namespace) -> str:
     existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
     machine = next((machine for machine in existing if machine.name == options.name), None)
     if machine is None:
-        raise _wrong("name", "a machine", options.name, f"there are: {', '.join(machine.name for machine in existing) or 'none'}")
+        raise _wrong(
+            "name",
+            "a machine",
+            options.name,
+            f"there are: {', '.join(machine.name for machine in existing) or 'none'}",
+        )
     console = _console(machine.provider)
     change = getattr(console, "edit", None)
     if change is None:
-        raise _wrong("name", "a machine that can be changed", options.name, f"{machine.provider} lets nobody edit one")
-    machine_type, gpu, count = (options.what, "", 0) if options.what in console.machine_types() else ("", *_cards(options.what))
+        raise _wrong(
+            "name",
+            "a machine that can be changed",
+            options.name,
+            f"{machine.provider} lets nobody edit one",
+        )
+    machine_type, gpu, count = (
+        (options.what, "", 0)
+        if options.what in console.machine_types()
+        else ("", *_cards(options.what))
+    )
     if not change(store, machine.name, machine_type, gpu, count):
         wanted = "GPU:COUNT" if machine_type else "a machine type: its GPUs come with it"
-        raise _wrong("what", f"what {machine.provider} can change of {machine.name}, {wanted}", options.what)
+        raise _wrong(
+            "what", f"what {machine.provider} can change of {machine.name}, {wanted}", options.what
+        )
     return f"{machine.name}: {machine_type or f'{gpu}:{count}'} from now on"
 
 
@@ -317,16 +504,35 @@ def _cards(text: str) -> tuple[str, int]:
 def _idle(store: Store, options: argparse.Namespace) -> str:
     from datetime import UTC, datetime
 
-    running = [machine for cloud in _clouds() for machine in _console(cloud).running(store) if machine.status.casefold() == "running"]
-    chosen = running if options.name == "all" else [machine for machine in running if machine.name == options.name]
+    running = [
+        machine
+        for cloud in _clouds()
+        for machine in _console(cloud).running(store)
+        if machine.status.casefold() == "running"
+    ]
+    chosen = (
+        running
+        if options.name == "all"
+        else [machine for machine in running if machine.name == options.name]
+    )
     if not chosen:
-        raise _wrong("name", "a running machine", options.name, f"running: {', '.join(machine.name for machine in running) or 'none'}")
+        raise _wrong(
+            "name",
+            "a running machine",
+            options.name,
+            f"running: {', '.join(machine.name for machine in running) or 'none'}",
+        )
     said = []
     for machine in chosen:
         store.go_idle(machine.name)
         ends = getattr(_console(machine.provider), "idle", None)
         moment = ends(store, machine.name) if ends is not None else 0.0
-        at = f"ends itself at {datetime.fromtimestamp(moment, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}" if moment else "has no timer of its own"
+        at = (
+            "ends itself at"
+            f" {datetime.fromtimestamp(moment, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}"
+            if moment
+            else "has no timer of its own"
+        )
         said.append(f"{machine.name}: idle, {at}")
     return "\n".join(said)
 
@@ -341,7 +547,10 @@ def _advance(store: Store, options: argparse.Namespace) -> str:
 def _reset(store: Store, options: argparse.Namespace) -> str:
     existing = [machine.name for cloud in _clouds() for machine in _console(cloud).running(store)]
     if existing and not options.yes:
-        raise GpusError(f"reset: {len(existing)} of the machines here would vanish unseen ({', '.join(existing[:3])}); destroy first, or add --yes")
+        raise GpusError(
+            f"reset: {len(existing)} of the machines here would vanish unseen"
+            f" ({', '.join(existing[:3])}); destroy first, or add --yes"
+        )
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))
@@ -370,15 +579,28 @@ def state(store: Store) -> dict[str, Any]:
         "ahead_s": store.offset(),
         "stock": [{**line._asdict(), "machines": line.machines} for line in store.stock_lines()],
         "unplaced": [
-            {"provider": cloud, "place": place, "gpu": gpu, "machine_types": sorted(name for name, card in kinds if card == gpu)}
+            {
+                "provider": cloud,
+                "place": place,
+                "gpu": gpu,
+                "machine_types": sorted(name for name, card in kinds if card == gpu),
+            }
             for cloud in _clouds()
             for place, kinds in sorted(_unplaced(cloud).items())
             for gpu in sorted({card for _, card in kinds})
         ],
-        "latencies_s": [{"provider": provider, "step": step, "seconds": took} for provider, step, took in store.latencies()],
-        "quotas": [{"provider": provider, "place": place, "metric": metric, "limit": limit} for provider, place, metric, limit in store.quotas()],
+        "latencies_s": [
+            {"provider": provider, "step": step, "seconds": took}
+            for provider, step, took in store.latencies()
+        ],
+        "quotas": [
+            {"provider": provider, "place": place, "metric": metric, "limit": limit}
+            for provider, place, metric, limit in store.quotas()
+        ],
         "faults": [fault._asdict() for fault in store.faults()],
-        "machines": [machine._asdict() for cloud in _clouds() for machine in _console(cloud).running(store)],
+        "machines": [
+            machine._asdict() for cloud in _clouds() for machine in _console(cloud).running(store)
+        ],
         "requests": len(store.requests()),
         "mutations": len(store.mutations()),
     }
@@ -396,42 +618,84 @@ def shown(found: dict[str, Any]) -> list[str]:
     """The lines that a user reads, at most 96 columns where names allow. Pure."""
     from datetime import UTC, datetime
 
-    ahead = f"{duration_text(found['ahead_s'])} ahead of real time" if found["ahead_s"] else "real time"
-    out = [f"clock     {datetime.fromtimestamp(found['now'], tz=UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}, {ahead}"]
+    ahead = (
+        f"{duration_text(found['ahead_s'])} ahead of real time" if found["ahead_s"] else "real time"
+    )
+    out = [
+        "clock    "
+        f" {datetime.fromtimestamp(found['now'], tz=UTC).strftime('%Y-%m-%d %H:%M:%S UTC')},"
+        f" {ahead}"
+    ]
     rows = [*map(_stock_line, found["stock"]), *map(_unplaced_line, found["unplaced"])]
-    out += _block("stock", [*rows, "everything else: unlimited"] if rows else [], "unlimited everywhere")
+    out += _block(
+        "stock", [*rows, "everything else: unlimited"] if rows else [], "unlimited everywhere"
+    )
     if found["latencies_s"]:
-        out += _block("latency", [f"{line['provider']} {line['step']}: {line['seconds']:g}s" for line in found["latencies_s"]], "")
+        out += _block(
+            "latency",
+            [
+                f"{line['provider']} {line['step']}: {line['seconds']:g}s"
+                for line in found["latencies_s"]
+            ],
+            "",
+        )
     if found["quotas"]:
-        rows = [f"{line['provider']} {line['place'] or 'everywhere'} {line['metric']}: {line['limit']:g}" for line in found["quotas"]]
+        rows = [
+            f"{line['provider']} {line['place'] or 'everywhere'} {line['metric']}:"
+            f" {line['limit']:g}"
+            for line in found["quotas"]
+        ]
         out += _block("quota", rows, "")
     out += _block("failures", [_fault_line(line) for line in found["faults"]], "none planned")
     return out + _block("machines", [_machine_line(line) for line in found["machines"]], "none")
 
 
 def _block(title: str, rows: list[str], nothing: str) -> list[str]:
-    return [f"{title if index == 0 else '':<10}{row}" for index, row in enumerate(rows or [nothing])]
+    return [
+        f"{title if index == 0 else '':<10}{row}" for index, row in enumerate(rows or [nothing])
+    ]
 
 
 def _stock_line(line: dict[str, Any]) -> str:
     what = line["machine_type"] or line["gpu"] or "everything"
-    much = "unlimited" if line["machines"] is None else "sold out" if line["machines"] == 0 else f"{line['machines']}"
-    return f"{line['provider']} {line['place'] or 'everywhere'} {what} {line['capacity'] or 'any capacity'}: {much}"
+    much = (
+        "unlimited"
+        if line["machines"] is None
+        else "sold out"
+        if line["machines"] == 0
+        else f"{line['machines']}"
+    )
+    return (
+        f"{line['provider']} {line['place'] or 'everywhere'} {what}"
+        f" {line['capacity'] or 'any capacity'}: {much}"
+    )
 
 
 def _unplaced_line(line: dict[str, Any]) -> str:
-    """`gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, ...`: what is for sale there, and never had here."""
+    """`gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, ...`: what is for sale
+    there, and never had here.
+    """
     first, *more = reversed(line["machine_types"])
-    return f"{line['provider']} {line['place']} {line['gpu']} ({first}{f' and {len(more)} more' if more else ''}): {_NEVER}"
+    return (
+        f"{line['provider']} {line['place']} {line['gpu']}"
+        f" ({first}{f' and {len(more)} more' if more else ''}): {_NEVER}"
+    )
 
 
 def _fault_line(line: dict[str, Any]) -> str:
     often = "always" if line["times"] is None else f"{line['times']}x"
     where = " ".join(part for part in (line["place"], line["machine_type"]) if part)
     extra = " ".join(f"{key}={value}" for key, value in line["settings"].items())
-    return " ".join(part for part in (line["provider"], line["method"], f"{line['kind']}, {often}", where, extra) if part)
+    return " ".join(
+        part
+        for part in (line["provider"], line["method"], f"{line['kind']}, {often}", where, extra)
+        if part
+    )
 
 
 def _machine_line(line: dict[str, Any]) -> str:
     gpus = f"{line['gpu']}:{line['gpu_count']:g} " if line["gpu"] else ""
-    return f"{line['name']} {line['status']} {line['provider']} {line['zone']} {line['machine_type']} {gpus}{line['capacity']}"
+    return (
+        f"{line['name']} {line['status']} {line['provider']} {line['zone']} {line['machine_type']}"
+        f" {gpus}{line['capacity']}"
+    )

@@ -22,7 +22,9 @@ OK, NOTHING = 0, 1
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs `gpus size ARGUMENTS`: 0 where something holds it or a table was asked for, 1 where nothing does. SpecError for a wrong question."""
+    """Runs `gpus size ARGUMENTS`: 0 where something holds it or a table was asked for, 1 where
+    nothing does. SpecError for a wrong question.
+    """
     options = _parser().parse_args(arguments)
     if options.models:
         for model in dict.fromkeys(architecture.bundled().values()):
@@ -33,7 +35,15 @@ def run(arguments: Sequence[str]) -> int:
         from providers.catalog.offers import PROVIDERS
 
         if provider not in PROVIDERS:
-            raise SpecError([Problem("--provider", f"one with bundled prices: {', '.join(PROVIDERS)}", repr(provider))])
+            raise SpecError(
+                [
+                    Problem(
+                        "--provider",
+                        f"one with bundled prices: {', '.join(PROVIDERS)}",
+                        repr(provider),
+                    )
+                ]
+            )
     offers = gpus.sold(SPOT if options.spot else ON_DEMAND, providers)
     if options.hours is not None:
         found = gpus.measured(_hours(options.hours), offers)
@@ -53,42 +63,99 @@ def run(arguments: Sequence[str]) -> int:
             sys.stdout.write(size_report.measured_text(found, offers) + "\n")
         return OK
     if not options.model:
-        raise SpecError([Problem("model", "a model such as meta-llama/Llama-3.1-70B or 7b", "nothing", "or --hours 'T4=5,A100=0.8', or --models")])
+        raise SpecError(
+            [
+                Problem(
+                    "model",
+                    "a model such as meta-llama/Llama-3.1-70B or 7b",
+                    "nothing",
+                    "or --hours 'T4=5,A100=0.8', or --models",
+                )
+            ]
+        )
     model = architecture.find(options.model, hub=not options.offline)
     work = _work(options, model)
     if options.on:
         shown = tuple(_placements(options.on, offers))
-        sized = tuple(gpus.priced(gpus.judge(model, work, gpu, count, options.nodes), offer) for gpu, count, offer in shown)
+        sized = tuple(
+            gpus.priced(gpus.judge(model, work, gpu, count, options.nodes), offer)
+            for gpu, count, offer in shown
+        )
     else:
         sized = gpus.sizes(model, work, offers, options.nodes)
     if options.json:
         _print_json(size_report.as_json(model, work, sized, options.budget))
     else:
-        sys.stdout.write(size_report.as_text(model, work, sized, budget=options.budget, everything=options.all or bool(options.on)) + "\n")
+        sys.stdout.write(
+            size_report.as_text(
+                model,
+                work,
+                sized,
+                budget=options.budget,
+                everything=options.all or bool(options.on),
+            )
+            + "\n"
+        )
     return OK if any(each.verdict.answer in (FITS, TIGHT) for each in sized) else NOTHING
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="gpus size", description="Which GPUs hold a model, how many, split how, at which price, and why not the others. Buys nothing."
+        prog="gpus size",
+        description=(
+            "Which GPUs hold a model, how many, split how, at which price, and why not the others."
+            " Buys nothing."
+        ),
     )
-    parser.add_argument("model", nargs="?", help="a published name, a size such as 7b, or the path of a config.json")
+    parser.add_argument(
+        "model", nargs="?", help="a published name, a size such as 7b, or the path of a config.json"
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--serve", action="store_true", help="for inference (the default)")
-    kind.add_argument("--train", choices=gpus.METHODS, help="for training: all weights, or adapters")
     kind.add_argument(
-        "--hours", metavar="TABLE", help="no model: hours measured on one GPU each, as in 'T4=5,A10G=1.7,A100=0.8', at the catalog's prices"
+        "--train", choices=gpus.METHODS, help="for training: all weights, or adapters"
+    )
+    kind.add_argument(
+        "--hours",
+        metavar="TABLE",
+        help=(
+            "no model: hours measured on one GPU each, as in 'T4=5,A10G=1.7,A100=0.8', at the"
+            " catalog's prices"
+        ),
     )
     kind.add_argument("--models", action="store_true", help="the bundled models")
-    parser.add_argument("--dtype", help="number format of the weights (default: the model's own; bf16 for training)")
-    parser.add_argument("--context", default=None, help="tokens in each sequence, as in 32k (default: 8k, or what the model knows)")
-    parser.add_argument("--concurrency", type=_positive, default=1, help="sequences at once (default: 1)")
-    parser.add_argument("--cache-dtype", choices=("bf16", "fp8"), default="bf16", help="number format of the KV cache")
-    parser.add_argument("--tokens", help="tokens to train on in all, as in 1B; gives hours and dollars")
-    parser.add_argument("--sequence", default="2k", help="tokens in one training sequence (default: 2k)")
-    parser.add_argument("--batch", type=_positive, default=1, help="sequences on each GPU at once (default: 1)")
-    parser.add_argument("--rank", type=_positive, default=16, help="rank of the adapters (default: 16)")
-    parser.add_argument("--no-recompute", action="store_true", help="keep all activations: faster, and more memory")
+    parser.add_argument(
+        "--dtype", help="number format of the weights (default: the model's own; bf16 for training)"
+    )
+    parser.add_argument(
+        "--context",
+        default=None,
+        help="tokens in each sequence, as in 32k (default: 8k, or what the model knows)",
+    )
+    parser.add_argument(
+        "--concurrency", type=_positive, default=1, help="sequences at once (default: 1)"
+    )
+    parser.add_argument(
+        "--cache-dtype",
+        choices=("bf16", "fp8"),
+        default="bf16",
+        help="number format of the KV cache",
+    )
+    parser.add_argument(
+        "--tokens", help="tokens to train on in all, as in 1B; gives hours and dollars"
+    )
+    parser.add_argument(
+        "--sequence", default="2k", help="tokens in one training sequence (default: 2k)"
+    )
+    parser.add_argument(
+        "--batch", type=_positive, default=1, help="sequences on each GPU at once (default: 1)"
+    )
+    parser.add_argument(
+        "--rank", type=_positive, default=16, help="rank of the adapters (default: 16)"
+    )
+    parser.add_argument(
+        "--no-recompute", action="store_true", help="keep all activations: faster, and more memory"
+    )
     parser.add_argument(
         "--efficiency",
         type=_part,
@@ -98,10 +165,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=float, help="dollars for the run; marks what costs more")
     parser.add_argument("--nodes", type=_positive, default=1, help="machines (default: 1)")
     parser.add_argument("--on", metavar="GPU:N,...", help="only these, as in A100:2,A100-80GB:4")
-    parser.add_argument("--provider", action="append", help="prices of this provider only; repeatable")
+    parser.add_argument(
+        "--provider", action="append", help="prices of this provider only; repeatable"
+    )
     parser.add_argument("--spot", action="store_true", help="spot prices")
     parser.add_argument("--all", action="store_true", help="every count of every card")
-    parser.add_argument("--offline", action="store_true", help="do not ask the hub for a model that is not bundled")
+    parser.add_argument(
+        "--offline", action="store_true", help="do not ask the hub for a model that is not bundled"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     return parser
 
@@ -109,10 +180,21 @@ def _parser() -> argparse.ArgumentParser:
 def _work(options: Any, model: architecture.Architecture) -> Serve | Train:
     dtype = options.dtype or ("bf16" if options.train else model.dtype)
     if not throughput.supports(dtype):
-        raise SpecError([Problem("--dtype", f"one of {', '.join(memory.BITS)}", repr(options.dtype))])
+        raise SpecError(
+            [Problem("--dtype", f"one of {', '.join(memory.BITS)}", repr(options.dtype))]
+        )
     if options.train:
         if dtype not in {"bf16", "fp16", "fp32"}:
-            raise SpecError([Problem("--dtype", "bf16, fp16 or fp32 for training", repr(dtype), "for a quantised base: --train qlora")])
+            raise SpecError(
+                [
+                    Problem(
+                        "--dtype",
+                        "bf16, fp16 or fp32 for training",
+                        repr(dtype),
+                        "for a quantised base: --train qlora",
+                    )
+                ]
+            )
         return Train(
             options.train,
             tokens=_amount("--tokens", options.tokens) if options.tokens else 0.0,
@@ -123,7 +205,11 @@ def _work(options: Any, model: architecture.Architecture) -> Serve | Train:
             rank=options.rank,
             efficiency=options.efficiency,
         )
-    context = round(_amount("--context", options.context)) if options.context else min(8192, model.max_context or 8192)
+    context = (
+        round(_amount("--context", options.context))
+        if options.context
+        else min(8192, model.max_context or 8192)
+    )
     return Serve(dtype, context, options.concurrency, options.cache_dtype)
 
 
@@ -167,7 +253,14 @@ def _hours(text: str) -> dict[str, float]:
             raise SpecError([Problem("--hours", "GPU=HOURS, as in T4=5", repr(item))])
         if name is None:
             raise SpecError(
-                [Problem("--hours", "a GPU that is known", repr(gpu.strip()), f"near: {', '.join(names.near(gpu))}" if names.near(gpu) else "")]
+                [
+                    Problem(
+                        "--hours",
+                        "a GPU that is known",
+                        repr(gpu.strip()),
+                        f"near: {', '.join(names.near(gpu))}" if names.near(gpu) else "",
+                    )
+                ]
             )
         found[name] = value
     return found
@@ -180,10 +273,28 @@ def _placements(text: str, offers: Sequence[Sold]) -> list[tuple[str, int, Sold 
         name = names.canonical(read.type)
         if name is None:
             near = names.near(read.type)
-            raise SpecError([Problem("--on", "a GPU that is known", repr(read.type), f"near: {', '.join(near)}" if near else "")])
+            raise SpecError(
+                [
+                    Problem(
+                        "--on",
+                        "a GPU that is known",
+                        repr(read.type),
+                        f"near: {', '.join(near)}" if near else "",
+                    )
+                ]
+            )
         gpu = names.accepts(name)[0]
         count = read.gpu_count or 1
-        found.append((gpu, count, next((each for each in offers if each.gpu_type == gpu and each.gpu_count == count), None)))
+        found.append(
+            (
+                gpu,
+                count,
+                next(
+                    (each for each in offers if each.gpu_type == gpu and each.gpu_count == count),
+                    None,
+                ),
+            )
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""What a stack file says, read without Pulumi: for the command line. Owns where the project is; what a declaration means is `engine.declaring`'s.
+"""What a stack file says, read without Pulumi: for the command line. Owns where the project is;
+what a declaration means is `engine.declaring`'s.
 
 Must not import pydantic, asyncio or a cloud's SDK.
 """
@@ -26,11 +27,15 @@ class Stack(NamedTuple):
 
 
 def nearest_project() -> Path | None:
-    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says; None where there is none."""
+    """The folder of the Pulumi project: here, above, or where $GPUS_PROJECT says; None where there
+    is none.
+    """
     from pathlib import Path
 
     here = Path.cwd()
-    places = [here, *here.parents] + ([Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else [])
+    places = [here, *here.parents] + (
+        [Path(os.environ["GPUS_PROJECT"])] if os.environ.get("GPUS_PROJECT") else []
+    )
     return next((place for place in places if (place / "Pulumi.yaml").is_file()), None)
 
 
@@ -40,13 +45,25 @@ def project_folder() -> Path:
 
     project = nearest_project()
     if project is None:
-        raise SpecError([Problem("--stack", "a folder with Pulumi.yaml, here or above", f"none at {Path.cwd()}", "go to the project's folder")])
+        raise SpecError(
+            [
+                Problem(
+                    "--stack",
+                    "a folder with Pulumi.yaml, here or above",
+                    f"none at {Path.cwd()}",
+                    "go to the project's folder",
+                )
+            ]
+        )
     return project
 
 
 def names(project: Path) -> tuple[str, ...]:
     """The stacks of a project that have a file."""
-    found = (path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in _folder(project).glob("Pulumi.*.yaml"))
+    found = (
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        for path in _folder(project).glob("Pulumi.*.yaml")
+    )
     return tuple(sorted(found))
 
 
@@ -58,20 +75,37 @@ def _folder(project: Path) -> Path:
 
 
 def read(name: str) -> Stack:
-    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT says. Reads two files; raises SpecError."""
+    """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT
+    says. Reads two files; raises SpecError.
+    """
     from providers.engine import validate
     from providers.model import yaml_file
 
     project = project_folder()
     file = _folder(project) / f"Pulumi.{name}.yaml"
     if not file.is_file():
-        raise SpecError([Problem("--stack", "a stack with a file", repr(name), f"there are: {', '.join(names(project)) or 'none'}")])
+        raise SpecError(
+            [
+                Problem(
+                    "--stack",
+                    "a stack with a file",
+                    repr(name),
+                    f"there are: {', '.join(names(project)) or 'none'}",
+                )
+            ]
+        )
     config = yaml_file.mapping(file).get("config")
     config = config if isinstance(config, dict) else {}
     clusters = config.get("gpus:clusters")
     if not isinstance(clusters, dict) or not clusters:
         raise SpecError(
-            [Problem(f"{file.name} gpus:clusters", 'a map such as {train: {gpu: "H100:8"}}', "nothing" if not clusters else type(clusters).__name__)]
+            [
+                Problem(
+                    f"{file.name} gpus:clusters",
+                    'a map such as {train: {gpu: "H100:8"}}',
+                    "nothing" if not clusters else type(clusters).__name__,
+                )
+            ]
         )
     world = config.get("gpus:world")
     if world not in WORLDS:
@@ -83,12 +117,16 @@ def read(name: str) -> Stack:
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = yaml_file.written(value)
     found: dict[str, Any] = {}
-    problems = [problem._replace(path=f"{file.name} {problem.path}") for problem in validate.keys(config)]
+    problems = [
+        problem._replace(path=f"{file.name} {problem.path}") for problem in validate.keys(config)
+    ]
     for each, raw in clusters.items():
         try:
             found[each] = validate.entry(raw, project)
         except SpecError as error:
-            problems.extend(problem._replace(path=f"{each}.{problem.path}") for problem in error.problems)
+            problems.extend(
+                problem._replace(path=f"{each}.{problem.path}") for problem in error.problems
+            )
     if problems:
         raise SpecError(problems)
     return Stack(name, world, found, settings)

@@ -1,7 +1,9 @@
-"""`gpus sweep`: reads what the backend's stacks claim, shows what nobody does, asks, and deletes. Owns the reading of states and the question.
+"""`gpus sweep`: reads what the backend's stacks claim, shows what nobody does, asks, and deletes.
+Owns the reading of states and the question.
 
-States are read with `pulumi stack export`, one process for each stack, several at once; secrets in them stay encrypted and are not looked at. The
-looking and deleting is `engine.sweeping`'s. Exit codes: 0 nothing unclaimed is left; 1 something is, or something could not be asked.
+States are read with `pulumi stack export`, one process for each stack, several at once; secrets in
+them stay encrypted and are not looked at. The looking and deleting is `engine.sweeping`'s. Exit
+codes: 0 nothing unclaimed is left; 1 something is, or something could not be asked.
 """
 
 from __future__ import annotations
@@ -35,14 +37,22 @@ READS_AT_ONCE = 4
 _OWNERSHIP, _CLUSTER = "gpu:index:Ownership", "gpu:index:Cluster"
 
 
-def run(options: argparse.Namespace, world_name: str, settings: Mapping[str, Mapping[str, str]]) -> int:
-    """The whole command; its exit code. `options` has `json` and `yes`. Calls: one process a stack; every account of every cloud; deletions."""
+def run(
+    options: argparse.Namespace, world_name: str, settings: Mapping[str, Mapping[str, str]]
+) -> int:
+    """The whole command; its exit code. `options` has `json` and `yes`. Calls: one process a stack;
+    every account of every cloud; deletions.
+    """
     import asyncio
 
     from providers.engine.runtime.world import open_world
 
     claims = read_claims(world_name)
-    world = open_world(world_name, settings, lambda severity, text: _aside(text) if severity in {"warning", "error"} else None)
+    world = open_world(
+        world_name,
+        settings,
+        lambda severity, text: _aside(text) if severity in {"warning", "error"} else None,
+    )
     try:
         return asyncio.run(_run(world, claims, wants_json=options.json, yes=options.yes))
     finally:
@@ -52,7 +62,11 @@ def run(options: argparse.Namespace, world_name: str, settings: Mapping[str, Map
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
     survey = await garbage.survey(world, claims, _adhoc_owner())
     now = world.clock.now()
-    trouble = [*(f"{name}: its state could not be read" for name in claims.unread), *survey.trouble, *_blind(world, survey)]
+    trouble = [
+        *(f"{name}: its state could not be read" for name in claims.unread),
+        *survey.trouble,
+        *_blind(world, survey),
+    ]
     if not wants_json:
         for line in _lines(world, survey, now):
             print(line)
@@ -66,10 +80,15 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
     done = {each.found.handle for each in swept if not each.why}
     left = [found for found in unclaimed if found.handle not in done]
     if wants_json:
-        sys.stdout.write(json.dumps(_record(world, survey, swept, trouble, now), allow_nan=False) + "\n")
+        sys.stdout.write(
+            json.dumps(_record(world, survey, swept, trouble, now), allow_nan=False) + "\n"
+        )
     else:
         for each in swept:
-            print(f"{each.found.handle.provider}: {each.found.handle.native_id}: {each.why or 'gone, confirmed'}")
+            print(
+                f"{each.found.handle.provider}: {each.found.handle.native_id}:"
+                f" {each.why or 'gone, confirmed'}"
+            )
     return LEFT if left or trouble else OK
 
 
@@ -78,13 +97,19 @@ def _aside(text: str) -> None:
 
 
 def _asked(unclaimed: Sequence[SweptMachine]) -> bool:
-    """Whether the user wants these deleted. Without a terminal to ask at, the answer is no, and how to say yes is told."""
+    """Whether the user wants these deleted. Without a terminal to ask at, the answer is no, and how
+    to say yes is told.
+    """
     if not sys.stdin.isatty():
-        _aside(f"{len(unclaimed)} unclaimed: nothing was deleted, since there is no terminal to ask at; --yes deletes without asking")
+        _aside(
+            f"{len(unclaimed)} unclaimed: nothing was deleted, since there is no terminal to ask"
+            " at; --yes deletes without asking"
+        )
         return False
     try:
         answer = input(
-            f"delete {'this one' if len(unclaimed) == 1 else f'these {len(unclaimed)}'}, disks included? 'yes' deletes, anything else does not: "
+            f"delete {'this one' if len(unclaimed) == 1 else f'these {len(unclaimed)}'}, disks"
+            " included? 'yes' deletes, anything else does not: "
         )
     except EOFError:
         return False
@@ -104,7 +129,9 @@ def _forget(world: World, swept: Sequence[Swept]) -> None:
     from providers.adhoc import access
 
     owner = _adhoc_owner()
-    gone = {each.found.mark.cluster for each in swept if each.found.mark.owner == owner and not each.why}
+    gone = {
+        each.found.mark.cluster for each in swept if each.found.mark.owner == owner and not each.why
+    }
     left = {each.found.mark.cluster for each in swept if each.why}
     for name in sorted(gone - left):
         access.forget(world.name, name)
@@ -120,39 +147,65 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
     for found in shown:
         price = f"{per_hour(found.micro_usd)}" if found.micro_usd is not None else "price unknown"
         price += f" ({found.price_source})" if found.price_source else ""
-        what = ", ".join(filter(None, (found.gpu, found.where, found.status, _age(found, now), price)))
-        whose = f"owner {found.mark.owner or 'not told'}, cluster {found.mark.cluster or 'not told'}"
-        lines += [f"{found.verdict:<10} {found.handle.provider} {found.handle.native_id}", f"           {what}", f"           {whose}: {found.why}"]
+        what = ", ".join(
+            filter(None, (found.gpu, found.where, found.status, _age(found, now), price))
+        )
+        whose = (
+            f"owner {found.mark.owner or 'not told'}, cluster {found.mark.cluster or 'not told'}"
+        )
+        lines += [
+            f"{found.verdict:<10} {found.handle.provider} {found.handle.native_id}",
+            f"           {what}",
+            f"           {whose}: {found.why}",
+        ]
     unclaimed = [found for found in shown if found.verdict == garbage.UNCLAIMED]
     if survey.asked or survey.found:
         asked = ", ".join(survey.asked) or "no cloud"
-        lines.append(f"{world.name}: {len(unclaimed)} unclaimed{_cost(unclaimed)}; {claimed} claimed by stacks; asked: {asked}")
+        lines.append(
+            f"{world.name}: {len(unclaimed)} unclaimed{_cost(unclaimed)}; {claimed} claimed by"
+            f" stacks; asked: {asked}"
+        )
     if survey.silent and survey.asked:
         lines.append(f"not configured, so not asked: {', '.join(survey.silent)}")
     return lines
 
 
 def _blind(world: World, survey: Survey) -> list[str]:
-    """Where no cloud could be asked: that nothing is known, and of each cloud why it was not asked. What finds nothing there says nothing."""
+    """Where no cloud could be asked: that nothing is known, and of each cloud why it was not asked.
+    What finds nothing there says nothing.
+    """
     if survey.asked:
         return []
     names = "" if world.manifests else ": no adapter is installed"
     reasons = [f"{name}: {why}" for name, why in sorted(survey.silent.items())]
-    return [f"{world.name}: no cloud could be looked at, so what runs there is not known{names}", *reasons]
+    return [
+        f"{world.name}: no cloud could be looked at, so what runs there is not known{names}",
+        *reasons,
+    ]
 
 
 def _cost(unclaimed: Sequence[SweptMachine]) -> str:
     known = [found.micro_usd for found in unclaimed if found.micro_usd is not None]
     parts = [per_hour(sum(known))] if known else []
-    parts += [f"{len(unclaimed) - len(known)} at an unknown price"] if len(known) < len(unclaimed) else []
+    parts += (
+        [f"{len(unclaimed) - len(known)} at an unknown price"]
+        if len(known) < len(unclaimed)
+        else []
+    )
     return f" ({', and '.join(parts)})" if parts else ""
 
 
 def _age(found: SweptMachine, now: float) -> str:
-    return f"{duration.text(max(1, int(now - found.created_at)))} old" if found.created_at else "age unknown"
+    return (
+        f"{duration.text(max(1, int(now - found.created_at)))} old"
+        if found.created_at
+        else "age unknown"
+    )
 
 
-def _record(world: World, survey: Survey, swept: Sequence[Swept], trouble: Sequence[str], now: float) -> dict[str, Any]:
+def _record(
+    world: World, survey: Survey, swept: Sequence[Swept], trouble: Sequence[str], now: float
+) -> dict[str, Any]:
     became = {each.found.handle: each.why or "gone" for each in swept}
     return {
         "world": world.name,
@@ -186,7 +239,9 @@ def _record(world: World, survey: Survey, swept: Sequence[Swept], trouble: Seque
 
 
 def read_claims(world_name: str) -> Claims:
-    """What the stacks of the configured backend claim in a world. A state that cannot be read is named in `unread`; so is the backend itself."""
+    """What the stacks of the configured backend claim in a world. A state that cannot be read is
+    named in `unread`; so is the backend itself.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     place = stackfile.nearest_project() or Path.cwd()
@@ -198,8 +253,11 @@ def read_claims(world_name: str) -> Claims:
         return garbage.Claims(backend.current(), unread=("the list of stacks",))
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="gpus-states") as pool:
         read = dict(zip(names, pool.map(lambda name: _state(place, name), names), strict=True))
-    return claims_of({name: state for name, state in read.items() if isinstance(state, dict)}, world_name)._replace(
-        backend=backend.current(), unread=tuple(name for name, state in read.items() if not isinstance(state, dict))
+    return claims_of(
+        {name: state for name, state in read.items() if isinstance(state, dict)}, world_name
+    )._replace(
+        backend=backend.current(),
+        unread=tuple(name for name, state in read.items() if not isinstance(state, dict)),
     )
 
 
@@ -213,7 +271,9 @@ def _state(place: Path, name: str) -> dict[str, Any] | None:
 
 
 def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claims:
-    """What exported states, by stack, claim in a world. Everything that stands in one counts, what waits for its deletion too. Pure."""
+    """What exported states, by stack, claim in a world. Everything that stands in one counts, what
+    waits for its deletion too. Pure.
+    """
     from providers.plugin import outputs
 
     owners: dict[str, str] = {}
@@ -230,7 +290,11 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
             found = resource.get("outputs") or {}
             if resource.get("type") == _OWNERSHIP and len(rest) == 1:
                 owners[rest[0]] = name
-                settings += [each for each in (found.get("accounts") or ()) if _is_settings(each) and each not in settings]
+                settings += [
+                    each
+                    for each in found.get("accounts") or ()
+                    if _is_settings(each) and each not in settings
+                ]
             elif resource.get("type") == _CLUSTER and len(rest) == 3:
                 held = outputs.read(str(resource["id"]), found)
                 owners.setdefault(held.owner, name)
@@ -239,7 +303,11 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
         for operation in deployment.get("pending_operations") or ():
             resource = operation.get("resource") or {}
             inputs = resource.get("inputs") or {}
-            if resource.get("type") == _CLUSTER and operation.get("type") == "creating" and inputs.get("world") == world_name:
+            if (
+                resource.get("type") == _CLUSTER
+                and operation.get("type") == "creating"
+                and inputs.get("world") == world_name
+            ):
                 pending[str(inputs.get("owner")), str(inputs.get("cluster"))] = name
     return garbage.Claims("", owners, generations, handles, pending, tuple(settings))
 
@@ -266,5 +334,7 @@ def _pulumi(place: Path, *words: str) -> str:
         raise GpusError(f"`pulumi {' '.join(words)}` gave no answer within {READ_S:.0f}s") from None
     if done.returncode:
         said = " ".join(done.stderr.split())[:200]
-        raise GpusError(f"`pulumi {' '.join(words)}` failed: {said or f'exit code {done.returncode}'}")
+        raise GpusError(
+            f"`pulumi {' '.join(words)}` failed: {said or f'exit code {done.returncode}'}"
+        )
     return done.stdout

@@ -1,4 +1,6 @@
-"""`gpus watch`: its arguments, the loop of rounds, the log, and an orderly end at SIGTERM and SIGINT."""
+"""`gpus watch`: its arguments, the loop of rounds, the log, and an orderly end at SIGTERM and
+SIGINT.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from providers.watch.rounds import Round
 
-_DESCRIPTION = "Refresh-and-up of one stack, again and again: what was taken back is bought again by the plan, within a cap."
+_DESCRIPTION = (
+    "Refresh-and-up of one stack, again and again: what was taken back is bought again by the plan,"
+    " within a cap."
+)
 _LEAST_S = 30
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}(/[A-Za-z0-9_.-]{1,100}){0,2}")
 """A stack's name as Pulumi takes it, an organisation and a project before it or not."""
@@ -31,19 +36,39 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}(/[A-Za-z0-9_.-]{1,100}){0,2}")
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gpus watch", description=_DESCRIPTION)
     parser.add_argument("-s", "--stack", required=True, help="the stack")
-    parser.add_argument("--interval", default="5m", metavar="DURATION", help="from the beginning of one round to that of the next (default 5m)")
-    parser.add_argument("--max-buys", default="3/h", metavar="N/h", help="at most so many purchases within any hour (default 3/h)")
+    parser.add_argument(
+        "--interval",
+        default="5m",
+        metavar="DURATION",
+        help="from the beginning of one round to that of the next (default 5m)",
+    )
+    parser.add_argument(
+        "--max-buys",
+        default="3/h",
+        metavar="N/h",
+        help="at most so many purchases within any hour (default 3/h)",
+    )
     parser.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
     parser.add_argument("--log", metavar="FILE", help="append one JSON line a round")
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
-    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for bad arguments and a stack that is not there."""
+    """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for
+    bad arguments and a stack that is not there.
+    """
     options = _parser().parse_args(list(argv))
     if not _NAME.fullmatch(options.stack):
         # Pulumi refuses it at each round: that would be watched for ever.
-        raise SpecError([Problem("--stack", "a stack's name of letters, digits, -, _ and .", repr(options.stack)[:80])])
+        raise SpecError(
+            [
+                Problem(
+                    "--stack",
+                    "a stack's name of letters, digits, -, _ and .",
+                    repr(options.stack)[:80],
+                )
+            ]
+        )
     project = stackfile.project_folder()
     interval_s, most = _interval(options.interval), _most(options.max_buys)
     log = RoundLog(options.log)
@@ -51,7 +76,13 @@ def run(argv: Sequence[str]) -> int:
     from providers.watch.stack import Stack
 
     end = threading.Event()
-    watch = Watch(Stack(project, options.stack), most, interval_s, time.time, lambda seconds: not end.wait(seconds))
+    watch = Watch(
+        Stack(project, options.stack),
+        most,
+        interval_s,
+        time.time,
+        lambda seconds: not end.wait(seconds),
+    )
 
     def stop(_signal: int, _frame: object) -> None:
         end.set()
@@ -79,10 +110,14 @@ class RoundLog:
     def __init__(self, path: str | None) -> None:
         self._path = Path(path) if path is not None else None
         if self._path is not None:
-            self._path.open("a", encoding="utf-8").close()  # a file that cannot be written is told before anything is done
+            self._path.open(
+                "a", encoding="utf-8"
+            ).close()  # a file that cannot be written is told before anything is done
 
     def write(self, stack: str, found: Round) -> bool:
-        """Shows the round and appends it; False where it could not be appended, which ends no watch."""
+        """Shows the round and appends it; False where it could not be appended, which ends no
+        watch.
+        """
         record: dict[str, Any] = {"stack": stack, **found.as_json()}
         print(f"{record['at']} {stack}: {found.result}: {found.text}", flush=True)
         for line in found.lines if found.text not in found.lines or len(found.lines) > 1 else ():
@@ -94,7 +129,11 @@ class RoundLog:
                 file.write(json.dumps(record) + "\n")
         except OSError as error:
             todo = "make room there, or name another file with --log"
-            print(f"gpus: {self._path}: the round is not in the log: {error.strerror}; {todo}", file=sys.stderr, flush=True)
+            print(
+                f"gpus: {self._path}: the round is not in the log: {error.strerror}; {todo}",
+                file=sys.stderr,
+                flush=True,
+            )
             return False
         return True
 
@@ -103,7 +142,9 @@ def _interval(text: str) -> float:
     try:
         found = float(duration.seconds(text))
     except (ValueError, OverflowError):
-        raise SpecError([Problem("--interval", 'a duration such as "5m"', repr(text), duration.remedy(text))]) from None
+        raise SpecError(
+            [Problem("--interval", 'a duration such as "5m"', repr(text), duration.remedy(text))]
+        ) from None
     if found < _LEAST_S:
         raise SpecError([Problem("--interval", f"at least {duration.text(_LEAST_S)}", text)])
     return found

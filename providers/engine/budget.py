@@ -1,7 +1,9 @@
-"""What a stack has spent this month, and whether a purchase still fits into what it may spend. In whole micro-dollars, by calendar months in UTC.
+"""What a stack has spent this month, and whether a purchase still fits into what it may spend. In
+whole micro-dollars, by calendar months in UTC.
 
-Owns the ledger that the stack's ownership keeps in its state: single placements ("spells") with price and time, and the sum of those that ended long
-ago. What is not known is never zero: a spell whose end nobody saw counts as running, until its own limit at most; one without a price refuses
+Owns the ledger that the stack's ownership keeps in its state: single placements ("spells") with
+price and time, and the sum of those that ended long ago. What is not known is never zero: a spell
+whose end nobody saw counts as running, until its own limit at most; one without a price refuses
 purchases. Pure, but for what reads the journal or asks the clouds; must not import an adapter.
 """
 
@@ -26,13 +28,16 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 SPELLS_MAX = 16
-"""How many ended spells are kept one by one; older ones are in the months' sums. A spell takes some 80 bytes of the state."""
+"""How many ended spells are kept one by one; older ones are in the months' sums. A spell takes some
+80 bytes of the state.
+"""
 _HOUR_S = 3_600
 
 
 class Charge(NamedTuple):
-    """One placement that costs money from `launched_at` until `ended_at` (0: it runs, as far as is known), at most until `ends_at` (0: it has no
-    limit). `micro_usd` is all nodes per hour, None when no source had a price.
+    """One placement that costs money from `launched_at` until `ended_at` (0: it runs, as far as is
+    known), at most until `ends_at` (0: it has no limit). `micro_usd` is all nodes per hour, None
+    when no source had a price.
     """
 
     cluster: str
@@ -48,15 +53,18 @@ class Charge(NamedTuple):
         return f"{self.cluster}/{self.generation}/{int(self.launched_at)}"
 
     def cost(self, since: float, until: float) -> int:
-        """What it costs between two moments, whatever becomes of it: up to its end, else its limit. An unknown price is left out."""
+        """What it costs between two moments, whatever becomes of it: up to its end, else its limit.
+        An unknown price is left out.
+        """
         ends = [moment for moment in (self.ended_at, self.ends_at) if moment]
         seconds = min([until, *ends]) - max(since, self.launched_at)
         return int((self.micro_usd or 0) * max(0.0, seconds) / _HOUR_S)
 
 
 class Ledger(NamedTuple):
-    """`months`: this month's sum of the spells that are no longer kept one by one, by its name, as in `2026-11`; `spells` by their keys. What began
-    before `folded_before` and is not among them is in the sum.
+    """`months`: this month's sum of the spells that are no longer kept one by one, by its name, as
+    in `2026-11`; `spells` by their keys. What began before `folded_before` and is not among them is
+    in the sum.
     """
 
     months: Mapping[str, int] = {}
@@ -71,14 +79,33 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
     for key, item in (raw.get("runs") or {}).items():
         cluster, generation, launched = key.rsplit("/", 2)
         provider, price, ended, ends = item
-        spells[key] = Charge(cluster, generation, str(provider), None if price is None else int(price), float(launched), float(ended), float(ends))
-    return Ledger({name: int(value) for name, value in (raw.get("months_micro_usd") or {}).items()}, spells, float(raw.get("folded_before") or 0.0))
+        spells[key] = Charge(
+            cluster,
+            generation,
+            str(provider),
+            None if price is None else int(price),
+            float(launched),
+            float(ended),
+            float(ends),
+        )
+    return Ledger(
+        {name: int(value) for name, value in (raw.get("months_micro_usd") or {}).items()},
+        spells,
+        float(raw.get("folded_before") or 0.0),
+    )
 
 
 def write(ledger: Ledger) -> dict[str, Any]:
     """Plain JSON types, small."""
-    runs = {key: [spell.provider, spell.micro_usd, int(spell.ended_at), int(spell.ends_at)] for key, spell in sorted(ledger.spells.items())}
-    return {"months_micro_usd": dict(ledger.months), "runs": runs, "folded_before": int(ledger.folded_before)}
+    runs = {
+        key: [spell.provider, spell.micro_usd, int(spell.ended_at), int(spell.ends_at)]
+        for key, spell in sorted(ledger.spells.items())
+    }
+    return {
+        "months_micro_usd": dict(ledger.months),
+        "runs": runs,
+        "folded_before": int(ledger.folded_before),
+    }
 
 
 def month(now: float) -> str:
@@ -94,16 +121,29 @@ def bounds(name: str) -> tuple[float, float]:
 
     year, number = map(int, name.split("-"))
     after = (year + 1, 1) if number == 12 else (year, number + 1)
-    return datetime(year, number, 1, tzinfo=UTC).timestamp(), datetime(*after, 1, tzinfo=UTC).timestamp()
+    return (
+        datetime(year, number, 1, tzinfo=UTC).timestamp(),
+        datetime(*after, 1, tzinfo=UTC).timestamp(),
+    )
 
 
 def spell_of(held: ClusterRecord) -> Charge:
     """The spell of what is held and runs."""
-    return Charge(held.cluster, held.generation, held.provider, held.micro_usd, held.launched_at, 0.0, held.ends_at)
+    return Charge(
+        held.cluster,
+        held.generation,
+        held.provider,
+        held.micro_usd,
+        held.launched_at,
+        0.0,
+        held.ends_at,
+    )
 
 
 def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
-    """Every placement of these owners that this machine's journal knows. Raises GpusError where the journal can't be read."""
+    """Every placement of these owners that this machine's journal knows. Raises GpusError where the
+    journal can't be read.
+    """
     if not world.has_journal:
         return ()
     found = []
@@ -112,14 +152,25 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
             if launch.launched_at:
                 ends = float(launch.record.get("ends_at") or 0.0)
                 ended = launch.ended_at or 0.0
-                found.append(Charge(launch.cluster, launch.generation, launch.provider, launch.micro_usd, launch.launched_at, ended, ends))
+                found.append(
+                    Charge(
+                        launch.cluster,
+                        launch.generation,
+                        launch.provider,
+                        launch.micro_usd,
+                        launch.launched_at,
+                        ended,
+                        ends,
+                    )
+                )
     return tuple(found)
 
 
 def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     """The ledger with what is known besides. The same in any order, and however often.
 
-    The earliest end that anybody knows counts. A cluster is at one place at a time: where it was launched again, the former spell has ended.
+    The earliest end that anybody knows counts. A cluster is at one place at a time: where it was
+    launched again, the former spell has ended.
     """
     spells = dict(ledger.spells)
     for spell in known:
@@ -129,7 +180,8 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
         if old is not None:
             ends = [moment for moment in (old.ended_at, spell.ended_at) if moment]
             spell = spell._replace(  # noqa: PLW2901 - the same spell, told by two
-                ended_at=min(ends, default=0.0), micro_usd=old.micro_usd if spell.micro_usd is None else spell.micro_usd
+                ended_at=min(ends, default=0.0),
+                micro_usd=old.micro_usd if spell.micro_usd is None else spell.micro_usd,
             )
         spells[spell.key] = spell
     by_cluster: dict[str, list[Charge]] = {}
@@ -146,14 +198,20 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
 
 
 def _folded(ledger: Ledger, now: float) -> Ledger:
-    """The ledger kept small: what ended before this month goes, and the oldest of many ended spells go into the month's sum."""
+    """The ledger kept small: what ended before this month goes, and the oldest of many ended spells
+    go into the month's sum.
+    """
     present, spells, before = month(now), dict(ledger.spells), ledger.folded_before
     begin, end = bounds(present)
     spent = ledger.months.get(present, 0)
-    ended = sorted((spell for spell in spells.values() if spell.ended_at), key=lambda item: item.launched_at)
+    ended = sorted(
+        (spell for spell in spells.values() if spell.ended_at), key=lambda item: item.launched_at
+    )
     late = [spell for spell in ended if spell.ended_at > begin]
     # What nobody has a price of is remembered one by one: it refuses purchases.
-    many = [spell for spell in late if spell.micro_usd is not None][: max(0, len(late) - SPELLS_MAX)]
+    many = [spell for spell in late if spell.micro_usd is not None][
+        : max(0, len(late) - SPELLS_MAX)
+    ]
     for spell in (*(spell for spell in ended if spell.ended_at <= begin), *many):
         spent += spell.cost(begin, end)
         del spells[spell.key]
@@ -166,10 +224,14 @@ def same(one: Ledger, other: Ledger) -> bool:
     return write(one) == write(other)
 
 
-async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Charge], accounts: Accounts) -> Ledger:
-    """The ledger; what runs by it, and not by this machine's journal, and has no machine any more, ended now at the latest.
+async def settled(
+    world: World, owner: str, ledger: Ledger, known: Collection[Charge], accounts: Accounts
+) -> Ledger:
+    """The ledger; what runs by it, and not by this machine's journal, and has no machine any more,
+    ended now at the latest.
 
-    Another machine ended it, or its cloud did. Asks the clouds only where there are such spells; one that can't be asked leaves them running.
+    Another machine ended it, or its cloud did. Asks the clouds only where there are such spells;
+    one that can't be asked leaves them running.
     """
     import asyncio
 
@@ -180,27 +242,49 @@ async def settled(world: World, owner: str, ledger: Ledger, known: Collection[Ch
     own = {spell.key for spell in known if not spell.ended_at}
 
     async def ended(spell: Charge) -> bool:
-        places = [(spell.provider, None), *(place for place in accounts if place[0] == spell.provider)]
+        places = [
+            (spell.provider, None),
+            *(place for place in accounts if place[0] == spell.provider),
+        ]
         try:
             nodes = [
                 node
                 for provider, account in dict.fromkeys(places)
-                for node in await repeated(world, provider, (await adapter_of(world, provider, account)).find, owner, spell.cluster, tries=2)
+                for node in await repeated(
+                    world,
+                    provider,
+                    (await adapter_of(world, provider, account)).find,
+                    owner,
+                    spell.cluster,
+                    tries=2,
+                )
             ]
         except CloudError:
             return False
-        return not any(node.status != GONE and (node.mark is None or node.mark.generation in ("", spell.generation)) for node in nodes)
+        return not any(
+            node.status != GONE
+            and (node.mark is None or node.mark.generation in ("", spell.generation))
+            for node in nodes
+        )
 
-    running = [spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own]
+    running = [
+        spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own
+    ]
     with looking():
         over = await asyncio.gather(*(ended(spell) for spell in running))
     now = world.clock.now()
-    found = {spell.key: spell._replace(ended_at=now) for spell, is_over in zip(running, over, strict=True) if is_over}
+    found = {
+        spell.key: spell._replace(ended_at=now)
+        for spell, is_over in zip(running, over, strict=True)
+        if is_over
+    }
     return ledger._replace(spells={**ledger.spells, **found})
 
 
 class MonthTotals(NamedTuple):
-    """A month's money up to now, and what runs will cost until its own limit or the month's end. `unknown` names clusters without a price."""
+    """A month's money up to now, and what runs will cost until its own limit or the month's end.
+    `unknown` names clusters without a price.
+    """
 
     spent: int
     running: int
@@ -208,7 +292,8 @@ class MonthTotals(NamedTuple):
 
 
 class Budget:
-    """What one stack may spend in this month, what it has spent and will. One for a process: purchases take turns, so that each sees the former.
+    """What one stack may spend in this month, what it has spent and will. One for a process:
+    purchases take turns, so that each sees the former.
 
     `limit` is micro-dollars a calendar month (UTC).
     """
@@ -242,52 +327,97 @@ class Budget:
         self.learn([spell], now)
 
     def reserve(self, cluster: str, cost: int) -> None:
-        """Sets money aside for a purchase that a preview shows, so that its sibling does not count on the same."""
+        """Sets money aside for a purchase that a preview shows, so that its sibling does not count
+        on the same.
+        """
         self._reserved[cluster] = cost
 
     def sums(self, now: float, cluster: str = "") -> MonthTotals:
-        """This month's money. Of `cluster` only what it has cost so far: what it will is decided anew."""
+        """This month's money. Of `cluster` only what it has cost so far: what it will is decided
+        anew.
+        """
         begin, end = bounds(month(now))
         spells = list(self._ledger.spells.values())
-        spent = self._ledger.months.get(month(now), 0) + sum(spell.cost(begin, now) for spell in spells)
+        spent = self._ledger.months.get(month(now), 0) + sum(
+            spell.cost(begin, now) for spell in spells
+        )
         others = [spell for spell in spells if spell.cluster != cluster]
-        running = sum(spell.cost(now, end) for spell in others) + sum(cost for name, cost in self._reserved.items() if name != cluster)
-        unknown = [spell.cluster for spell in spells if spell.micro_usd is None and (not spell.ended_at or spell.ended_at > begin)]
+        running = sum(spell.cost(now, end) for spell in others) + sum(
+            cost for name, cost in self._reserved.items() if name != cluster
+        )
+        unknown = [
+            spell.cluster
+            for spell in spells
+            if spell.micro_usd is None and (not spell.ended_at or spell.ended_at > begin)
+        ]
         return MonthTotals(spent, running, tuple(dict.fromkeys(unknown)))
 
     def fits(self, candidate: Candidate, limit_s: int | None, now: float, cluster: str) -> bool:
         """Whether its whole life in this month can still be paid for."""
         sums = self.sums(now, cluster)
         cost = cost_of(candidate.micro_usd, limit_s, now)
-        return cost is not None and not sums.unknown and sums.spent + sums.running + cost <= self.limit
+        return (
+            cost is not None and not sums.unknown and sums.spent + sums.running + cost <= self.limit
+        )
 
     def standing(self, now: float) -> str:
         """What was spent and what is to come, in one line."""
         sums = self.sums(now)
         least, total = "at least " if sums.unknown else "", sums.spent + sums.running
-        rest = f"{_usd(self.limit - total)} left" if total <= self.limit else f"{_usd(total - self.limit)} too much"
-        return f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent, {_usd(sums.running)} to come of what runs, {rest}"
+        rest = (
+            f"{_usd(self.limit - total)} left"
+            if total <= self.limit
+            else f"{_usd(total - self.limit)} too much"
+        )
+        return (
+            f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent,"
+            f" {_usd(sums.running)} to come of what runs, {rest}"
+        )
 
     def line(self, micro_usd: int | None, limit_s: int | None, now: float, cluster: str) -> str:
-        """The arithmetic in one line: what was spent, what runs, what this would cost, and what is left of the limit."""
+        """The arithmetic in one line: what was spent, what runs, what this would cost, and what is
+        left of the limit.
+        """
         sums, cost = self.sums(now, cluster), cost_of(micro_usd, limit_s, now)
         least = "at least " if sums.unknown else ""
-        head = f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent, {_usd(sums.running)} to come of what else runs"
+        head = (
+            f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent,"
+            f" {_usd(sums.running)} to come of what else runs"
+        )
         if cost is None:
             return f"{head}, and this at a price that is not known"
         time = duration.text(_seconds(limit_s, now))
-        until = "its limit" if limit_s is not None and now + limit_s <= bounds(month(now))[1] else "the month's end"
+        until = (
+            "its limit"
+            if limit_s is not None and now + limit_s <= bounds(month(now))[1]
+            else "the month's end"
+        )
         total = sums.spent + sums.running + cost
-        rest = f"{_usd(self.limit - total)} left" if total <= self.limit else f"{_usd(total - self.limit)} too much"
-        return f"{head}, {_usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) = {least}{_usd(total)}, {rest}"
+        rest = (
+            f"{_usd(self.limit - total)} left"
+            if total <= self.limit
+            else f"{_usd(total - self.limit)} too much"
+        )
+        return (
+            f"{head}, {_usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
+            f" {least}{_usd(total)}, {rest}"
+        )
 
-    def refusal(self, name: str, plan: Plan, limit_of: Callable[[Candidate], int | None], now: float) -> GpusError:
-        """Why nothing of a cluster's plan may be bought, by the candidate that would cost least; `limit_of` gives its time limit in seconds."""
+    def refusal(
+        self, name: str, plan: Plan, limit_of: Callable[[Candidate], int | None], now: float
+    ) -> GpusError:
+        """Why nothing of a cluster's plan may be bought, by the candidate that would cost least;
+        `limit_of` gives its time limit in seconds.
+        """
         unknown = self.sums(now, name).unknown
-        best = min(plan.candidates, key=lambda candidate: cost_of(candidate.micro_usd, limit_of(candidate), now) or 0)
+        best = min(
+            plan.candidates,
+            key=lambda candidate: cost_of(candidate.micro_usd, limit_of(candidate), now) or 0,
+        )
         line = self.line(best.micro_usd, limit_of(best), now, name)
         todo = (
-            f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the limit out"
+            f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the"
+            " limit out"
             if unknown
             else "shorten ttl, allow cheaper ones, destroy what runs, or raise gpus:max_spend"
         )
@@ -295,7 +425,9 @@ class Budget:
 
 
 def cost_of(micro_usd: int | None, limit_s: int | None, now: float) -> int | None:
-    """What that price comes to from now to the limit or the month's end; None where the price is not known."""
+    """What that price comes to from now to the limit or the month's end; None where the price is
+    not known.
+    """
     return None if micro_usd is None else int(micro_usd * _seconds(limit_s, now) / _HOUR_S)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.model.machine import (
-    Setup,
-)
+from providers.model.machine import Setup
 from providers.model.offer import Candidate
 
 if TYPE_CHECKING:
@@ -30,11 +28,13 @@ def ttl(wanted: ClusterSpec, entry: int) -> int | None:
 
 
 class ClusterSpec(NamedTuple):
-    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says what the machine is, policy left out.
+    """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says
+    what the machine is, policy left out.
 
-    `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without one, the cloud's own
-    report is enough. `ready` asks the engine for a key of the cluster's own and, where it is `checked`, for a probe with
-    it (see `providers.engine.readiness.access`). `budget` is what the stack may still spend this month; None for no limit.
+    `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without
+    one, the cloud's own report is enough. `ready` asks the engine for a key of the cluster's own
+    and, where it is `checked`, for a probe with it (see `providers.engine.readiness.access`).
+    `budget` is what the stack may still spend this month; None for no limit.
     """
 
     owner: str

@@ -27,7 +27,9 @@ TOKEN_BYTES = 24
 
 
 class ClusterKeys(NamedTuple):
-    """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal needs no OpenSSH."""
+    """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal
+    needs no OpenSSH.
+    """
 
     folder: Path
     key: Key | None
@@ -42,15 +44,20 @@ class ClusterKeys(NamedTuple):
 
 
 def folder(world: str, owner: str, cluster: str = "") -> Path:
-    """Where a cluster's folder is or would be; without a cluster its owner's. Raises GpusError for what cannot be a folder's name. Pure."""
+    """Where a cluster's folder is or would be; without a cluster its owner's. Raises GpusError for
+    what cannot be a folder's name. Pure.
+    """
     parts = (world, owner, cluster) if cluster else (world, owner)
     if any(not part or part.startswith(".") or "/" in part for part in parts):
-        raise GpusError(f"wanted the names of a world, an owner and a cluster, found {'/'.join(parts)!r}")
+        raise GpusError(
+            f"wanted the names of a world, an owner and a cluster, found {'/'.join(parts)!r}"
+        )
     return home(writable=False).joinpath(KEYS, *parts)
 
 
 def make(world: str, owner: str, cluster: str) -> ClusterKeys:
-    """The folder of a cluster that is about to be bought, with its key pair; an earlier one is used again. Runs ssh-keygen, once.
+    """The folder of a cluster that is about to be bought, with its key pair; an earlier one is used
+    again. Runs ssh-keygen, once.
 
     Raises NoOpenSsh where that is not installed, and GpusError where the folder cannot be written.
     """
@@ -59,12 +66,16 @@ def make(world: str, owner: str, cluster: str) -> ClusterKeys:
     try:
         private_folder(place)
     except OSError as error:
-        raise GpusError(f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}") from None
+        raise GpusError(
+            f"{place}: wanted a folder for the cluster's ssh key, found {error.strerror or error}"
+        ) from None
     return ClusterKeys(place, made_key(place, f"{OWN_KEY}{cluster}"))
 
 
 def opened(world: str, owner: str, cluster: str) -> ClusterKeys | None:
-    """What is kept of a cluster here; None where it was bought from another machine, or is gone. Reads only."""
+    """What is kept of a cluster here; None where it was bought from another machine, or is gone.
+    Reads only.
+    """
     place = folder(world, owner, cluster)
     if not place.is_dir():
         return None
@@ -72,17 +83,23 @@ def opened(world: str, owner: str, cluster: str) -> ClusterKeys | None:
 
 
 def forget(world: str, owner: str, cluster: str = "") -> None:
-    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends what its stand-ins still run."""
+    """Removes what is kept of a cluster that is confirmed gone, or of all of an owner's, and ends
+    what its stand-ins still run.
+    """
     if world == REHEARSAL:
         standin.end(folder(world, owner, cluster))
     shutil.rmtree(folder(world, owner, cluster), ignore_errors=True)
 
 
 def tidied(world: World, owner: str, cluster: str) -> None:
-    """Forgets the cluster if nothing of it is left, as far as the journal knows: another generation's machines bear the same key."""
+    """Forgets the cluster if nothing of it is left, as far as the journal knows: another
+    generation's machines bear the same key.
+    """
     if not owner or not cluster:
         return
-    open_ones = any(launch.ended_at is None for launch in world.journal.launches(world.name, owner, cluster))
+    open_ones = any(
+        launch.ended_at is None for launch in world.journal.launches(world.name, owner, cluster)
+    )
     if not open_ones and not world.journal.orders(world.name, owner, cluster):
         forget(world.name, owner, cluster)
 
@@ -99,7 +116,9 @@ def kept(world: World, owner: str, cluster: str) -> Iterator[None]:
 
 
 def token(world: str, owner: str, cluster: str) -> str:
-    """A service's token, made on first use and kept beside the cluster's key. Reads and writes one file. Raises GpusError."""
+    """A service's token, made on first use and kept beside the cluster's key. Reads and writes one
+    file. Raises GpusError.
+    """
     place = folder(world, owner, cluster) / TOKEN_FILE
     try:
         if place.exists():
@@ -108,5 +127,7 @@ def token(world: str, owner: str, cluster: str) -> str:
         place.touch(mode=0o600)
         place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
     except OSError as error:
-        raise GpusError(f"{place}: wanted a place for the service's token, found {error.strerror or error}") from None
+        raise GpusError(
+            f"{place}: wanted a place for the service's token, found {error.strerror or error}"
+        ) from None
     return made

@@ -64,18 +64,31 @@ def said(error: CloudError) -> str:
 
 
 def line(number: int, candidates: Sequence[Candidate]) -> str:
-    """`#1 gcp europe-north1 (3 zones) H100:8 spot $10.21/h`: what is asked for, where, and the first one's price for all nodes."""
+    """`#1 gcp europe-north1 (3 zones) H100:8 spot $10.21/h`: what is asked for, where, and the
+    first one's price for all nodes.
+    """
     first = candidates[0]
     zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
     regions = list(dict.fromkeys(candidate.region for candidate in candidates))
-    where = zones[0] if len(zones) == 1 else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
+    where = (
+        zones[0]
+        if len(zones) == 1
+        else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
+    )
     nodes = f"{first.nodes} x " if first.nodes > 1 else ""
     price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
-    return f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count} {first.capacity}{price}"
+    return (
+        f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count}"
+        f" {first.capacity}{price}"
+    )
 
 
-def refusal_lines(number: int, candidates: Sequence[Candidate], error: CloudError, *, told: bool = False) -> str:
-    """An attempt that came to nothing: one line, and below it what to do, unless it was `told` before or nothing is to be done but go on."""
+def refusal_lines(
+    number: int, candidates: Sequence[Candidate], error: CloudError, *, told: bool = False
+) -> str:
+    """An attempt that came to nothing: one line, and below it what to do, unless it was `told`
+    before or nothing is to be done but go on.
+    """
     code = f" ({error.code})" if error.code and error.code != WAITED else ""
     text = clipped(f"{line(number, candidates)}: {said(error)}{code}")
     goes_on = isinstance(error, (NoCapacity, OfferGone)) and candidates[0].capacity != RESERVATION
@@ -90,7 +103,9 @@ def moment(at: float) -> str:
 
 
 def clipped(text: str, most: int = COLUMNS) -> str:
-    """One line of at most so many columns; what is too much is left out of the middle, since both ends matter."""
+    """One line of at most so many columns; what is too much is left out of the middle, since both
+    ends matter.
+    """
     if len(text) <= most:
         return text
     tail = (most - 1) // 3
@@ -98,10 +113,19 @@ def clipped(text: str, most: int = COLUMNS) -> str:
 
 
 def folded(text: str, first: str = "   ") -> str:
-    """The text on lines of its own, within the columns; `first` stands before the first of them, three spaces before the others."""
+    """The text on lines of its own, within the columns; `first` stands before the first of them,
+    three spaces before the others.
+    """
     import textwrap
 
-    return textwrap.fill(text, COLUMNS, initial_indent=first, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent="   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def trimmed(error: Exception) -> str:
@@ -112,26 +136,35 @@ def trimmed(error: Exception) -> str:
 
 
 def named(provider: str, text: object) -> str:
-    """`gcp: wanted a project ...`: the text under the provider's name, once: many of an adapter's messages bear it already."""
+    """`gcp: wanted a project ...`: the text under the provider's name, once: many of an adapter's
+    messages bear it already.
+    """
     return f"{provider}: {bare(provider, text)}"
 
 
 def bare(provider: str, text: object) -> str:
-    """The text without the provider's name before it, however that is written, for a line that names it already."""
+    """The text without the provider's name before it, however that is written, for a line that
+    names it already.
+    """
     said, prefix = str(text), f"{provider}: "
     return said[len(prefix) :] if said.lower().startswith(prefix.lower()) else said
 
 
 def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFailed:
-    """The end of a walk at a service that started and did not answer in time: it would load as long at the next place, for the same money again."""
+    """The end of a walk at a service that started and did not answer in time: it would load as long
+    at the next place, for the same money again.
+    """
     last = attempts[-1]
     return AllFailed(
         "\n".join(
             (
                 f"{cluster}: {last.message}",
                 *(clipped(str(attempt)) for attempt in attempts),
-                f"set a longer `wait` than {duration.text(wait_s)}: a large model takes that long to download and load; "
-                f"while it starts, `gpus logs {cluster}` shows what it writes",
+                (
+                    f"set a longer `wait` than {duration.text(wait_s)}: a large model takes that"
+                    f" long to download and load; while it starts, `gpus logs {cluster}` shows what"
+                    " it writes"
+                ),
                 "it was released, and no other place is tried, where it would take as long",
             )
         ),
@@ -140,13 +173,18 @@ def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFai
 
 
 def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
-    """The end of a walk at a service whose own set-up lines or image ended it: the next place would be paid for the same end."""
+    """The end of a walk at a service whose own set-up lines or image ended it: the next place would
+    be paid for the same end.
+    """
     return AllFailed(
         "\n".join(
             (
                 f"{cluster}: {attempts[-1].message}",
                 *(clipped(str(attempt)) for attempt in attempts),
-                "correct `workload.setup` or `workload.image`; `gpus run -s STACK --on GPU` tries it on one machine and shows what it writes",
+                (
+                    "correct `workload.setup` or `workload.image`; `gpus run -s STACK --on GPU`"
+                    " tries it on one machine and shows what it writes"
+                ),
                 "it was released, and no other place is tried, where it would end alike",
             )
         ),
@@ -154,10 +192,20 @@ def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
     )
 
 
-def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: Iterable[tuple[str, int]], hints: Sequence[str] = ()) -> AllFailed:
-    """The end of a walk: one line per attempt, how many places were not tried by which rule, and what would help."""
+def all_failed(
+    cluster: str,
+    ask: Ask,
+    attempts: Sequence[Attempt],
+    refusals: Iterable[tuple[str, int]],
+    hints: Sequence[str] = (),
+) -> AllFailed:
+    """The end of a walk: one line per attempt, how many places were not tried by which rule, and
+    what would help.
+    """
     refusals = list(refusals)
-    asked = ", else ".join(f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries)
+    asked = ", else ".join(
+        f"{entry.gpu or f'{entry.min_memory_gib:g} GiB'}:{entry.gpu_count}" for entry in ask.entries
+    )
     tried = (
         f"{len(attempts)} {'try' if len(attempts) == 1 else 'tries'}"
         if attempts
@@ -176,14 +224,19 @@ def all_failed(cluster: str, ask: Ask, attempts: Sequence[Attempt], refusals: It
         lines.append(folded(f"not tried: {', '.join(near)}", ""))
     lines.extend(hints)
     more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
-    if any(attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"} for attempt in attempts):
+    if any(
+        attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"}
+        for attempt in attempts
+    ):
         more = f"put right what is said above, or {more}"
     lines.append(folded(more, ""))
     return AllFailed("\n".join(lines), attempts, refusals)
 
 
 def why_ended(held: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
-    """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen. `idle`: it was ended on purpose, for that."""
+    """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen.
+    `idle`: it was ended on purpose, for that.
+    """
     if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
         return f"at {moment(min(held.ends_at, now))} by its ttl"
     return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"

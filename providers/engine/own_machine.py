@@ -24,7 +24,10 @@ def of_machine(error: OSError) -> str:
         if error.errno == errno.ENOENT and "temporary directory" in said:  # `tempfile`'s own words
             _, _, tried = said.partition(" found in ")
             found = f"none among {tried}" if tried else "none"
-            return f"wanted a folder that takes temporary files, found {found}; make room on the disk, or set TMPDIR to a folder that can be written"
+            return (
+                f"wanted a folder that takes temporary files, found {found}; make room on the disk,"
+                " or set TMPDIR to a folder that can be written"
+            )
     text = f"{said}: {error.filename}" if error.filename else said
     try:
         ours = error.filename is not None and str(error.filename).startswith(str(home()))

@@ -1,6 +1,7 @@
 """The record of a cluster, as the state keeps it, and what can be said from it alone. Pure.
 
-Owns ClusterRecord, its lossless form as plain JSON types, and the predicates on it. Must not import the planner or an adapter.
+Owns ClusterRecord, its lossless form as plain JSON types, and the predicates on it. Must not import
+the planner or an adapter.
 """
 
 from __future__ import annotations
@@ -30,20 +31,29 @@ if TYPE_CHECKING:
     from providers.model.machine import Setup
 
 Account = tuple[tuple[str, str], ...]
-"""Whose cloud account something is in, as the provider's settings say it (project, profile, environment ...): sorted pairs, nothing secret."""
+"""Whose cloud account something is in, as the provider's settings say it (project, profile,
+environment ...): sorted pairs, nothing secret.
+"""
 
 DEGRADED, UNSETTLED = "degraded", "unsettled"
-"""Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled: something may exist that is not known yet."""
+"""Besides the statuses of one machine. degraded: some machines of the cluster are gone. unsettled:
+something may exist that is not known yet.
+"""
 
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
 WORK, ON_DONE = "work", "on_done"
-"""In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once it is done."""
+"""In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once
+it is done.
+"""
 DISK = "disk_gib"
-"""In `ClusterRecord.applied`: the size of the disk that was bought; not there for the default one."""
+"""In `ClusterRecord.applied`: the size of the disk that was bought; not there for the default one.
+"""
 ENDS_SLACK_S = 180.0
-"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the start of the creation, and round."""
+"""A machine that is gone this shortly before its limit counts as ended by it: clouds count from the
+start of the creation, and round.
+"""
 _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
 """Statuses as clouds name them, which say no more than the product's own words for them."""
 
@@ -51,12 +61,13 @@ _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "runn
 class ClusterRecord(NamedTuple):
     """What a cluster has, as its state keeps it.
 
-    `status` is one of the machine statuses, or degraded, or unsettled. `micro_usd` is all nodes per hour at launch, None when no source had a
-    price. `ends_at` is when its own limit ends it, in seconds since the epoch (0: never). `entry` is the index of the ask's entry that it
-    serves. `reasons` is non-empty while something is still to be done: half-made, degraded, queued, unsettled. `leftovers` are machines that
-    must be deleted and could not be yet. `applied` holds what was last written on the machines of what can be edited in place (digests),
-    and the size of the disk.
-    `account` is where it was bought; None for a record that does not say.
+    `status` is one of the machine statuses, or degraded, or unsettled. `micro_usd` is all nodes per
+    hour at launch, None when no source had a price. `ends_at` is when its own limit ends it, in
+    seconds since the epoch (0: never). `entry` is the index of the ask's entry that it serves.
+    `reasons` is non-empty while something is still to be done: half-made, degraded, queued,
+    unsettled. `leftovers` are machines that must be deleted and could not be yet. `applied` holds
+    what was last written on the machines of what can be edited in place (digests), and the size of
+    the disk. `account` is where it was bought; None for a record that does not say.
     """
 
     world: str
@@ -90,11 +101,17 @@ class ClusterRecord(NamedTuple):
     kind: str = "machine"
     """What it is: machine, job or service."""
     detail: str = ""
-    """What the last look found out about the status: what its cloud says, or that the cloud could not be asked."""
+    """What the last look found out about the status: what its cloud says, or that the cloud could
+    not be asked.
+    """
     bought: tuple[tuple[str, Any], ...] = ()
-    """What was bought, where the machines are something else now: property and former value, sorted, and the former price. See `engine.drift`."""
+    """What was bought, where the machines are something else now: property and former value,
+    sorted, and the former price. See `engine.drift`.
+    """
     to_release: bool = False
-    """Done or ended, and what is left of its machines is for the next update to delete. A look says so; nothing else does."""
+    """Done or ended, and what is left of its machines is for the next update to delete. A look says
+    so; nothing else does.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""
@@ -103,7 +120,12 @@ class ClusterRecord(NamedTuple):
         out["leftovers"] = [list(handle) for handle in self.leftovers]
         out["machines"] = [_node_out(node) for node in self.machines]
         out["attempts"] = [
-            {**attempt._asdict(), "zones": list(attempt.zones), "machine_types": list(attempt.machine_types)} for attempt in self.attempts
+            {
+                **attempt._asdict(),
+                "zones": list(attempt.zones),
+                "machine_types": list(attempt.machine_types),
+            }
+            for attempt in self.attempts
         ]
         out["reasons"] = list(self.reasons)
         out["applied"] = [list(pair) for pair in self.applied]
@@ -113,7 +135,8 @@ class ClusterRecord(NamedTuple):
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> ClusterRecord:
-        """Reads `to_dict`'s form; unknown keys are ignored and missing ones take their defaults, so that older and newer records can be read.
+        """Reads `to_dict`'s form; unknown keys are ignored and missing ones take their defaults, so
+        that older and newer records can be read.
 
         Whole floats are read as integers where a field is one: Pulumi's wire knows only floats.
         """
@@ -144,17 +167,28 @@ def account_out(account: Account | None) -> dict[str, str] | None:
 
 def account_in(raw: Mapping[str, Any] | None) -> Account | None:
     """Reads `account_out`'s form."""
-    return None if raw is None else tuple(sorted((str(key), str(value)) for key, value in raw.items()))
+    return (
+        None if raw is None else tuple(sorted((str(key), str(value)) for key, value in raw.items()))
+    )
 
 
 def bought_in(pairs: Iterable[Iterable[Any]]) -> tuple[tuple[str, Any], ...]:
     """Reads `ClusterRecord.bought` from plain JSON, where whole numbers may be floats."""
-    return tuple(sorted((str(name), int(value) if isinstance(value, float) else value) for name, value in pairs))
+    return tuple(
+        sorted(
+            (str(name), int(value) if isinstance(value, float) else value) for name, value in pairs
+        )
+    )
 
 
 def _node_out(node: Node) -> dict[str, Any]:
     mark = None if node.mark is None else list(node.mark)
-    return {**node._asdict(), "handle": list(node.handle), "mark": mark, "ports": [list(pair) for pair in node.ports]}
+    return {
+        **node._asdict(),
+        "handle": list(node.handle),
+        "mark": mark,
+        "ports": [list(pair) for pair in node.ports],
+    }
 
 
 def _node_in(raw: Mapping[str, Any]) -> Node:
@@ -164,7 +198,9 @@ def _node_in(raw: Mapping[str, Any]) -> Node:
     fields["mark"] = None if mark is None else Mark(*mark)
     fields["gpu_count"] = int(fields.get("gpu_count", 0))
     fields["created_at"] = float(fields.get("created_at", 0.0))
-    fields["ports"] = tuple((int(inside), int(outside)) for inside, outside in fields.get("ports") or ())
+    fields["ports"] = tuple(
+        (int(inside), int(outside)) for inside, outside in fields.get("ports") or ()
+    )
     return Node(**fields)
 
 
@@ -199,22 +235,33 @@ def kept_stopped(held: ClusterRecord) -> bool:
 
 def to_release(held: ClusterRecord) -> bool:
     """True for a job's machines that are still there though it is done, and need not stay."""
-    return finished(held) and works(held) and bool(held.machines) and dict(held.applied).get(ON_DONE) == RELEASE
+    return (
+        finished(held)
+        and works(held)
+        and bool(held.machines)
+        and dict(held.applied).get(ON_DONE) == RELEASE
+    )
 
 
 def runs_on(held: ClusterRecord, ends_itself: str) -> bool:
-    """True for a job that is over while its machines cost what they did: they are kept, their cloud has no way to end itself from inside
-    (`Manifest.ends_itself`), or what the job saved last did not arrive.
+    """True for a job that is over while its machines cost what they did: they are kept, their cloud
+    has no way to end itself from inside (`Manifest.ends_itself`), or what the job saved last did
+    not arrive.
     """
     from providers.workloads.launch.start_script import UNSAVED
 
     if not (finished(held) and works(held)):
         return False
-    return dict(held.applied).get(ON_DONE) != RELEASE or not ends_itself or held.detail == f"exit code {UNSAVED}"
+    return (
+        dict(held.applied).get(ON_DONE) != RELEASE
+        or not ends_itself
+        or held.detail == f"exit code {UNSAVED}"
+    )
 
 
 def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
-    """Digests of what can be edited in place, as it stands on the machines; an empty one where nothing is set. And the disk, which no edit changes.
+    """Digests of what can be edited in place, as it stands on the machines; an empty one where
+    nothing is set. And the disk, which no edit changes.
 
     `setup.options` holds the section of the provider it runs at alone.
     """
@@ -225,9 +272,19 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
         "state": setup.state if setup.state != RUNNING else "",
     }
     if kind == "service" and not setup.script_digest:
-        values["service"] = [[list(pair) for pair in setup.options], setup.expose, *([list(setup.secrets)] if setup.secrets else [])]
-    texts = {name: json.dumps(value, sort_keys=True, default=str) if value else "" for name, value in values.items()}
-    found = {name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else "" for name, text in texts.items()}
+        values["service"] = [
+            [list(pair) for pair in setup.options],
+            setup.expose,
+            *([list(setup.secrets)] if setup.secrets else []),
+        ]
+    texts = {
+        name: json.dumps(value, sort_keys=True, default=str) if value else ""
+        for name, value in values.items()
+    }
+    found = {
+        name: hashlib.sha256(text.encode()).hexdigest()[:12] if text else ""
+        for name, text in texts.items()
+    }
     # As they are: they are read again.
     if setup.disk_gib is not None:
         found[DISK] = str(setup.disk_gib)
@@ -237,22 +294,38 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
 
 
 def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:
-    """When the first of the machines was made, as their cloud says. A moment that cannot be, such as one still to come, is none: what they cost is
-    counted from it.
+    """When the first of the machines was made, as their cloud says. A moment that cannot be, such
+    as one still to come, is none: what they cost is counted from it.
     """
-    return min((node.created_at for node in nodes if 0 < node.created_at <= now + ENDS_SLACK_S), default=otherwise)
+    return min(
+        (node.created_at for node in nodes if 0 < node.created_at <= now + ENDS_SLACK_S),
+        default=otherwise,
+    )
 
 
 def status_of(nodes: Sequence[Node]) -> str:
     """The status of machines that all exist and are well: the least far one's."""
-    return next((status for status in (QUEUED, PENDING, STARTING) if any(node.status == status for node in nodes)), RUNNING)
+    return next(
+        (
+            status
+            for status in (QUEUED, PENDING, STARTING)
+            if any(node.status == status for node in nodes)
+        ),
+        RUNNING,
+    )
 
 
 def says_more(node: Node) -> bool:
     """True where the cloud's words say more than its own name of the status does."""
-    return bool(node.detail) and node.detail.casefold() not in {node.status, *_NATIVE} and "://" not in node.detail
+    return (
+        bool(node.detail)
+        and node.detail.casefold() not in {node.status, *_NATIVE}
+        and "://" not in node.detail
+    )
 
 
 def became(node: Node) -> str:
-    """What became of a machine that is not well: its status, and what its cloud says of it where that is more."""
+    """What became of a machine that is not well: its status, and what its cloud says of it where
+    that is more.
+    """
     return f"{node.status} ({node.detail})" if says_more(node) else node.status

@@ -1,7 +1,9 @@
-"""What a stack's files declare, read as a preview reads it, without Pulumi: the command line's plans and trials refuse what an `up` would refuse.
+"""What a stack's files declare, read as a preview reads it, without Pulumi: the command line's
+plans and trials refuse what an `up` would refuse.
 
-Owns the rules of a stack's own keys, of an entry as a whole, and of what a spec says to its providers: options, secrets,
-what a launcher runs. A cluster's fields are `providers.model.spec`'s. Reads the files that an entry names.
+Owns the rules of a stack's own keys, of an entry as a whole, and of what a spec says to its
+providers: options, secrets, what a launcher runs. A cluster's fields are `providers.model.spec`'s.
+Reads the files that an entry names.
 """
 
 from __future__ import annotations
@@ -21,13 +23,18 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
 
 SHARED = frozenset({"gcp", "aws"})
-"""Pulumi's own packages of these names read the same configuration: there only what comes near a key of ours is a mistake."""
+"""Pulumi's own packages of these names read the same configuration: there only what comes near a
+key of ours is a mistake.
+"""
 _PULUMIS = frozenset({"region", "zone", "profiles"})
-"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11)."""
+"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11).
+"""
 
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a stack's own keys, as they stand in its file, and with a secret that stands where an account is named. Pure."""
+    """What is wrong with a stack's own keys, as they stand in its file, and with a secret that
+    stands where an account is named. Pure.
+    """
     from providers.adapters import registry
 
     found = unknown_keys(config, {key for key, value in config.items() if _encrypted(value)})
@@ -37,16 +44,30 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
     except (TypeError, ValueError):
         good = False
     if not good:
-        found.append(Problem("gpus:max_spend", "US dollars a calendar month, more than 0", repr(value)[:80]))
+        found.append(
+            Problem("gpus:max_spend", "US dollars a calendar month, more than 0", repr(value)[:80])
+        )
     # Passed over, it would leave what is bought to whatever account the environment has.
-    listed = {"gcp:project", *(f"{name}:{key}" for name, manifest in registry.manifests().items() for key in manifest.settings)}
+    listed = {
+        "gcp:project",
+        *(
+            f"{name}:{key}"
+            for name, manifest in registry.manifests().items()
+            for key in manifest.settings
+        ),
+    }
     todo = "it would stand in the state as plain text, so set it without --secret"
-    found.extend(Problem(key, "plain text", "a secret", todo) for key in sorted(listed & config.keys()) if _encrypted(config[key]))
+    found.extend(
+        Problem(key, "plain text", "a secret", todo)
+        for key in sorted(listed & config.keys())
+        if _encrypted(config[key])
+    )
     return found
 
 
 def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[Problem]:
-    """The keys of a stack's configuration that nobody reads: of the product's own, and of the providers' settings. Pure.
+    """The keys of a stack's configuration that nobody reads: of the product's own, and of the
+    providers' settings. Pure.
 
     What is a secret there is a program's own: no setting of ours is one.
     """
@@ -62,19 +83,25 @@ def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[P
         if word in settings.get(name, (word,)) or (key in secrets and name != "gpus"):
             continue
         known = [f"{name}:{each}" for each in settings[name]]
-        near = difflib.get_close_matches(word.casefold(), settings[name], n=2, cutoff=0.7 if name in SHARED else 0.6)
+        near = difflib.get_close_matches(
+            word.casefold(), settings[name], n=2, cutoff=0.7 if name in SHARED else 0.6
+        )
         close = [f"{name}:{each}" for each in near]
         if name in SHARED and (not close or word in _PULUMIS):
             continue
         wanted = f"one of {', '.join(known)}" if known else f"no setting of {name}'s"
-        found.append(Problem(key, wanted, repr(key), f"near: {', '.join(close)}" if close else "remove it"))
+        found.append(
+            Problem(key, wanted, repr(key), f"near: {', '.join(close)}" if close else "remove it")
+        )
     return found
 
 
 def refused(spec: Cluster) -> list[Problem]:
-    """What is wrong with a cluster beyond its own fields: what its providers make of it, then what nobody sells. Reads the bundled catalog.
+    """What is wrong with a cluster beyond its own fields: what its providers make of it, then what
+    nobody sells. Reads the bundled catalog.
 
-    One fault is told once: what follows from an option that is missing is not told again as a place that is not sold.
+    One fault is told once: what follows from an option that is missing is not told again as a place
+    that is not sold.
     """
     from providers.adapters import registry
     from providers.catalog.offers import load
@@ -83,10 +110,20 @@ def refused(spec: Cluster) -> list[Problem]:
 
     ask = spec.ask()
     found = [*_twice(ask), *problems(spec, registry.manifests())]
-    derived = tuple(f"options.{name}" for name, manifest in registry.manifests().items() if manifest.derived is not None)
-    if any(problem.path in {"workload", "network"} or problem.path.startswith(derived) for problem in found):
+    derived = tuple(
+        f"options.{name}"
+        for name, manifest in registry.manifests().items()
+        if manifest.derived is not None
+    )
+    if any(
+        problem.path in {"workload", "network"} or problem.path.startswith(derived)
+        for problem in found
+    ):
         return found
-    return [*found, *check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities())]
+    return [
+        *found,
+        *check.problems(ask, whole(load(), ask, registry.manifests()), registry.capabilities()),
+    ]
 
 
 def _twice(ask: Ask) -> list[Problem]:
@@ -96,9 +133,19 @@ def _twice(ask: Ask) -> list[Problem]:
     first: dict[tuple[object, ...], str] = {}
     found = []
     for entry in ask.entries:
-        key = (canonical(entry.gpu) or entry.gpu, *entry._replace(gpu="", path="", wait_s=0, ttl_s=None, override=None))
+        key = (
+            canonical(entry.gpu) or entry.gpu,
+            *entry._replace(gpu="", path="", wait_s=0, ttl_s=None, override=None),
+        )
         if key in first:
-            found.append(Problem(entry.path, "a choice that is not listed yet", f"the same as {first[key]}", "remove it"))
+            found.append(
+                Problem(
+                    entry.path,
+                    "a choice that is not listed yet",
+                    f"the same as {first[key]}",
+                    "remove it",
+                )
+            )
         first.setdefault(key, entry.path)
     return found
 
@@ -113,12 +160,22 @@ def _secrets(value: Any, path: str = "") -> list[str]:
     if _encrypted(value):
         return [path]
     if isinstance(value, dict):
-        return [found for key, each in value.items() for found in _secrets(each, f"{path}.{key}".lstrip("."))]
-    return [found for index, each in enumerate(value) for found in _secrets(each, f"{path}[{index}]")] if isinstance(value, list) else []
+        return [
+            found
+            for key, each in value.items()
+            for found in _secrets(each, f"{path}.{key}".lstrip("."))
+        ]
+    return (
+        [found for index, each in enumerate(value) for found in _secrets(each, f"{path}[{index}]")]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def entry(raw: Any, project: Path) -> Any:
-    """A cluster's entry with the content of the files that it names: those of its workload, and a public key. Raises SpecError."""
+    """A cluster's entry with the content of the files that it names: those of its workload, and a
+    public key. Raises SpecError.
+    """
     from providers.model import regular
     from providers.model.workload import with_files
 
@@ -129,24 +186,40 @@ def entry(raw: Any, project: Path) -> Any:
     from pathlib import Path as Folder
 
     try:
-        return {**raw, "ssh_key": regular.content(project / Folder(text.strip()).expanduser(), regular.KEY_MAX).decode().strip()}
+        return {
+            **raw,
+            "ssh_key": (
+                regular.content(project / Folder(text.strip()).expanduser(), regular.KEY_MAX)
+                .decode()
+                .strip()
+            ),
+        }
     except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
         raise SpecError([Problem("ssh_key", "a readable public key file", str(error))]) from None
 
 
 def cluster(name: str, raw: Any) -> Cluster:
-    """The cluster that an entry declares. Raises SpecError with everything that is wrong with it; never repeats a secret."""
+    """The cluster that an entry declares. Raises SpecError with everything that is wrong with it;
+    never repeats a secret.
+    """
     from providers.model.spec import read_cluster
 
     problems: list[Problem] = []
     found: Cluster | None = None
     plain = []
     if encrypted := _secrets(raw):
-        raise SpecError([Problem(path, "no secret inside a cluster", "a secret", secret.INSTEAD) for path in encrypted])
+        raise SpecError(
+            [
+                Problem(path, "no secret inside a cluster", "a secret", secret.INSTEAD)
+                for path in encrypted
+            ]
+        )
     if isinstance(raw, dict):
         ours = sorted(set(raw) & RESERVED)
         problems.extend(Problem(key, "a field of a cluster", repr(key)) for key in ours)
-        raw = {str(key): value for key, value in raw.items() if key not in ours and value is not None}
+        raw = {
+            str(key): value for key, value in raw.items() if key not in ours and value is not None
+        }
         plain = secret.plain_ones(raw)
         problems.extend(secret.problems_of(plain))
     try:
@@ -161,18 +234,34 @@ def cluster(name: str, raw: Any) -> Cluster:
 
 
 def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
-    """Everything of it that is wrong with every path; what is missing for the kind is asked for once the rest is right."""
+    """Everything of it that is wrong with every path; what is missing for the kind is asked for
+    once the rest is right.
+    """
     if nothing := _nothing_runs(spec, manifests):
         return [nothing]
     found: list[Problem] = [*_runs(spec, manifests), *_network(spec)]
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
-            found.append(Problem(f"options.{provider}", f"a provider that has options: {', '.join(manifests) or 'none yet'}", repr(provider)))
+            found.append(
+                Problem(
+                    f"options.{provider}",
+                    f"a provider that has options: {', '.join(manifests) or 'none yet'}",
+                    repr(provider),
+                )
+            )
             continue
-        found.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in manifest.options(section))
         found.extend(
-            Problem(f"options.{provider}.{key}", "nothing beside a workload: both are what runs", repr(section[key])[:80], "drop one of the two")
+            problem._replace(path=f"options.{provider}.{problem.path}".removesuffix("."))
+            for problem in manifest.options(section)
+        )
+        found.extend(
+            Problem(
+                f"options.{provider}.{key}",
+                "nothing beside a workload: both are what runs",
+                repr(section[key])[:80],
+                "drop one of the two",
+            )
             for key in manifest.programs
             if spec.workload is not None and key in section
         )
@@ -184,16 +273,27 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
 def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Manifest]:
     """The providers that it may be at, of those that can be of its kind.
 
-    One whose offers are made for an ask says there why it does not serve it: a mistake that is where it was named, and no other place.
+    One whose offers are made for an ask says there why it does not serve it: a mistake that is
+    where it was named, and no other place.
     """
-    can = {name: each for name, each in manifests.items() if each.capabilities.can_be(spec.kind, workload=spec.workload is not None)}
+    can = {
+        name: each
+        for name, each in manifests.items()
+        if each.capabilities.can_be(spec.kind, workload=spec.workload is not None)
+    }
     if spec.providers is not None:
         return {name: each for name, each in can.items() if name in spec.providers}
-    return {name: each for name, each in can.items() if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)}
+    return {
+        name: each
+        for name, each in can.items()
+        if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)
+    }
 
 
 def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem | None:
-    """A job or service that says nowhere what it runs: neither a workload, nor what a provider of that kind runs by its own options."""
+    """A job or service that says nowhere what it runs: neither a workload, nor what a provider of
+    that kind runs by its own options.
+    """
     if spec.kind == "machine" or spec.workload is not None:
         return None
     own = [name for name in _allowed(spec, manifests) if spec.options.get(name)]
@@ -201,8 +301,17 @@ def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem |
         return None
     others = [name for name, each in _allowed(spec, manifests).items() if each.programs]
     able = f" (or, for {' or '.join(others)} only, options.{others[0]})" if others else ""
-    sample = "{command: python train.py}" if spec.kind == "job" else "{command: python serve.py, port: 8000}"
-    return Problem("workload", f"what the {spec.kind} runs", "nothing", f"declare it, as in workload: {sample}{able}")
+    sample = (
+        "{command: python train.py}"
+        if spec.kind == "job"
+        else "{command: python serve.py, port: 8000}"
+    )
+    return Problem(
+        "workload",
+        f"what the {spec.kind} runs",
+        "nothing",
+        f"declare it, as in workload: {sample}{able}",
+    )
 
 
 def _network(spec: Cluster) -> list[Problem]:
@@ -211,9 +320,22 @@ def _network(spec: Cluster) -> list[Problem]:
         return []
     found = []
     if not spec.regions:
-        found.append(Problem("regions", "the regions that network: managed makes subnets in", "none", "list them, as in [us-central1]"))
+        found.append(
+            Problem(
+                "regions",
+                "the regions that network: managed makes subnets in",
+                "none",
+                "list them, as in [us-central1]",
+            )
+        )
     if spec.providers is not None and "gcp" not in spec.providers:
-        found.append(Problem("network", "gcp among the providers: network: managed is a Google network", ", ".join(spec.providers)))
+        found.append(
+            Problem(
+                "network",
+                "gcp among the providers: network: managed is a Google network",
+                ", ".join(spec.providers),
+            )
+        )
     return found
 
 
@@ -228,20 +350,37 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
         return []
     allowed = _allowed(spec, manifests)
     machines = {
-        name: each for name, each in allowed.items() if each.runs is None or spec.kind not in each.capabilities.kinds or spec.kind == "machine"
+        name: each
+        for name, each in allowed.items()
+        if each.runs is None or spec.kind not in each.capabilities.kinds or spec.kind == "machine"
     }
     # A provider with a door of its own asks for its own token there.
     expose = spec.expose if machines or not allowed else "private"
-    found = [problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)]
-    found.extend(problem for entry in ask.entries for problem in overriding(ask.workload, entry.override, entry.path))
+    found = [
+        problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)
+    ]
+    found.extend(
+        problem
+        for entry in ask.entries
+        for problem in overriding(ask.workload, entry.override, entry.path)
+    )
     found.extend(untimed(ask.workload))
     if spec.kind == "service" and spec.expose == "public":
         network = (("managed", "true"),) if spec.network == "managed" else ()
         for name, each in machines.items():
             section = tuple(sorted(spec.options.get(name, {}).items()))
-            if each.shut is not None and (wanted := each.shut(spec.setup()._replace(options=section, network=network))):
+            if each.shut is not None and (
+                wanted := each.shut(spec.setup()._replace(options=section, network=network))
+            ):
                 todo = f"say so, or leave {name} out of providers"
-                found.append(Problem("expose", f"for a public service at {name}: {wanted}", f"network: {spec.network}", todo))
+                found.append(
+                    Problem(
+                        "expose",
+                        f"for a public service at {name}: {wanted}",
+                        f"network: {spec.network}",
+                        todo,
+                    )
+                )
     return list(dict.fromkeys(found))
 
 
@@ -253,15 +392,29 @@ def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Proble
         for provider, text in references.items():
             manifest = manifests.get(provider)
             if manifest is None or manifest.reference is None:
-                out.append(Problem(f"secrets.{name}.{provider}", f"a provider whose machines fetch secrets: {', '.join(fetch)}", repr(provider)))
+                out.append(
+                    Problem(
+                        f"secrets.{name}.{provider}",
+                        f"a provider whose machines fetch secrets: {', '.join(fetch)}",
+                        repr(provider),
+                    )
+                )
             elif wanted := manifest.reference(text):
                 # Whoever writes the value itself here must not find it in a log.
-                out.append(Problem(f"secrets.{name}.{provider}", wanted, f"something else, of {len(text)} characters"))
+                out.append(
+                    Problem(
+                        f"secrets.{name}.{provider}",
+                        wanted,
+                        f"something else, of {len(text)} characters",
+                    )
+                )
     return out
 
 
 def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
-    """What of the options is missing or out of place for this kind, at the providers that can be of that kind."""
+    """What of the options is missing or out of place for this kind, at the providers that can be of
+    that kind.
+    """
     from providers.engine.setup import nominal
 
     out: list[Problem] = []
@@ -270,11 +423,15 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
             try:
                 setup = spec.setup()
                 if spec.network == "managed":
-                    # It has a service account of its own, which nobody knows the name of before it is made.
+                    # It has a service account of its own, which nobody knows the name of before it
+                    # is made.
                     setup = setup._replace(network=(("service_account", "managed"),))
                 known = nominal(spec.ask(), setup, manifest)
             except SpecError:
                 continue  # told by the workload's own check
             found = manifest.fits(spec.kind, dict(known.options), known)
-            out.extend(problem._replace(path=f"options.{provider}.{problem.path}".removesuffix(".")) for problem in found)
+            out.extend(
+                problem._replace(path=f"options.{provider}.{problem.path}".removesuffix("."))
+                for problem in found
+            )
     return out

@@ -1,7 +1,8 @@
 """What is wanted, compiled: the plain records that the planner, the engine and the adapters read.
 
-Owns Entry and Ask and the reading of a GPU string. Pure; imports nothing heavy, so that `gpus plan` starts fast. The typed face of the same
-content, for Python programs and stack files, is `providers.model.spec`.
+Owns Entry and Ask and the reading of a GPU string. Pure; imports nothing heavy, so that `gpus plan`
+starts fast. The typed face of the same content, for Python programs and stack files, is
+`providers.model.spec`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,17 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST = "price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"
+BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST = (
+    "price_by_choice",
+    "preference",
+    "price",
+    "performance_per_dollar",
+    "job_cost",
+)
 RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST)
-"""What comes first: choice, capacity, price (the default); choice, capacity, provider as listed, price; or one figure over all choices."""
+"""What comes first: choice, capacity, price (the default); choice, capacity, provider as listed,
+price; or one figure over all choices.
+"""
 DEFAULT_WAIT_S = 15 * 60
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
@@ -50,7 +59,8 @@ class GpuText(NamedTuple):
 class Choice(NamedTuple):
     """One acceptable choice, in order of preference: the `gpu`, then each `fallback`.
 
-    `gpu` is the name as asked ("" when asked by memory); `gpu_count` is per node; `path` is where it stands in the declaration.
+    `gpu` is the name as asked ("" when asked by memory); `gpu_count` is per node; `path` is where
+    it stands in the declaration.
     """
 
     gpu: str
@@ -67,7 +77,9 @@ class Choice(NamedTuple):
 
 
 class PriceOverride(NamedTuple):
-    """A negotiated rate, for one node per hour. Empty fields match everything; the first match wins."""
+    """A negotiated rate, for one node per hour. Empty fields match everything; the first match
+    wins.
+    """
 
     micro_usd: int
     provider: str
@@ -99,23 +111,33 @@ class Ask(NamedTuple):
     ssh: bool = False
     """Only machines that answer ssh will do."""
     login: bool = False
-    """Only machines that take commands and files from here will do, by ssh or in their provider's own way."""
+    """Only machines that take commands and files from here will do, by ssh or in their provider's
+    own way.
+    """
     workload: Workload | None = None
     """What runs there: a place that cannot hold it is refused."""
     secrets: tuple[tuple[str, frozenset[str]], ...] = ()
     """Name of each secret -> the providers that a reference says how to fetch it at."""
     by_login: bool = False
-    """What runs is started by login once the machine is ready, not by the machine itself at its boot."""
+    """What runs is started by login once the machine is ready, not by the machine itself at its
+    boot.
+    """
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
 
     def allows(self, provider: str, *, marketplace: bool) -> bool:
-        """Whether this provider may be bought from. A marketplace, whose machines are strangers' hosts, only where it is named or asked for."""
-        return provider in self.providers if self.providers else self.marketplaces or not marketplace
+        """Whether this provider may be bought from. A marketplace, whose machines are strangers'
+        hosts, only where it is named or asked for.
+        """
+        return (
+            provider in self.providers if self.providers else self.marketplaces or not marketplace
+        )
 
 
 def gpu_text(text: str, path: str = "gpu") -> GpuText:
-    """Reads `"H100"`, `"H100:8"`, `"H100!:8"`. Raises SpecError; whether the name is known is the catalog's business."""
+    """Reads `"H100"`, `"H100:8"`, `"H100!:8"`. Raises SpecError; whether the name is known is the
+    catalog's business.
+    """
     match = _GPU.match(text) if isinstance(text, str) else None
     if match is None or not match["type"]:
         todo = "write TYPE or TYPE:COUNT, with ! after the type for exactly this"
@@ -125,13 +147,28 @@ def gpu_text(text: str, path: str = "gpu") -> GpuText:
     if match["count"] is None:
         return GpuText(match["type"], bool(match["exact"]), None)
     count = match["count"]
-    if not (count.isascii() and count.isdigit() and len(count) <= len(str(_COUNT_MAX)) and 1 <= int(count) <= _COUNT_MAX):
+    if not (
+        count.isascii()
+        and count.isdigit()
+        and len(count) <= len(str(_COUNT_MAX))
+        and 1 <= int(count) <= _COUNT_MAX
+    ):
         # Only a number that was said is proposed: another one changes the bill.
-        begins = re.match(r"([1-9]\d{0,4})(?![\w.])", unicodedata.normalize("NFKC", count), re.ASCII)
-        todo = f'write "{match["type"]}:{begins[1]}"' if begins else 'write TYPE:COUNT, as in "H100:8"'
+        begins = re.match(
+            r"([1-9]\d{0,4})(?![\w.])", unicodedata.normalize("NFKC", count), re.ASCII
+        )
+        todo = (
+            f'write "{match["type"]}:{begins[1]}"' if begins else 'write TYPE:COUNT, as in "H100:8"'
+        )
         if match["type"].isdigit():
             todo = f'write "{count}:{match["type"]}"'
-        raise SpecError([Problem(path, f"a whole number of GPUs from 1 to {_COUNT_MAX}", repr(count)[:80], todo)])
+        raise SpecError(
+            [
+                Problem(
+                    path, f"a whole number of GPUs from 1 to {_COUNT_MAX}", repr(count)[:80], todo
+                )
+            ]
+        )
     return GpuText(match["type"], bool(match["exact"]), int(count))
 
 
@@ -143,22 +180,55 @@ def capacity(text: str, path: str = "capacity") -> Capacity:
         return Capacity(RESERVATION, match[1])
     if cleaned in CAPACITIES and cleaned != RESERVATION:
         return Capacity(cleaned)
-    raise SpecError([Problem(path, "one of on-demand, spot, flex-start, reservation(NAME)", repr(text))])
+    raise SpecError(
+        [Problem(path, "one of on-demand, spot, flex-start, reservation(NAME)", repr(text))]
+    )
 
 
-def capacities(spot: str | None, ordered: list[str] | tuple[str, ...] | None, path: str = "") -> tuple[Capacity, ...]:
-    """The ordered capacity kinds: `ordered` if given, else what the `spot` sugar means (`never | prefer | only`)."""
+def capacities(
+    spot: str | None, ordered: list[str] | tuple[str, ...] | None, path: str = ""
+) -> tuple[Capacity, ...]:
+    """The ordered capacity kinds: `ordered` if given, else what the `spot` sugar means (`never |
+    prefer | only`).
+    """
     where = f"{path}." if path else ""
     if ordered is not None:
         if spot is not None:
-            raise SpecError([Problem(f"{where}spot", "either spot or capacity", "both", "drop spot: capacity says it all")])
+            raise SpecError(
+                [
+                    Problem(
+                        f"{where}spot",
+                        "either spot or capacity",
+                        "both",
+                        "drop spot: capacity says it all",
+                    )
+                ]
+            )
         if not ordered:
-            raise SpecError([Problem(f"{where}capacity", "at least one kind", "an empty list", "leave it out for on-demand")])
-        kinds = tuple(capacity(item, f"{where}capacity[{index}]") for index, item in enumerate(ordered))
+            raise SpecError(
+                [
+                    Problem(
+                        f"{where}capacity",
+                        "at least one kind",
+                        "an empty list",
+                        "leave it out for on-demand",
+                    )
+                ]
+            )
+        kinds = tuple(
+            capacity(item, f"{where}capacity[{index}]") for index, item in enumerate(ordered)
+        )
         if len(set(kinds)) != len(kinds):
-            raise SpecError([Problem(f"{where}capacity", "each kind once", ", ".join(map(str, kinds)))])
+            raise SpecError(
+                [Problem(f"{where}capacity", "each kind once", ", ".join(map(str, kinds)))]
+            )
         return kinds
-    meaning = {None: (ON_DEMAND,), "never": (ON_DEMAND,), "prefer": (SPOT, ON_DEMAND), "only": (SPOT,)}
+    meaning = {
+        None: (ON_DEMAND,),
+        "never": (ON_DEMAND,),
+        "prefer": (SPOT, ON_DEMAND),
+        "only": (SPOT,),
+    }
     if spot not in meaning:
         raise SpecError([Problem(f"{where}spot", "one of never, prefer, only", repr(spot))])
     return tuple(Capacity(kind) for kind in meaning[spot])

@@ -20,7 +20,8 @@ class TooLongError(ValueError):
 
 
 def seconds(text: str | float) -> int:
-    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds. Raises TooLongError beyond all bounds, and ValueError.
+    """Whole seconds of `"20h"`, `"1h30m"`, `"7d"`, or of a number of seconds. Raises TooLongError
+    beyond all bounds, and ValueError.
 
     A text without a unit is refused: `remedy` says what to write.
     """
@@ -34,7 +35,9 @@ def seconds(text: str | float) -> int:
             raise TooLongError(f"{cleaned!r}... is too long")
         raise ValueError(f"{cleaned!r}... is no duration")
     parts = _PART.findall(cleaned)
-    if not parts or "".join(f"{number}{unit}" for number, unit in parts) != cleaned.replace(" ", ""):
+    if not parts or "".join(f"{number}{unit}" for number, unit in parts) != cleaned.replace(
+        " ", ""
+    ):
         raise ValueError(f"{text!r} is no duration")
     return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
 

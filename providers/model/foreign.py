@@ -1,7 +1,9 @@
-"""Numbers that others send: bounds first, conversion after. Owns the one way from a reply's value to a number, and from a reply's text to JSON.
+"""Numbers that others send: bounds first, conversion after. Owns the one way from a reply's value
+to a number, and from a reply's text to JSON.
 
-A text such as `1e99999` is short and its whole number is not: turned into an int, it takes seconds to minutes, and no float holds it. So nothing is
-converted before its size is known. Pure, and constant in time whatever was sent.
+A text such as `1e99999` is short and its whole number is not: turned into an int, it takes seconds
+to minutes, and no float holds it. So nothing is converted before its size is known. Pure, and
+constant in time whatever was sent.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _DIGITS_MAX = 30
 
 
 class Bounds(NamedTuple):
-    """The least and the most that a field can hold, both included. Nothing outside of them is converted."""
+    """The least and the most that a field can hold, both included. Nothing outside of them is
+    converted.
+    """
 
     least: float
     most: float
@@ -53,7 +57,8 @@ def real(value: object, bounds: Bounds = ANY) -> float | None:
 
 
 def impossible(value: object, bounds: Bounds) -> bool:
-    """True for what is meant as a number and cannot be this one: outside the bounds, not finite, or of more digits than any number has.
+    """True for what is meant as a number and cannot be this one: outside the bounds, not finite, or
+    of more digits than any number has.
 
     False for a number within them, and for what is none: nothing, a word, a mapping.
     """
@@ -62,7 +67,9 @@ def impossible(value: object, bounds: Bounds) -> bool:
     if not isinstance(value, str) or number(value, bounds) is not None:
         return False
     head = value[:_LENGTH_MAX].strip().lstrip("+-")
-    if head.lower().startswith(("inf", "nan", "snan")) or (len(value) > _LENGTH_MAX and head.isdigit()):
+    if head.lower().startswith(("inf", "nan", "snan")) or (
+        len(value) > _LENGTH_MAX and head.isdigit()
+    ):
         return True
     if len(value) > _LENGTH_MAX or not value.isascii() or "_" in value:
         return False
@@ -77,11 +84,15 @@ class TooDeepError(ValueError):
 
 
 def loads(text: str | bytes) -> Any:
-    """The JSON in a reply. Raises ValueError for what is none, however it is nested; a whole number of too many digits stays a text."""
+    """The JSON in a reply. Raises ValueError for what is none, however it is nested; a whole number
+    of too many digits stays a text.
+    """
     import json
 
     try:
-        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _LENGTH_MAX else digits)
+        return json.loads(
+            text, parse_int=lambda digits: int(digits) if len(digits) <= _LENGTH_MAX else digits
+        )
     except RecursionError:
         raise TooDeepError("nested too deep") from None
 
@@ -90,7 +101,12 @@ def too_deep(value: object, most: int) -> bool:
     """Whether lists and mappings stand inside each other more than `most` times. Without recursion."""
     level = [value]
     for _ in range(most + 1):
-        level = [inner for each in level if isinstance(each, (list, dict)) for inner in (each.values() if isinstance(each, dict) else each)]
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (list, dict))
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
         if not level:
             return False
     return True

@@ -1,4 +1,6 @@
-"""What a provider's machine boots from, and what its disk can be: the record that an adapter gives and the planner counts with. Pure."""
+"""What a provider's machine boots from, and what its disk can be: the record that an adapter gives
+and the planner counts with. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import NamedTuple
 
 
 class Host(NamedTuple):
-    """Figures of one machine type under one section of options. 0 is unknown, and nothing is refused for it."""
+    """Figures of one machine type under one section of options. 0 is unknown, and nothing is
+    refused for it.
+    """
 
     image: str = ""
     """The boot image, for messages."""
@@ -19,11 +23,14 @@ class Host(NamedTuple):
     most_gib: int = 0
     """The largest disk on offer."""
     sized: bool = True
-    """Whether an order says how large the disk is to be; elsewhere it is `default_gib`, or what the machine happens to have."""
+    """Whether an order says how large the disk is to be; elsewhere it is `default_gib`, or what the
+    machine happens to have.
+    """
     disk: str = ""
     """What kind of disk it is, for messages: `gp3`."""
     micro_usd_per_gib_month: int | None = None
-    """What a GiB costs in a month of 730 hours; None where the price of the machine holds the disk."""
+    """What a GiB costs in a month of 730 hours; None where the price of the machine holds the disk.
+    """
     micro_usd_per_month: int = 0
     """What the disk costs besides, whatever its size: speed bought with it."""
     write_mib_s: float = 0.0
@@ -31,7 +38,9 @@ class Host(NamedTuple):
     write_mib_s_per_gib: float = 0.0
     """How much faster that is with each GiB of the disk."""
     rate_option: str = ""
-    """The option that asks for a faster download, where the rate is only the least that is accepted."""
+    """The option that asks for a faster download, where the rate is only the least that is
+    accepted.
+    """
     driver: int = 0
     """The branch of NVIDIA's driver in the boot image, as in 580."""
     container: str = ""

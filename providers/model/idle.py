@@ -1,7 +1,9 @@
-"""What idle means, and the machine's own timer for it: a script that powers the machine off once its GPUs had nothing to do for long enough. Pure.
+"""What idle means, and the machine's own timer for it: a script that powers the machine off once
+its GPUs had nothing to do for long enough. Pure.
 
-A shutdown from inside is all that such a timer can do. What becomes of the machine then is its cloud's: EC2 terminates it where it was made so;
-Google stops it, and whoever looks next deletes the rest.
+A shutdown from inside is all that such a timer can do. What becomes of the machine then is its
+cloud's: EC2 terminates it where it was made so; Google stops it, and whoever looks next deletes the
+rest.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from providers.model import shell
 BUSY_PERCENT = 5
 """A GPU that was busy for less of the time than this, as its driver says, is idle."""
 LINE = "gpus_idle_s="
-"""How the timer's limit is written: on a line of its own, so that it can be found in what a machine was given."""
+"""How the timer's limit is written: on a line of its own, so that it can be found in what a machine
+was given.
+"""
 QUERY = "nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits"
 _EVERY_S = 10
 _PATH = "/usr/local/sbin/gpus-idle"
@@ -27,7 +31,9 @@ WantedBy=multi-user.target
 
 def timer(idle_s: int) -> str:
     """The program that looks every ten seconds. A driver that does not answer is never idleness."""
-    return shell.program(__file__, "idle", gpus_idle_s=idle_s, busy_percent=BUSY_PERCENT, every_s=_EVERY_S)
+    return shell.program(
+        __file__, "idle", gpus_idle_s=idle_s, busy_percent=BUSY_PERCENT, every_s=_EVERY_S
+    )
 
 
 def script(idle_s: int) -> str:
@@ -43,6 +49,8 @@ def limit_s(text: str) -> int:
 
 
 def busiest(output: str) -> int | None:
-    """The highest of the utilisations that QUERY printed, in percent; None where it printed none, or anything else."""
+    """The highest of the utilisations that QUERY printed, in percent; None where it printed none,
+    or anything else.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return max(map(int, lines)) if lines and all(line.isdigit() for line in lines) else None

@@ -1,4 +1,6 @@
-"""What is ordered, made, seen and tried: the records that the engine and the adapters exchange. Pure."""
+"""What is ordered, made, seen and tried: the records that the engine and the adapters exchange.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,58 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
-STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = "stopping", "stopped", "preempted", "ended", "failed", "gone"
+STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = (
+    "stopping",
+    "stopped",
+    "preempted",
+    "ended",
+    "failed",
+    "gone",
+)
 DRIFTED = "drifted"
-STATUSES = (PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE, DRIFTED)
-"""preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it. gone: the cloud says it does not exist.
-drifted: it runs and is another machine than the rest of its cluster; no adapter reports that, a comparison with what was bought finds it."""
+STATUSES = (
+    PENDING,
+    QUEUED,
+    STARTING,
+    RUNNING,
+    STOPPING,
+    STOPPED,
+    PREEMPTED,
+    ENDED,
+    FAILED,
+    GONE,
+    DRIFTED,
+)
+"""preempted: the cloud took it back. ended: its own run limit passed. stopped: somebody stopped it.
+gone: the cloud says it does not exist. drifted: it runs and is another machine than the rest of its
+cluster; no adapter reports that, a comparison with what was bought finds it.
+"""
 
 NO_GPU = "none"
-"""The GPU type of a machine that has none, on its cloud's word. Empty: the cloud does not report it."""
+"""The GPU type of a machine that has none, on its cloud's word. Empty: the cloud does not report
+it.
+"""
 
 
 OWN_KEY = "gpus-own-"
-"""How the comment of an own public key begins, so that an edit of the user's key knows it and leaves it alone."""
+"""How the comment of an own public key begins, so that an edit of the user's key knows it and
+leaves it alone.
+"""
 
 
 class Handle(NamedTuple):
-    """One machine, as its cloud names it. `native_id` is enough to find it again: `projects/P/zones/Z/instances/N`."""
+    """One machine, as its cloud names it. `native_id` is enough to find it again:
+    `projects/P/zones/Z/instances/N`.
+    """
 
     provider: str
     native_id: str
 
 
 class Mark(NamedTuple):
-    """Whose a machine is: written on it as labels, and in the journal. `owner` is the stack's random id."""
+    """Whose a machine is: written on it as labels, and in the journal. `owner` is the stack's
+    random id.
+    """
 
     owner: str
     cluster: str
@@ -39,14 +70,18 @@ class Mark(NamedTuple):
 
 
 def is_foreign(mark: Mark | None, generation: str) -> bool:
-    """Whether a machine bears another generation. A mark without one is no other one's: somebody took the label off, or it did not arrive."""
+    """Whether a machine bears another generation. A mark without one is no other one's: somebody
+    took the label off, or it did not arrive.
+    """
     return mark is not None and mark.generation not in ("", generation)
 
 
 class Node(NamedTuple):
-    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the epoch.
+    """One machine as observed. Addresses are empty until known; `created_at` in seconds since the
+    epoch.
 
-    `ports` maps ports inside to ports outside where the two differ (marketplaces); `ssh_user` is set where the cloud decides on it.
+    `ports` maps ports inside to ports outside where the two differ (marketplaces); `ssh_user` is
+    set where the cloud decides on it.
     """
 
     handle: Handle
@@ -82,8 +117,9 @@ class Node(NamedTuple):
 class Setup(NamedTuple):
     """Everything about the machines that is not a choice of place: from the spec, for the adapter.
 
-    `options` are the sections by provider, already checked by the adapters; in an Order they are the provider's own section alone. `network` is
-    `default`, or the wiring of a managed network as the program resolved it (keys named by the adapter).
+    `options` are the sections by provider, already checked by the adapters; in an Order they are
+    the provider's own section alone. `network` is `default`, or the wiring of a managed network as
+    the program resolved it (keys named by the adapter).
     """
 
     disk_gib: int | None = None
@@ -92,38 +128,55 @@ class Setup(NamedTuple):
     ssh_public_key: str = ""
     ssh_user: str = "gpus"
     own_public_key: str = ""
-    """The public half of a key pair that the engine made for this cluster alone, to look at its machines with: beside the user's key."""
+    """The public half of a key pair that the engine made for this cluster alone, to look at its
+    machines with: beside the user's key.
+    """
     labels: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, object], ...] = ()
     network: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()
     state: str = "running"
-    """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to be stopped."""
+    """`running`, or `stopped`: a machine that is there is stopped and kept. None is ever bought to
+    be stopped.
+    """
     expose: str = "private"
     """`private`, `token` or `public`: who can reach what listens."""
     script: str = ""
-    """What a machine runs at each boot, whole; nothing where nothing is declared to run there, or where a provider starts it in a way of its own."""
+    """What a machine runs at each boot, whole; nothing where nothing is declared to run there, or
+    where a provider starts it in a way of its own.
+    """
     script_digest: str = ""
     """Changes with what is to run; nothing where a provider starts it in a way of its own."""
     on_done: str = ""
-    """`release` or `keep`: what becomes of a machine whose job is done; nothing where none is declared."""
+    """`release` or `keep`: what becomes of a machine whose job is done; nothing where none is
+    declared.
+    """
     secrets: tuple[tuple[str, object], ...] = ()
-    """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an Order (name, the provider's own reference). Never
-    a value."""
+    """What workloads are to find in their environment: (name, ((provider, reference), ...)); in an
+    Order (name, the provider's own reference). Never a value.
+    """
     idle_s: int | None = None
-    """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever."""
+    """How long all its GPUs may have nothing to do before it is ended as at its ttl; None for ever.
+    """
     on_loss: str = "replace-all"
-    """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or `report`."""
+    """What becomes of several machines when some are lost: `replace-all`, `replace-node`, or
+    `report`.
+    """
     keeps: str = ""
-    """Where the workload's checkpoints are kept, for a check of what a machine needs for that; nothing in an Order, whose script says it."""
+    """Where the workload's checkpoints are kept, for a check of what a machine needs for that;
+    nothing in an Order, whose script says it.
+    """
 
 
 class Order(NamedTuple):
-    """One native creating call: consecutive candidates that the cloud may choose among, and what to make there.
+    """One native creating call: consecutive candidates that the cloud may choose among, and what to
+    make there.
 
-    `token` (a UUID) is fresh for each order and written to the journal before the call. `node_names` has one name per node.
-    `max_micro_usd` is the cap on all nodes per hour, for clouds where the buyer names the price (None: what the candidate says). `joins` are machines
-    that run and that the new ones are to stand beside, as near as if one call had made all of them: what was lost of a cluster is made good.
+    `token` (a UUID) is fresh for each order and written to the journal before the call.
+    `node_names` has one name per node. `max_micro_usd` is the cap on all nodes per hour, for clouds
+    where the buyer names the price (None: what the candidate says). `joins` are machines that run
+    and that the new ones are to stand beside, as near as if one call had made all of them: what was
+    lost of a cluster is made good.
     """
 
     mark: Mark
@@ -137,8 +190,9 @@ class Order(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """A creating call under way or done. `state`: waiting | queued | done. `native` is what the adapter needs to poll it again,
-    from any process (a flat map of strings). When done, `placed` is the candidate that was had and `handles` are its machines.
+    """A creating call under way or done. `state`: waiting | queued | done. `native` is what the
+    adapter needs to poll it again, from any process (a flat map of strings). When done, `placed` is
+    the candidate that was had and `handles` are its machines.
     """
 
     order: Order
@@ -150,7 +204,9 @@ class Ticket(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One creating call and how it ended. `outcome` is `acquired` or the error class; `code` the cloud's own."""
+    """One creating call and how it ended. `outcome` is `acquired` or the error class; `code` the
+    cloud's own.
+    """
 
     number: int
     provider: str
@@ -169,11 +225,16 @@ class Attempt(NamedTuple):
     def __str__(self) -> str:
         where = ",".join(self.zones) if self.zones else self.region
         why = f" {self.code}" if self.code and self.outcome != "acquired" else ""
-        return f"#{self.number} {self.provider} {where} {self.gpu} {self.capacity}: {self.outcome}{why}"
+        return (
+            f"#{self.number} {self.provider} {where} {self.gpu} {self.capacity}:"
+            f" {self.outcome}{why}"
+        )
 
 
 class CheckLine(NamedTuple):
-    """One line of `gpus check`: `state` is ok | missing | refused | unknown; `todo` says how to get what is missing."""
+    """One line of `gpus check`: `state` is ok | missing | refused | unknown; `todo` says how to get
+    what is missing.
+    """
 
     provider: str
     topic: str

@@ -1,7 +1,7 @@
 """Money. Owns the conversion between dollars and whole micro-dollars; pure.
 
-Prices are kept and compared as whole micro-dollars per hour, so that sums, caps and ties are exact. Dollars appear where a person or a
-JSON reader looks.
+Prices are kept and compared as whole micro-dollars per hour, so that sums, caps and ties are exact.
+Dollars appear where a person or a JSON reader looks.
 """
 
 from __future__ import annotations
@@ -33,4 +33,6 @@ def per_hour(micro: int | None) -> str:
     """`$88.49/h`, four decimals under a dollar; `no price` when unknown."""
     if micro is None:
         return "no price"
-    return f"${micro / 1_000_000:,.4f}/h" if abs(micro) < 1_000_000 else f"${micro / 1_000_000:,.2f}/h"
+    return (
+        f"${micro / 1_000_000:,.4f}/h" if abs(micro) < 1_000_000 else f"${micro / 1_000_000:,.2f}/h"
+    )

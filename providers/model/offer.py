@@ -1,6 +1,7 @@
 """What is for sale, and what a plan makes of it: plain records. Pure.
 
-Hardware (what a GPU is) and offer (what somebody sells) are separate: an offer names its `gpu_type`, the catalog knows the rest.
+Hardware (what a GPU is) and offer (what somebody sells) are separate: an offer names its
+`gpu_type`, the catalog knows the rest.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from providers.model.money import usd
 class Offer(NamedTuple):
     """One way to buy one node: where, what, how, and for how much.
 
-    `zone` is empty where the source names only the region. `gpu_count` is per node and a fraction for a slice of a GPU.
-    `node_micro_usd` is all-in for one node per hour (machine + GPU + bundled disk); None means that no source had a price.
-    `left_out` names what the price does not hold. `restriction` is non-empty where the cloud does not sell this kind of capacity.
+    `zone` is empty where the source names only the region. `gpu_count` is per node and a fraction
+    for a slice of a GPU. `node_micro_usd` is all-in for one node per hour (machine + GPU + bundled
+    disk); None means that no source had a price. `left_out` names what the price does not hold.
+    `restriction` is non-empty where the cloud does not sell this kind of capacity.
     """
 
     provider: str
@@ -33,7 +35,9 @@ class Offer(NamedTuple):
     memory_gib: float = 0.0
     local_ssd_gib: int = 0
     accelerator: str = ""
-    """What the cloud calls a GPU that is attached to a plain host (`nvidia-tesla-t4`); empty where the machine type brings it."""
+    """What the cloud calls a GPU that is attached to a plain host (`nvidia-tesla-t4`); empty where
+    the machine type brings it.
+    """
     parts: str = ""
     left_out: str = ""
     restriction: str = ""
@@ -46,7 +50,8 @@ class Offer(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A ranked offer that satisfies the ask. `rank` counts from 1. `entry` is the index of the ask's entry that it serves.
+    """A ranked offer that satisfies the ask. `rank` counts from 1. `entry` is the index of the
+    ask's entry that it serves.
 
     The price is always the whole candidate: all nodes, per hour.
     """

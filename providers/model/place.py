@@ -48,14 +48,18 @@ class Scope(NamedTuple):
 
     def __str__(self) -> str:
         where = self.zone or self.region or "everywhere"
-        what = " ".join(part for part in (self.machine_type or self.gpu_type, self.capacity) if part)
+        what = " ".join(
+            part for part in (self.machine_type or self.gpu_type, self.capacity) if part
+        )
         return f"{self.provider} {where}" + (f" {what}" if what else "")
 
 
 class Block(NamedTuple):
-    """A scope to leave alone until a moment (seconds since the epoch, on the world's clock), and why.
+    """A scope to leave alone until a moment (seconds since the epoch, on the world's clock), and
+    why.
 
-    `closed`: the account cannot use it until somebody changes the account; else it was recently out of capacity.
+    `closed`: the account cannot use it until somebody changes the account; else it was recently out
+    of capacity.
     """
 
     scope: Scope

@@ -1,8 +1,11 @@
-"""What reaches a terminal. Owns which characters of others' words do; the one place where they are made harmless.
+"""What reaches a terminal. Owns which characters of others' words do; the one place where they are
+made harmless.
 
-A machine's messages, a provider's, a host's listing and a user's own arguments can hold what a terminal obeys: escape sequences that clear the
-screen, set its title or fill the clipboard, and signs that turn the reading direction. `screened` shows such as their escapes. A program that the
-user runs keeps its colours, its line's start and its steps back, and nothing else of that; piped, all of it stays as it was sent.
+A machine's messages, a provider's, a host's listing and a user's own arguments can hold what a
+terminal obeys: escape sequences that clear the screen, set its title or fill the clipboard, and
+signs that turn the reading direction. `screened` shows such as their escapes. A program that the
+user runs keeps its colours, its line's start and its steps back, and nothing else of that; piped,
+all of it stays as it was sent.
 """
 
 from __future__ import annotations
@@ -23,14 +26,18 @@ _OWN = re.compile(r"[^\n\t\r\b]+")
 
 
 def screened(text: str) -> str:
-    """The text with every character that is not printable as its escape, but for line ends and tabs. Pure."""
+    """The text with every character that is not printable as its escape, but for line ends and
+    tabs. Pure.
+    """
     if text.isprintable():
         return text
     return _PLAIN.sub(lambda found: printable(found[0]), text)
 
 
 class Colours:
-    """A program's output as a terminal may show it, piece by piece: a sequence that the pieces cut in two is put together."""
+    """A program's output as a terminal may show it, piece by piece: a sequence that the pieces cut
+    in two is put together.
+    """
 
     def __init__(self) -> None:
         self._begun = ""
@@ -53,7 +60,9 @@ class Colours:
 
 
 class Screen:
-    """A stream on which everything is screened. `beneath` is the stream itself, for what a user's own program writes."""
+    """A stream on which everything is screened. `beneath` is the stream itself, for what a user's
+    own program writes.
+    """
 
     def __init__(self, beneath: TextIO) -> None:
         self.beneath = beneath
@@ -68,7 +77,9 @@ class Screen:
 
 
 def program(stream: Any) -> tuple[TextIO, Colours | None]:
-    """Where a user's own program writes, and what its output goes through: nothing where no terminal reads it."""
+    """Where a user's own program writes, and what its output goes through: nothing where no
+    terminal reads it.
+    """
     beneath: TextIO = getattr(stream, "beneath", stream)
     return beneath, Colours() if beneath.isatty() else None
 
@@ -83,7 +94,8 @@ def on_screen() -> Iterator[None]:
         try:
             os.fstat(number)
         except OSError:
-            # The next file that is opened would get the number, and another program's output with it.
+            # The next file that is opened would get the number, and another program's output with
+            # it.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None or sys.stderr is None:
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process

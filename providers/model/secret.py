@@ -1,7 +1,8 @@
-"""Secrets of a declaration: where one is kept, by provider, and what looks like one in a place where none may stand. Pure.
+"""Secrets of a declaration: where one is kept, by provider, and what looks like one in a place
+where none may stand. Pure.
 
-Owns the names that a secret may have, and the known shapes of keys and tokens. A value never stands in a declaration: it would lie in the state as
-plain text. Imports nothing heavy.
+Owns the names that a secret may have, and the known shapes of keys and tokens. A value never stands
+in a declaration: it would lie in the state as plain text. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _TAKEN = re.compile(
     r"^(PATH|HOME|USER|LOGNAME|SHELL|IFS|ENV|PWD|PS[0-9]|BASH.*|LD_.*|DYLD_.*|PYTHON(PATH|HOME|STARTUP)|PERL5?(LIB|OPT)|NODE_OPTIONS|PROMPT_COMMAND|SHELLOPTS|GPUS_.*)\Z"
 )
 """Variables that decide what is run, or that are ours."""
-INSTEAD = "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp: projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
+INSTEAD = (
+    "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp:"
+    " projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
+)
 
 _SHAPES = (
     ("a Hugging Face token", r"hf_[A-Za-z0-9]{16,}"),
@@ -38,16 +42,23 @@ _SHAPES = (
     ("a JSON web token", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     ("a private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 )
-"""(what it is, how it begins). From each vendor's own documentation of its tokens, or its tokens as commonly seen, 2026-11."""
-_SHAPE = re.compile("|".join(f"(?P<s{index}>(?<![A-Za-z0-9]){shape})" for index, (_, shape) in enumerate(_SHAPES)))
+"""(what it is, how it begins). From each vendor's own documentation of its tokens, or its tokens as
+commonly seen, 2026-11.
+"""
+_SHAPE = re.compile(
+    "|".join(f"(?P<s{index}>(?<![A-Za-z0-9]){shape})" for index, (_, shape) in enumerate(_SHAPES))
+)
 _FIELD = re.compile(
-    r"(^|_)(password|passwd|passphrase|token|secret|api_?key|access_?key|secret_?key|private_?key|credentials?)\Z|^key\Z", re.IGNORECASE
+    r"(^|_)(password|passwd|passphrase|token|secret|api_?key|access_?key|secret_?key|private_?key|credentials?)\Z|^key\Z",
+    re.IGNORECASE,
 )
 """The names of fields under `options` whose text is taken for a secret, whatever it looks like."""
 
 
 class Plain(NamedTuple):
-    """A value that must not stand where it does. `value` is for taking it out of messages, never for showing."""
+    """A value that must not stand where it does. `value` is for taking it out of messages, never
+    for showing.
+    """
 
     path: str
     what: str
@@ -55,13 +66,22 @@ class Plain(NamedTuple):
 
 
 def plain_ones(raw: Mapping[str, Any]) -> list[Plain]:
-    """Every text of a raw cluster object that is, or seems to be, a secret's value: by its shape anywhere, by its field's name under `options`."""
-    found = [plain for key, value in raw.items() if key != "secrets" for plain in _look(str(key), value, options=key == "options")]
+    """Every text of a raw cluster object that is, or seems to be, a secret's value: by its shape
+    anywhere, by its field's name under `options`.
+    """
+    found = [
+        plain
+        for key, value in raw.items()
+        if key != "secrets"
+        for plain in _look(str(key), value, options=key == "options")
+    ]
     return [*found, *_values("secrets", raw.get("secrets"), 0)]
 
 
 def _values(path: str, value: Any, depth: int) -> Iterator[Plain]:
-    """What stands under `secrets` where a mapping of references should: the value itself, most likely, whatever it looks like."""
+    """What stands under `secrets` where a mapping of references should: the value itself, most
+    likely, whatever it looks like.
+    """
     from collections.abc import Mapping as AnyMapping
 
     if isinstance(value, AnyMapping) and depth < 2:
@@ -80,7 +100,13 @@ def _look(path: str, value: Any, *, options: bool) -> Iterator[Plain]:
         for key, inner in value.items():
             # A key may be one, too: a mapping written the wrong way round.
             yield from _shaped(f"{path}", str(key))
-            if options and _FIELD.search(str(key)) and isinstance(inner, (str, int, float)) and not isinstance(inner, bool) and str(inner):
+            if (
+                options
+                and _FIELD.search(str(key))
+                and isinstance(inner, (str, int, float))
+                and not isinstance(inner, bool)
+                and str(inner)
+            ):
                 yield Plain(f"{path}.{key}", "a value of a field that holds a secret", str(inner))
             else:
                 yield from _look(f"{path}.{key}", inner, options=options)
@@ -100,7 +126,15 @@ def _shaped(path: str, text: str) -> Iterator[Plain]:
 def problems_of(found: Sequence[Plain]) -> list[Problem]:
     """One problem for each place, without the value."""
     seen = dict.fromkeys((without(plain.path, found), plain.what) for plain in found if plain.what)
-    return [Problem(path, "no secret's value in a declaration, which the state keeps as plain text", what, INSTEAD) for path, what in seen]
+    return [
+        Problem(
+            path,
+            "no secret's value in a declaration, which the state keeps as plain text",
+            what,
+            INSTEAD,
+        )
+        for path, what in seen
+    ]
 
 
 def without(text: str, found: Sequence[Plain]) -> str:
@@ -118,34 +152,63 @@ def hidden(problem: Problem, found: Sequence[Plain]) -> Problem:
 
 
 def told(problems: Sequence[Problem], found: Sequence[Plain]) -> list[Problem]:
-    """The problems without these values, each once; where one of them is named as a secret, not a second time for being of the wrong type. Pure."""
+    """The problems without these values, each once; where one of them is named as a secret, not a
+    second time for being of the wrong type. Pure.
+    """
     if not found:
         return list(dict.fromkeys(problems))
     named = {without(plain.path, found) for plain in found}
     clean = dict.fromkeys(hidden(problem, found) for problem in problems)
-    return [each for each in clean if each.found.strip("'\"") != "(secret)" or not any(path.startswith(each.path) for path in named)]
+    return [
+        each
+        for each in clean
+        if each.found.strip("'\"") != "(secret)"
+        or not any(path.startswith(each.path) for path in named)
+    ]
 
 
 def problems(secrets: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-    """What is wrong with the names, and with their being references at all; what a reference looks like at a provider is its adapter's business."""
+    """What is wrong with the names, and with their being references at all; what a reference looks
+    like at a provider is its adapter's business.
+    """
     out: list[Problem] = []
     if len(secrets) > MOST:
         out.append(Problem("secrets", f"at most {MOST}", str(len(secrets))))
     for name, references in secrets.items():
         path = f"secrets.{name}"
         if not NAME.match(name):
-            out.append(Problem(path, "the name of an environment variable: capitals, digits and _, at most 64", repr(name)[:80]))
+            out.append(
+                Problem(
+                    path,
+                    "the name of an environment variable: capitals, digits and _, at most 64",
+                    repr(name)[:80],
+                )
+            )
         elif _TAKEN.match(name):
-            out.append(Problem(path, "a name that decides on nothing but its secret", repr(name), "call it something else"))
+            out.append(
+                Problem(
+                    path,
+                    "a name that decides on nothing but its secret",
+                    repr(name),
+                    "call it something else",
+                )
+            )
         if not references:
             out.append(Problem(path, "a reference for at least one provider", "none", INSTEAD))
     return out
 
 
 def narrowed(secrets: Sequence[tuple[str, object]], provider: str) -> tuple[tuple[str, str], ...]:
-    """(name, reference) of what a provider is to fetch, of a declaration's (name, ((provider, reference), ...))."""
+    """(name, reference) of what a provider is to fetch, of a declaration's (name, ((provider,
+    reference), ...)).
+    """
     pairs: Any = secrets
-    return tuple((name, reference) for name, references in pairs for where, reference in references if where == provider)
+    return tuple(
+        (name, reference)
+        for name, references in pairs
+        for where, reference in references
+        if where == provider
+    )
 
 
 def referred(secrets: Sequence[tuple[str, object]]) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,9 @@
-"""The declaration as users write it: `Gpu`, `Fallback`, `Cluster`, in Python or as the mapping of a stack file.
+"""The declaration as users write it: `Gpu`, `Fallback`, `Cluster`, in Python or as the mapping of a
+stack file.
 
-Owns types, unknown keys, ranges and the rules between fields; reports every problem at once, each with its property path. Whether a GPU name is
-known and sold is the planner's business. No I/O. Imported on first use: pydantic costs about 0.1 s.
+Owns types, unknown keys, ranges and the rules between fields; reports every problem at once, each
+with its property path. Whether a GPU name is known and sold is the planner's business. No I/O.
+Imported on first use: pydantic costs about 0.1 s.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
 from providers.model.workload import Override as WorkloadOverride
-from providers.model.workload_spec import DTYPES, Checkpoint, Number, Task, Train, Value, WholeNumber, Workload
+from providers.model.workload_spec import (
+    DTYPES,
+    Checkpoint,
+    Number,
+    Task,
+    Train,
+    Value,
+    WholeNumber,
+    Workload,
+)
 from providers.model.workload_spec import problems as workload_problems
 
 Spot = Literal["never", "prefer", "only"]
@@ -33,13 +44,18 @@ _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
 _PUBLIC_KEY = re.compile(
-    r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+/=]+( [^\r\n]*)?$"
+    r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
+    r" [A-Za-z0-9+/=]+( [^\r\n]*)?$"
 )
 
 
 _LABELS_MAX = 60
-"""Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the product's own."""
-_EMPTY_FALLBACK = Problem("fallback", "at least one choice", "an empty list", "leave it out for none")
+"""Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the
+product's own.
+"""
+_EMPTY_FALLBACK = Problem(
+    "fallback", "at least one choice", "an empty list", "leave it out for none"
+)
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True while a model is being read as part of another one: pydantic then needs its own errors."""
 
@@ -68,7 +84,9 @@ class _Strict(BaseModel):
             raise SpecError(problems)
 
     def semantic(self) -> list[Problem]:
-        """What is wrong beyond types, for a model that stands alone; a cluster asks its parts itself, so that paths are whole."""
+        """What is wrong beyond types, for a model that stands alone; a cluster asks its parts
+        itself, so that paths are whole.
+        """
         return []
 
 
@@ -88,12 +106,15 @@ class Fallback(_Strict):
 
     def override(self) -> WorkloadOverride | None:
         """What this choice changes of the workload; None for nothing."""
-        changed = WorkloadOverride(self.dtype or "", (self.command or "").strip(), tuple(self.args.items()))
+        changed = WorkloadOverride(
+            self.dtype or "", (self.command or "").strip(), tuple(self.args.items())
+        )
         return changed if any(changed) else None
 
 
 class Gpu(_Strict):
-    """`Gpu("H100", count=8, fallback=["A100-80GB:8"])`, `Gpu("H100:8")`, or `Gpu(min_memory_gib=24)` by memory instead of name.
+    """`Gpu("H100", count=8, fallback=["A100-80GB:8"])`, `Gpu("H100:8")`, or
+    `Gpu(min_memory_gib=24)` by memory instead of name.
 
     `count` is per node. A `!` after the type (`"H100!"`) means exactly this one, no free upgrade.
     """
@@ -116,8 +137,19 @@ class Gpu(_Strict):
         if self.type:
             try:
                 read = asks.gpu_text(self.type, "type")
-                if read.gpu_count is not None and self.count is not None and read.gpu_count != self.count:
-                    problems.append(Problem("count", f"{read.gpu_count}, as in {self.type!r}", str(self.count), "say the count once"))
+                if (
+                    read.gpu_count is not None
+                    and self.count is not None
+                    and read.gpu_count != self.count
+                ):
+                    problems.append(
+                        Problem(
+                            "count",
+                            f"{read.gpu_count}, as in {self.type!r}",
+                            str(self.count),
+                            "say the count once",
+                        )
+                    )
             except SpecError as error:
                 problems.extend(error.problems)
         if "fallback" in self.model_fields_set and not self.fallback:
@@ -126,7 +158,9 @@ class Gpu(_Strict):
 
 
 class Override(_Strict):
-    """A negotiated rate for one node per hour. What is left out matches everything; the first match wins."""
+    """A negotiated rate for one node per hour. What is left out matches everything; the first match
+    wins.
+    """
 
     provider: str
     price_usd_per_hour: float = Field(gt=0, le=1_000_000, allow_inf_nan=False, strict=True)
@@ -143,7 +177,9 @@ class Prices(_Strict):
 
 
 class Cluster(_Strict):
-    """What GPUs are wanted, not where. `name` is the cluster's name; the rest is the content of a stack file's entry."""
+    """What GPUs are wanted, not where. `name` is the cluster's name; the rest is the content of a
+    stack file's entry.
+    """
 
     name: str
     gpu: str | Gpu | tuple[str | Gpu | Fallback, ...]
@@ -155,8 +191,12 @@ class Cluster(_Strict):
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     marketplaces: Annotated[bool, Field(strict=True)] = False
-    rank: Literal["price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"] = "price_by_choice"
-    max_price_per_hour: float | None = Field(default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True)
+    rank: Literal[
+        "price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"
+    ] = "price_by_choice"
+    max_price_per_hour: float | None = Field(
+        default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True
+    )
     accept_suspect_prices: Annotated[bool, Field(strict=True)] = False
     prices: Prices = Prices()
     wait: Duration = "15m"
@@ -194,19 +234,33 @@ class Cluster(_Strict):
             rank=self.rank,
             marketplaces=self.marketplaces,
             accept_suspect_prices=self.accept_suspect_prices,
-            max_price_micro_usd=None if self.max_price_per_hour is None else micro_usd(self.max_price_per_hour),
+            max_price_micro_usd=(
+                None if self.max_price_per_hour is None else micro_usd(self.max_price_per_hour)
+            ),
             price_overrides=tuple(
-                PriceOverride(micro_usd(o.price_usd_per_hour), o.provider, o.region, o.machine_type, o.gpu, o.capacity) for o in self.prices.overrides
+                PriceOverride(
+                    micro_usd(o.price_usd_per_hour),
+                    o.provider,
+                    o.region,
+                    o.machine_type,
+                    o.gpu,
+                    o.capacity,
+                )
+                for o in self.prices.overrides
             ),
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
             workload=None if self.workload is None else self.workload.record(),
-            secrets=tuple((name, frozenset(references)) for name, references in sorted(self.secrets.items())),
+            secrets=tuple(
+                (name, frozenset(references)) for name, references in sorted(self.secrets.items())
+            ),
         )
 
     def setup(self) -> Setup:
-        """Everything about the machines that is no choice of place, the wiring of a managed network aside."""
+        """Everything about the machines that is no choice of place, the wiring of a managed network
+        aside.
+        """
         return Setup(
             disk_gib=self.disk_gib,
             ttl_s=self.ask().entries[0].ttl_s,
@@ -214,16 +268,23 @@ class Cluster(_Strict):
             on_ttl=self.on_ttl,
             ssh_public_key=(self.ssh_key or "").strip(),
             labels=tuple(sorted(self.labels.items())),
-            options=tuple(sorted((provider, dict(section)) for provider, section in self.options.items())),
+            options=tuple(
+                sorted((provider, dict(section)) for provider, section in self.options.items())
+            ),
             ports=tuple(self.ports),
             state=self.state,
             expose=self.expose,
-            secrets=tuple((name, tuple(sorted(references.items()))) for name, references in sorted(self.secrets.items())),
+            secrets=tuple(
+                (name, tuple(sorted(references.items())))
+                for name, references in sorted(self.secrets.items())
+            ),
             on_loss=self.on_loss,
         )
 
     def fingerprint(self) -> str:
-        """Sixteen hex digits over what a machine *is*; leaves out secrets and policy (fallback, rank, caps, wait, ttl, labels, keys)."""
+        """Sixteen hex digits over what a machine *is*; leaves out secrets and policy (fallback,
+        rank, caps, wait, ttl, labels, keys).
+        """
         first = self.ask().entries[0]
         content = {
             "gpu": first.gpu,
@@ -236,7 +297,9 @@ class Cluster(_Strict):
             "options": {name: dict(section) for name, section in self.options.items()},
             "run": str(self.run),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            json.dumps(content, sort_keys=True, default=str).encode()
+        ).hexdigest()[:16]
 
 
 def read_cluster(name: str, raw: object) -> Cluster:
@@ -245,7 +308,11 @@ def read_cluster(name: str, raw: object) -> Cluster:
         raw = {"gpu": raw}
     if not isinstance(raw, Mapping):
         raise SpecError([Problem("", 'a mapping such as {gpu: "H100:8"}', type(raw).__name__)])
-    named = [Problem("name", "the name to stand as the key only", repr(raw["name"]), "remove it")] if "name" in raw and raw["name"] != name else []
+    named = (
+        [Problem("name", "the name to stand as the key only", repr(raw["name"]), "remove it")]
+        if "name" in raw and raw["name"] != name
+        else []
+    )
     data = {str(key): _plain(value) for key, value in raw.items() if key != "name"}
     try:
         cluster = Cluster(name=name, **data)
@@ -257,7 +324,9 @@ def read_cluster(name: str, raw: object) -> Cluster:
 
 
 def asked_names(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(path, GPU name) of everything in a raw entry that reads as a GPU, however broken the rest is."""
+    """(path, GPU name) of everything in a raw entry that reads as a GPU, however broken the rest
+    is.
+    """
     found: list[tuple[str, str]] = []
 
     def look(path: str, value: Any) -> None:
@@ -293,7 +362,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseModel]) -> list[Problem]:
+def _problems(
+    error: ValidationError, data: Mapping[str, Any], model: type[BaseModel]
+) -> list[Problem]:
     """Pydantic's errors as problems, one per path; then the semantic ones of whatever did validate."""
     seen: dict[str, list[str]] = {}
     founds: dict[str, str] = {}
@@ -314,12 +385,19 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
         if kind == "extra_forbidden" and (written := wording.counted(item, data)):
             # `{H100: 8}`: nothing else that is said of this place helps.
             path = wording.path_of(item["loc"][:-1])
-            seen[path], founds[path], todos[path] = ['a GPU such as "H100:8"'], written[0], f"write {written[1]}"
+            seen[path], founds[path], todos[path] = (
+                ['a GPU such as "H100:8"'],
+                written[0],
+                f"write {written[1]}",
+            )
             continue
         if kind == "missing":
             wanted, found = wording.missing(path), "nothing"
         elif kind == "extra_forbidden":
-            wanted, found = _property(str(item["loc"][-1]), _model_at(item["loc"], model)), repr(str(item["loc"][-1]))
+            wanted, found = (
+                _property(str(item["loc"][-1]), _model_at(item["loc"], model)),
+                repr(str(item["loc"][-1])),
+            )
         else:
             wanted, found = wording.meant(path, item), wording.shown(item["input"])
         if path in todos:
@@ -330,17 +408,32 @@ def _problems(error: ValidationError, data: Mapping[str, Any], model: type[BaseM
         founds.setdefault(path, found)
         if todo := wording.todo(path, item):
             todos[path] = todo
-    inner = [path for path in seen if not any(other != path and other.startswith((f"{path}.", f"{path}[")) for other in seen)]
-    problems = [Problem(path, " or ".join(seen[path]), founds[path], todos.get(path, "")) for path in inner]
+    inner = [
+        path
+        for path in seen
+        if not any(other != path and other.startswith((f"{path}.", f"{path}[")) for other in seen)
+    ]
+    problems = [
+        Problem(path, " or ".join(seen[path]), founds[path], todos.get(path, "")) for path in inner
+    ]
     bad = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
     rest = {key: value for key, value in data.items() if key not in bad}
     if model is Cluster and bad and "kind" not in bad:
-        # What hangs together with a faulty field is judged as if that field were right: one fault is one problem.
-        rest |= {key: value for key, value in _STAND_INS.items() if key in bad or (key in _NEEDED and key not in data)}
+        # What hangs together with a faulty field is judged as if that field were right: one fault
+        # is one problem.
+        rest |= {
+            key: value
+            for key, value in _STAND_INS.items()
+            if key in bad or (key in _NEEDED and key not in data)
+        }
         try:
             Cluster(**rest)
         except SpecError as more:
-            problems.extend(problem for problem in more.problems if problem not in problems and _head(problem.path) not in bad)
+            problems.extend(
+                problem
+                for problem in more.problems
+                if problem not in problems and _head(problem.path) not in bad
+            )
     return problems
 
 
@@ -383,27 +476,58 @@ def _property(word: str, model: type[BaseModel]) -> str:
 
 
 def _model_at(location: tuple[Any, ...], model: type[BaseModel]) -> type[BaseModel]:
-    return next((_INNER[part] for part in reversed(location[:-1]) if isinstance(part, str) and part in _INNER), model)
+    return next(
+        (
+            _INNER[part]
+            for part in reversed(location[:-1])
+            if isinstance(part, str) and part in _INNER
+        ),
+        model,
+    )
 
 
 def _semantic(cluster: Cluster) -> list[Problem]:
     problems: list[Problem] = []
     if not _NAME.match(cluster.name):
-        problems.append(Problem("name", "lowercase letters, digits and -, at most 40, starting with a letter", repr(cluster.name)))
+        problems.append(
+            Problem(
+                "name",
+                "lowercase letters, digits and -, at most 40, starting with a letter",
+                repr(cluster.name),
+            )
+        )
     problems.extend(_entries(cluster)[1])
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(_EMPTY_FALLBACK)
     problems.extend(_kind(cluster))
     problems.extend(_workload(cluster))
     if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
-        problems.append(Problem("expose", "private or public: a token is for a service with a workload", "token"))
+        problems.append(
+            Problem(
+                "expose", "private or public: a token is for a service with a workload", "token"
+            )
+        )
     if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
         problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
     if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
-        problems.append(Problem("expose", "network: managed, which declares the firewall", f"network: {cluster.network}", "set network: managed"))
+        problems.append(
+            Problem(
+                "expose",
+                "network: managed, which declares the firewall",
+                f"network: {cluster.network}",
+                "set network: managed",
+            )
+        )
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
         found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
-        problems.append(Problem("ssh_key", 'one public key, as in "ssh-ed25519 AAAA... me"', found, "give the .pub file's content"))
+        problems.append(
+            Problem(
+                "ssh_key",
+                'one public key, as in "ssh-ed25519 AAAA... me"',
+                found,
+                "give the .pub file's content",
+            )
+        )
     if len(cluster.labels) > _LABELS_MAX:
         problems.append(Problem("labels", f"at most {_LABELS_MAX}", str(len(cluster.labels))))
     for key, value in cluster.labels.items():
@@ -411,12 +535,19 @@ def _semantic(cluster: Cluster) -> list[Problem]:
             problems.append(
                 Problem(
                     f"labels.{key}",
-                    "a key of lowercase letters, digits, _ and -, at most 63, not starting with gpus-",
+                    "a key of lowercase letters, digits, _ and -, at most 63, not starting with"
+                    " gpus-",
                     repr(key)[: wording.FOUND_MAX],
                 )
             )
         elif not _LABEL_VALUE.match(value):
-            problems.append(Problem(f"labels.{key}", "lowercase letters, digits, _ and -, at most 63", repr(value)[: wording.FOUND_MAX]))
+            problems.append(
+                Problem(
+                    f"labels.{key}",
+                    "lowercase letters, digits, _ and -, at most 63",
+                    repr(value)[: wording.FOUND_MAX],
+                )
+            )
     problems.extend(secret.problems(cluster.secrets))
     for field in ("providers", "regions"):
         names = getattr(cluster, field)
@@ -429,7 +560,13 @@ def _semantic(cluster: Cluster) -> list[Problem]:
     _seconds(cluster.idle_after, "idle_after", problems, 600)
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
-            problems.append(Problem(f"prices.overrides[{index}].capacity", "one of " + ", ".join(asks.CAPACITIES), repr(override.capacity)))
+            problems.append(
+                Problem(
+                    f"prices.overrides[{index}].capacity",
+                    "one of " + ", ".join(asks.CAPACITIES),
+                    repr(override.capacity),
+                )
+            )
     return problems
 
 
@@ -453,16 +590,33 @@ def _kind(cluster: Cluster) -> list[Problem]:
     # With a workload it may be a machine's work: that one has a disk, a network and a door.
     only = _MACHINE_ONLY
     if cluster.workload is not None:
-        only = {"state": _MACHINE_ONLY["state"], "ports": "a job listens on none, and a service's port stands in workload.port"}
+        only = {
+            "state": _MACHINE_ONLY["state"],
+            "ports": "a job listens on none, and a service's port stands in workload.port",
+        }
     found = [
-        Problem(name, f"nothing for a {cluster.kind}: {why}", wording.shown(getattr(cluster, name)), "leave it out")
+        Problem(
+            name,
+            f"nothing for a {cluster.kind}: {why}",
+            wording.shown(getattr(cluster, name)),
+            "leave it out",
+        )
         for name, why in only.items()
         if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
     if cluster.kind == "service" and cluster.ttl is not None:
-        found.append(Problem("ttl", "none for a service: it listens until it is destroyed", repr(cluster.ttl), "leave it out"))
+        found.append(
+            Problem(
+                "ttl",
+                "none for a service: it listens until it is destroyed",
+                repr(cluster.ttl),
+                "leave it out",
+            )
+        )
     if cluster.kind == "job" and cluster.expose == "public":
-        found.append(Problem("expose", "private for a job: nothing of it listens", "public", "leave it out"))
+        found.append(
+            Problem("expose", "private for a job: nothing of it listens", "public", "leave it out")
+        )
     return found
 
 
@@ -471,9 +625,23 @@ def _workload(cluster: Cluster) -> list[Problem]:
     found: list[Problem] = []
     for index, item in enumerate(cluster.fallback):
         if isinstance(item, Fallback) and item.override() is not None and cluster.workload is None:
-            found.append(Problem(f"fallback[{index}]", "a workload to change", "none", "drop dtype, command and args, or declare a workload"))
+            found.append(
+                Problem(
+                    f"fallback[{index}]",
+                    "a workload to change",
+                    "none",
+                    "drop dtype, command and args, or declare a workload",
+                )
+            )
     if cluster.rank == "job_cost" and (cluster.workload is None or cluster.workload.train is None):
-        found.append(Problem("rank", "workload.train, which says how much work it is", "none", "declare it, or rank by price"))
+        found.append(
+            Problem(
+                "rank",
+                "workload.train, which says how much work it is",
+                "none",
+                "declare it, or rank by price",
+            )
+        )
     if cluster.workload is None:
         return found
     try:
@@ -486,10 +654,17 @@ def _workload(cluster: Cluster) -> list[Problem]:
     if cluster.ready == "running" and (several or cluster.expose == "token"):
         told = "several nodes are told of each other" if several else "a service is told its token"
         found.append(Problem("ready", f"checked: {told} by login", "running", "leave it out"))
-    return [*found, *workload_problems(cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1))]
+    return [
+        *found,
+        *workload_problems(
+            cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1)
+        ),
+    ]
 
 
-def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s: int = 0) -> int | None:
+def _seconds(
+    value: Duration | None, path: str, problems: list[Problem], least_s: int = 0
+) -> int | None:
     if value is None:
         return None
     try:
@@ -499,7 +674,11 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
         return None
     except ValueError:
         found = repr(value)[: wording.FOUND_MAX]
-        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, duration.remedy(value)))
+        problems.append(
+            Problem(
+                path, 'a duration such as "20h", "15m" or "1h30m"', found, duration.remedy(value)
+            )
+        )
         return None
     if total < least_s:
         problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))
@@ -509,7 +688,9 @@ def _seconds(value: Duration | None, path: str, problems: list[Problem], least_s
 
 
 def _too_long(path: str, value: object) -> Problem:
-    return Problem(path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX])
+    return Problem(
+        path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX]
+    )
 
 
 def _entries(cluster: Cluster) -> tuple[list[Choice], list[Problem]]:
@@ -528,7 +709,14 @@ def _entries(cluster: Cluster) -> tuple[list[Choice], list[Problem]]:
         if isinstance(item, Gpu):
             choices.extend((f"{path}.fallback[{i}]", more) for i, more in enumerate(item.fallback))
             if item.spot is not None and cluster.spot is not None and item.spot != cluster.spot:
-                problems.append(Problem(f"{path}.spot", f"{cluster.spot}, as the cluster says", item.spot, "say it once"))
+                problems.append(
+                    Problem(
+                        f"{path}.spot",
+                        f"{cluster.spot}, as the cluster says",
+                        item.spot,
+                        "say it once",
+                    )
+                )
             elif item.spot is not None and spot is None and ordered is None:
                 spot = item.spot
     choices.extend((f"fallback[{index}]", item) for index, item in enumerate(cluster.fallback))
@@ -537,12 +725,30 @@ def _entries(cluster: Cluster) -> tuple[list[Choice], list[Problem]]:
     except SpecError as error:
         problems.extend(error.problems)
         default = (Capacity(asks.ON_DEMAND),)
-    entries = [entry for path, item in choices if (entry := _entry(path, item, cluster, default, wait_s, ttl_s, problems)) is not None]
+    entries = [
+        entry
+        for path, item in choices
+        if (entry := _entry(path, item, cluster, default, wait_s, ttl_s, problems)) is not None
+    ]
     places: dict[tuple[object, ...], str] = {}
     for entry in entries:
-        key = (entry.gpu.casefold(), entry.gpu_count, entry.exact, entry.min_memory_gib, entry.nodes, entry.capacity)
+        key = (
+            entry.gpu.casefold(),
+            entry.gpu_count,
+            entry.exact,
+            entry.min_memory_gib,
+            entry.nodes,
+            entry.capacity,
+        )
         if key in places:
-            problems.append(Problem(entry.path, "a choice that is not listed yet", f"the same as {places[key]}", "remove it"))
+            problems.append(
+                Problem(
+                    entry.path,
+                    "a choice that is not listed yet",
+                    f"the same as {places[key]}",
+                    "remove it",
+                )
+            )
         places.setdefault(key, entry.path)
     return entries, problems
 
@@ -563,9 +769,15 @@ def _entry(
         if text:
             name, exact, count = asks.gpu_text(text, path)
         elif memory is None:
-            raise SpecError([Problem(path, 'a GPU such as "H100:8"', repr(text) if text else "nothing")])
+            raise SpecError(
+                [Problem(path, 'a GPU such as "H100:8"', repr(text) if text else "nothing")]
+            )
         if isinstance(item, Gpu):
-            problems.extend(problem._replace(path=f"{path}.{problem.path}") for problem in item.semantic() if problem.path in {"count", "fallback"})
+            problems.extend(
+                problem._replace(path=f"{path}.{problem.path}")
+                for problem in item.semantic()
+                if problem.path in {"count", "fallback"}
+            )
             count = item.count if count is None else count
         kinds = default
         if isinstance(item, Fallback) and (item.spot is not None or item.capacity is not None):

@@ -1,4 +1,6 @@
-"""Pydantic's errors in plain words: where, what was wanted, what was found. Owns the phrases; knows no model. Pure."""
+"""Pydantic's errors in plain words: where, what was wanted, what was found. Owns the phrases; knows
+no model. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ _UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
 
 
 def path_of(location: tuple[Any, ...]) -> str:
-    """Pydantic's location as the property path of a stack file; the names that pydantic gives to the arms of a choice are no part of it."""
+    """Pydantic's location as the property path of a stack file; the names that pydantic gives to
+    the arms of a choice are no part of it.
+    """
     text = ""
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif str(part) not in _UNION_TAGS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)):
+        elif str(part) not in _UNION_TAGS and re.fullmatch(
+            r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)
+        ):
             text += f".{part}" if text else str(part)
     return text
 
@@ -42,9 +48,13 @@ _FIELDS = {
 }
 """Where several types will do, what is meant in one phrase; by the field's name."""
 _TYPES = {
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(
+        ("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"
+    ),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
-    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"),
+    **dict.fromkeys(
+        ("dict_type", "mapping_type", "model_type", "model_attributes_type"), "a mapping"
+    ),
     "string_type": "a text",
     "bool_type": "true or false",
     "greater_than": "more than {gt}",
@@ -68,7 +78,13 @@ def meant(path: str, item: Any) -> str:
     if item["type"] == "tuple_type":
         return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
     if item["type"] in _TYPES:
-        return _TYPES[item["type"]].format(**{key: f"{bound:g}" for key, bound in item.get("ctx", {}).items() if isinstance(bound, (int, float))})
+        return _TYPES[item["type"]].format(
+            **{
+                key: f"{bound:g}"
+                for key, bound in item.get("ctx", {}).items()
+                if isinstance(bound, (int, float))
+            }
+        )
     return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
 
 
@@ -78,14 +94,17 @@ def missing(path: str) -> str:
 
 
 def counted(item: Any, data: Any) -> tuple[str, str] | None:
-    """A mapping in `data` that says only types and counts, as in `{H100: 8}`, `{H100:8}` or `{8: H100}`; and how to write it.
+    """A mapping in `data` that says only types and counts, as in `{H100: 8}`, `{H100:8}` or `{8:
+    H100}`; and how to write it.
 
     None for any other unknown property. Pure.
     """
     whole = data
     for part in item["loc"][:-1]:
         # Between the steps stand pydantic's names for the arms of a choice.
-        if (isinstance(whole, Mapping) and part in whole) or (isinstance(whole, (list, tuple)) and isinstance(part, int)):
+        if (isinstance(whole, Mapping) and part in whole) or (
+            isinstance(whole, (list, tuple)) and isinstance(part, int)
+        ):
             whole = whole[part]
     asks = any(part in {"gpu", "fallback"} for part in item["loc"][:-1])
     if not (asks and isinstance(whole, Mapping)):
@@ -93,7 +112,9 @@ def counted(item: Any, data: Any) -> tuple[str, str] | None:
     written = [_count(str(name), value) for name, value in whole.items()]
     if not all(written):
         return None
-    return shown(dict(whole)), written[0] if len(written) == 1 else f"a list: [{', '.join(written)}]"
+    return shown(dict(whole)), (
+        written[0] if len(written) == 1 else f"a list: [{', '.join(written)}]"
+    )
 
 
 def _count(name: str, value: Any) -> str:
@@ -110,7 +131,12 @@ def todo(path: str, item: Any) -> str:
     field, value = path.rpartition(".")[2].partition("[")[0], item["input"]
     if field == "ports" and isinstance(value, str):
         return "list each port by itself, as a number"
-    if item["type"] == "tuple_type" and isinstance(value, str) and value.strip() and field in _LISTS:
+    if (
+        item["type"] == "tuple_type"
+        and isinstance(value, str)
+        and value.strip()
+        and field in _LISTS
+    ):
         return f'write ["{value}"]' if field == "fallback" else f"write [{value}]"
     return ""
 
@@ -130,19 +156,27 @@ def shown(value: Any) -> str:
 
 
 def likeliest(errors: list[Any]) -> list[Any]:
-    """The errors, less those of the models that a choice was hardly meant as: a mapping in a list may be a Gpu or a Fallback."""
+    """The errors, less those of the models that a choice was hardly meant as: a mapping in a list
+    may be a Gpu or a Fallback.
+    """
     tags = ("Gpu", "Fallback")
     strange: dict[tuple[Any, ...], dict[str, int]] = {}
     for item in errors:
         at = next((index for index, part in enumerate(item["loc"]) if part in tags), None)
         if at is not None:
             counts = strange.setdefault(item["loc"][:at], {})
-            counts[item["loc"][at]] = counts.get(item["loc"][at], 0) + (item["type"] == "extra_forbidden")
+            counts[item["loc"][at]] = counts.get(item["loc"][at], 0) + (
+                item["type"] == "extra_forbidden"
+            )
     meant = {place: min(counts, key=lambda tag: counts[tag]) for place, counts in strange.items()}
     return [
         item
         for item in errors
-        if all(item["loc"][:index] not in meant or meant[item["loc"][:index]] == part for index, part in enumerate(item["loc"]) if part in tags)
+        if all(
+            item["loc"][:index] not in meant or meant[item["loc"][:index]] == part
+            for index, part in enumerate(item["loc"])
+            if part in tags
+        )
     ]
 
 

@@ -1,7 +1,8 @@
-"""What runs on the machines: as it is wanted (Workload), and as it is started on one placement (Program). Plain records; pure, but for
-`with_files`.
+"""What runs on the machines: as it is wanted (Workload), and as it is started on one placement
+(Program). Plain records; pure, but for `with_files`.
 
-The typed face that users write is `providers.model.workload_spec`; what turns the one into the other is `providers.workloads`.
+The typed face that users write is `providers.model.workload_spec`; what turns the one into the
+other is `providers.workloads`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 RELEASE, KEEP = "release", "keep"
 
 ROOT = "/var/lib/gpus/work"
-"""The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers` and `token` are written there by login."""
+"""The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers`
+and `token` are written there by login.
+"""
 BOOT_SCRIPT, CONTAINER_SCRIPT = "/var/lib/gpus/start.sh", "/root/gpus-start.sh"
 """Where the script of a machine lies, and that of a container which is the machine."""
 CONSOLE = "gpus-work"
@@ -26,13 +29,16 @@ CONSOLE = "gpus-work"
 SETUP_FAILED, READY, SUCCEEDED, FAILED = "setup-failed", "ready", "succeeded", "failed"
 """The states that somebody waits for; before them a script says `starting` and `running`."""
 SETUP_WRONG = "setup-wrong"
-"""The set-up ended by the declaration's own lines or image: it would end so on any machine. `setup-failed` may be the machine's fault."""
+"""The set-up ended by the declaration's own lines or image: it would end so on any machine.
+`setup-failed` may be the machine's fault.
+"""
 NOT_SET_UP = (SETUP_FAILED, SETUP_WRONG)
 
 
 class Task(NamedTuple):
-    """One program as wanted. `command` is a line for the shell; with a `launcher` it is what the launcher starts (a script and its arguments), or
-    nothing for a server. `gpus` are the GPUs of the machine that it sees; none: all. `health` is the path that answers 200 once it works.
+    """One program as wanted. `command` is a line for the shell; with a `launcher` it is what the
+    launcher starts (a script and its arguments), or nothing for a server. `gpus` are the GPUs of
+    the machine that it sees; none: all. `health` is the path that answers 200 once it works.
     """
 
     name: str = "main"
@@ -55,7 +61,9 @@ def is_path(model: str) -> bool:
 
 
 class Checkpoint(NamedTuple):
-    """Where the work saves itself (`path`, on the machine), and where that is kept (`to`, a bucket's URL or a volume), synced every so often."""
+    """Where the work saves itself (`path`, on the machine), and where that is kept (`to`, a
+    bucket's URL or a volume), synced every so often.
+    """
 
     path: str
     to: str
@@ -63,7 +71,9 @@ class Checkpoint(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a training run is, for its time and cost: tokens in all and the method; or hours that it took on one GPU of a type."""
+    """What a training run is, for its time and cost: tokens in all and the method; or hours that it
+    took on one GPU of a type.
+    """
 
     method: str = "full"
     tokens: float = 0.0
@@ -96,7 +106,9 @@ class Workload(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One program as started: a line for the shell, its own environment, what it listens at and answers when it works."""
+    """One program as started: a line for the shell, its own environment, what it listens at and
+    answers when it works.
+    """
 
     name: str
     line: str
@@ -106,9 +118,11 @@ class Process(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A workload, compiled for one placement. `kind` is machine, job or service. `digest` changes with anything that asks for a new start.
+    """A workload, compiled for one placement. `kind` is machine, job or service. `digest` changes
+    with anything that asks for a new start.
 
-    `resume` is added to the first process's line when a checkpoint is there. `rendezvous` says that its nodes must know each other's addresses.
+    `resume` is added to the first process's line when a checkpoint is there. `rendezvous` says that
+    its nodes must know each other's addresses.
     """
 
     kind: str
@@ -122,7 +136,9 @@ class Program(NamedTuple):
     nodes: int = 1
     rendezvous: bool = False
     token_env: str = ""
-    """The variable in which a service finds the token that its callers must show; nothing where it has none."""
+    """The variable in which a service finds the token that its callers must show; nothing where it
+    has none.
+    """
     models: tuple[str, ...] = ()
     """Paths of models on the machine, which its containers see read-only."""
 
@@ -131,7 +147,9 @@ class Program(NamedTuple):
         """Twelve hex digits over everything that is started."""
         # Without such a path it is as it was before there were any: what runs need not start anew.
         content = self if self.models else self[:-1]
-        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return hashlib.sha256(
+            json.dumps(content, sort_keys=True, default=str).encode()
+        ).hexdigest()[:12]
 
     @property
     def port(self) -> int:
@@ -152,14 +170,17 @@ def packed(content: bytes) -> str:
 
 
 _FILES_MAX, _FILE_MAX = 64, 1 << 20
-"""Files of a workload, and bytes of one before it is packed; packed, they have a limit of their own."""
+"""Files of a workload, and bytes of one before it is packed; packed, they have a limit of their
+own.
+"""
 
 
 def with_files(raw: Any, root: Path) -> Any:
-    """A cluster's entry in whose workload each file stands as its content: local paths become {path there: base64 of gzip}.
+    """A cluster's entry in whose workload each file stands as its content: local paths become {path
+    there: base64 of gzip}.
 
-    `files` is {path here: path there}, relative to `root`. Reads the files. Content that is packed already, and all else, is left as it
-    is. Raises SpecError.
+    `files` is {path here: path there}, relative to `root`. Reads the files. Content that is packed
+    already, and all else, is left as it is. Raises SpecError.
     """
     from pathlib import Path
 
@@ -167,10 +188,23 @@ def with_files(raw: Any, root: Path) -> Any:
 
     workload = raw.get("workload") if isinstance(raw, dict) else None
     files = workload.get("files") if isinstance(workload, dict) else None
-    if not isinstance(files, dict) or not files or any(str(content).startswith(_PACKED) for content in files.values()):
+    if (
+        not isinstance(files, dict)
+        or not files
+        or any(str(content).startswith(_PACKED) for content in files.values())
+    ):
         return raw
     if len(files) > _FILES_MAX:
-        raise SpecError([Problem("workload.files", f"at most {_FILES_MAX} files", str(len(files)), "fetch them from a bucket in the command")])
+        raise SpecError(
+            [
+                Problem(
+                    "workload.files",
+                    f"at most {_FILES_MAX} files",
+                    str(len(files)),
+                    "fetch them from a bucket in the command",
+                )
+            ]
+        )
     found: dict[str, str] = {}
     for here, there in files.items():
         path = root / str(here)
@@ -179,5 +213,13 @@ def with_files(raw: Any, root: Path) -> Any:
             found[str(there)] = packed(regular.content(path, _FILE_MAX))
         except (OSError, ValueError, RuntimeError) as error:  # a name with a NUL; a home of nobody
             why = getattr(error, "strerror", None) or str(error)
-            raise SpecError([Problem(f"workload.files.{here}", f"a plain file of at most {regular.size(_FILE_MAX)} at {path}", why)]) from None
+            raise SpecError(
+                [
+                    Problem(
+                        f"workload.files.{here}",
+                        f"a plain file of at most {regular.size(_FILE_MAX)} at {path}",
+                        why,
+                    )
+                ]
+            ) from None
     return {**raw, "workload": {**raw["workload"], "files": found}}

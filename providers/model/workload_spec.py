@@ -1,4 +1,5 @@
-"""The section `workload` of a cluster as users write it. Owns its fields, their types and the rules between them. No I/O.
+"""The section `workload` of a cluster as users write it. Owns its fields, their types and the rules
+between them. No I/O.
 
 Imported with `providers.model.spec`, never on the way to a plan without a workload.
 """
@@ -44,20 +45,42 @@ Launcher = Literal[
 ]
 SERVERS = frozenset({"vllm", "sglang", "tgi", "ollama", "llama.cpp", "comfyui", "sd-webui", "flux"})
 """Launchers whose program listens; all others run a command to its end."""
-DTYPES = Literal["fp32", "bf16", "fp16", "fp8", "int8", "awq", "gptq", "int4", "nf4", "fp4", "mxfp4", "q8_0", "q6_k", "q5_k_m", "q4_k_m"]
+DTYPES = Literal[
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "int8",
+    "awq",
+    "gptq",
+    "int4",
+    "nf4",
+    "fp4",
+    "mxfp4",
+    "q8_0",
+    "q6_k",
+    "q5_k_m",
+    "q4_k_m",
+]
 
 SSH_PORT = 22
 FILES_MAX_BYTES = 8 * 1024
-"""All files together, gzipped and in base64: they travel in the start-up script, and EC2 takes 16 KB of that."""
+"""All files together, gzipped and in base64: they travel in the start-up script, and EC2 takes 16
+KB of that.
+"""
 
 _ENV = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
 _TAKEN = re.compile(r"^(PATH|LD_.*|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|GPUS_.*)\Z")
-"""Variables that the start-up script's own shell and tools would heed, or that it tells its programs by."""
+"""Variables that the start-up script's own shell and tools would heed, or that it tells its
+programs by.
+"""
 _TASK = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 _ARG = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
 _PATH = re.compile(r"^(/|~/)?[A-Za-z0-9._][A-Za-z0-9._/-]*$")
 _IMAGE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$")
-_BUCKET = re.compile(r"^(gs|s3)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$|^volume:[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+_BUCKET = re.compile(
+    r"^(gs|s3)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$|^volume:[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+)
 _MODEL = re.compile(r"^[A-Za-z0-9./~_][A-Za-z0-9._:/~-]{0,254}$")
 
 
@@ -68,13 +91,27 @@ def _no_store(text: str) -> tuple[str, str, str]:
     if scheme not in {"gs", "s3"} or not bucket:
         return "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", text, ""
     if not _BUCKET.match(f"{scheme}://{bucket}"):
-        return "a bucket's name of 3 to 63 lowercase letters, digits and . _ -", bucket, f"name yours, as in {scheme}://my-bucket/train"
-    return f"a path in {scheme}://{bucket} of letters, digits and . _ - /", rest.partition("/")[2], "rename the folder"
+        return (
+            "a bucket's name of 3 to 63 lowercase letters, digits and . _ -",
+            bucket,
+            f"name yours, as in {scheme}://my-bucket/train",
+        )
+    return (
+        f"a path in {scheme}://{bucket} of letters, digits and . _ - /",
+        rest.partition("/")[2],
+        "rename the folder",
+    )
 
 
 def tokens_of(value: object) -> object:
-    """`32k` of a sequence's tokens as 32768, `"8192"` as 8192, `1m` as a million; anything else as it is, for a type to refuse."""
-    match = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kKmM]?)\s*", value, re.ASCII) if isinstance(value, str) else None
+    """`32k` of a sequence's tokens as 32768, `"8192"` as 8192, `1m` as a million; anything else as
+    it is, for a type to refuse.
+    """
+    match = (
+        re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kKmM]?)\s*", value, re.ASCII)
+        if isinstance(value, str)
+        else None
+    )
     total = float(match[1]) * {"": 1, "k": 1024, "m": 1_000_000}[match[2].lower()] if match else 0.5
     return int(total) if total == int(total) else value
 
@@ -84,7 +121,9 @@ class _Part(BaseModel):
 
 
 class Checkpoint(_Part):
-    """`path` on the machine is kept at `to` (`gs://`, `s3://` or `volume:NAME` on Modal), every so often and at the end."""
+    """`path` on the machine is kept at `to` (`gs://`, `s3://` or `volume:NAME` on Modal), every so
+    often and at the end.
+    """
 
     path: str
     to: str
@@ -96,7 +135,9 @@ class Train(_Part):
 
     method: Literal["full", "lora", "qlora"] = "full"
     tokens: RealNumber | str = 0
-    sequence: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)] = 2048
+    sequence: Annotated[
+        int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)
+    ] = 2048
     batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
     hours: Mapping[str, RealNumber] = {}
 
@@ -108,7 +149,9 @@ class _Program(_Part):
     command: str = ""
     model: str = ""
     dtype: DTYPES | None = None
-    context: Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=100_000_000, strict=True)] | None = None
+    context: (
+        Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=100_000_000, strict=True)] | None
+    ) = None
     concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
     args: Mapping[str, Value] = {}
     env: Mapping[str, str] = {}
@@ -124,7 +167,9 @@ class Task(_Program):
 
 
 class Workload(_Program):
-    """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See docs/how-to/workloads.md."""
+    """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See
+    docs/how-to/workloads.md.
+    """
 
     services: tuple[Task, ...] = ()
     image: str = ""
@@ -145,7 +190,11 @@ class Workload(_Program):
             image=self.image,
             setup=tuple(self.setup),
             files=tuple(sorted(self.files.items())),
-            checkpoint=None if kept is None else CheckpointRecord(kept.path, kept.to, duration.seconds(kept.every)),
+            checkpoint=(
+                None
+                if kept is None
+                else CheckpointRecord(kept.path, kept.to, duration.seconds(kept.every))
+            ),
             resume=self.resume,
             on_done=self.on_done,
             training=None if trained is None else _training(trained),
@@ -153,7 +202,9 @@ class Workload(_Program):
 
 
 def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
-    """What is wrong with a section beyond types, for a cluster of this kind with so many GPUs in a machine. Paths begin with `workload`."""
+    """What is wrong with a section beyond types, for a cluster of this kind with so many GPUs in a
+    machine. Paths begin with `workload`.
+    """
     found: list[Problem] = []
 
     def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
@@ -161,7 +212,11 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
 
     single = bool(workload.launcher or workload.command)
     if single == bool(workload.services):
-        bad("services" if single else "command", "a command or a launcher, or services", "both" if single else None)
+        bad(
+            "services" if single else "command",
+            "a command or a launcher, or services",
+            "both" if single else None,
+        )
     if single:
         found.extend(_of_task("workload.", workload, kind, gpu_count))
     for index, each in enumerate(workload.services):
@@ -174,18 +229,31 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         bad("services", "each port once", ports)
     pinned = [gpu for each in workload.services for gpu in each.gpus]
     if len(set(pinned)) != sum(len(set(each.gpus)) for each in workload.services):
-        bad("services", "each GPU for one of them", sorted({gpu for gpu in pinned if pinned.count(gpu) > 1}))
+        bad(
+            "services",
+            "each GPU for one of them",
+            sorted({gpu for gpu in pinned if pinned.count(gpu) > 1}),
+        )
     if any("\x00" in line for line in workload.setup):
         bad("setup", "lines without NUL", next(line for line in workload.setup if "\x00" in line))
     if not _one_line(workload.resume):
         bad("resume", "one line", workload.resume)
     if workload.image and not _IMAGE.match(workload.image):
-        bad("image", "a registry image such as pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime", workload.image)
+        bad(
+            "image",
+            "a registry image such as pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
+            workload.image,
+        )
     for target, content in workload.files.items():
         if not _PATH.match(target) or ".." in target.split("/"):
             bad("files", "paths of letters, digits, . _ / and -, without ..", target)
         elif not _packed(content):
-            bad(f"files.{target}", "the content of a local file, packed", content[:20], "in a stack file write the path of the local file")
+            bad(
+                f"files.{target}",
+                "the content of a local file, packed",
+                content[:20],
+                "in a stack file write the path of the local file",
+            )
     if sum(map(len, workload.files.values())) > FILES_MAX_BYTES:
         total = sum(map(len, workload.files.values()))
         bad(
@@ -201,12 +269,21 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
         if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
             bad("checkpoint.path", "a path on the machine, without ..", kept.path)
         elif not kept.path.startswith("/"):
-            bad("checkpoint.path", "a path from the root, as in /ckpt: it is the same inside a container and outside", kept.path)
+            bad(
+                "checkpoint.path",
+                "a path from the root, as in /ckpt: it is the same inside a container and outside",
+                kept.path,
+            )
         try:
             if duration.seconds(kept.every) < 10:
                 bad("checkpoint.every", "at least 10s", kept.every)
         except ValueError:
-            bad("checkpoint.every", 'a duration such as "5m"', kept.every, duration.remedy(kept.every))
+            bad(
+                "checkpoint.every",
+                'a duration such as "5m"',
+                kept.every,
+                duration.remedy(kept.every),
+            )
     if workload.resume and kept is None:
         bad("resume", "a checkpoint to resume from", None, "set checkpoint, or leave resume out")
     if kind == "service" and workload.on_done == "keep":
@@ -243,7 +320,11 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
     server = task.launcher in SERVERS
     if isinstance(task, Task):
         if not _TASK.match(task.name):
-            bad("name", "lowercase letters, digits and -, at most 31, starting with a letter", task.name)
+            bad(
+                "name",
+                "lowercase letters, digits and -, at most 31, starting with a letter",
+                task.name,
+            )
         if not task.launcher and not task.command:
             bad("command", "a command or a launcher", None)
         outside = [each for each in task.gpus if each >= gpu_count]
@@ -262,17 +343,33 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
     if server and not task.model and task.launcher not in {"comfyui", "sd-webui"}:
         bad("model", f"the model that {task.launcher} serves", None)
     if task.model and not _MODEL.match(task.model):
-        bad("model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model)
+        bad(
+            "model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model
+        )
     if task.command and not task.command.strip():
         bad("command", "a command", task.command)
     if not _one_line(task.command):
-        bad("command", "one line", task.command, "put several lines into a script and send it with files")
+        bad(
+            "command",
+            "one line",
+            task.command,
+            "put several lines into a script and send it with files",
+        )
     for name in task.env:
         if not _ENV.match(name):
             bad("env", "names of letters, digits and _", name)
         elif _TAKEN.match(name):
-            todo = "GPUS_* are ours" if name.startswith("GPUS_") else f"for one program set it in the command: env {name}=... PROGRAM"
-            bad(f"env.{name}", "a variable that does not decide which programs run, or how", name, todo)
+            todo = (
+                "GPUS_* are ours"
+                if name.startswith("GPUS_")
+                else f"for one program set it in the command: env {name}=... PROGRAM"
+            )
+            bad(
+                f"env.{name}",
+                "a variable that does not decide which programs run, or how",
+                name,
+                todo,
+            )
     for name, value in task.env.items():
         if "\x00" in value:
             bad(f"env.{name}", "a text without NUL", value)
@@ -294,11 +391,19 @@ def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem
 def _of_training(train: Train) -> list[Problem]:
     found: list[Problem] = []
     if isinstance(train.tokens, str) and _amount(train.tokens) is None:
-        found.append(Problem("workload.train.tokens", "a number such as 1B", repr(train.tokens)[:80]))
+        found.append(
+            Problem("workload.train.tokens", "a number such as 1B", repr(train.tokens)[:80])
+        )
     elif not isinstance(train.tokens, str) and not 0 <= train.tokens < float("inf"):
         found.append(Problem("workload.train.tokens", "a positive number", repr(train.tokens)))
     if len(train.hours) > 1:
-        found.append(Problem("workload.train.hours", "hours on one GPU, as in {T4: 5}", repr(dict(train.hours))[:80]))
+        found.append(
+            Problem(
+                "workload.train.hours",
+                "hours on one GPU, as in {T4: 5}",
+                repr(dict(train.hours))[:80],
+            )
+        )
     for gpu, hours in train.hours.items():
         if not 0 < hours < float("inf"):
             found.append(Problem(f"workload.train.hours.{gpu}", "more than 0 hours", repr(hours)))
@@ -309,7 +414,11 @@ def _of_training(train: Train) -> list[Problem]:
 
 def _amount(text: str) -> float | None:
     match = re.match(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMbBtT]?)\s*$", text)
-    return float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()] if match else None
+    return (
+        float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
+        if match
+        else None
+    )
 
 
 def _training(train: Train) -> TrainingRecord:

@@ -1,7 +1,9 @@
-"""A project's YAML files, read as Pulumi reads them. Owns which word is a number or a truth value, and the limits of a file.
+"""A project's YAML files, read as Pulumi reads them. Owns which word is a number or a truth value,
+and the limits of a file.
 
-Pulumi reads with Go's yaml.v3, PyYAML by YAML 1.1: to it `no` is false, `20:00` is 1200 and `1e3` a text. So PyYAML only parses here; what a plain
-word means follows yaml.v3's resolve.go (v3.0.1, read 2026-11-28; tests compare with Pulumi's own command line). What Pulumi would change beyond
+Pulumi reads with Go's yaml.v3, PyYAML by YAML 1.1: to it `no` is false, `20:00` is 1200 and `1e3` a
+text. So PyYAML only parses here; what a plain word means follows yaml.v3's resolve.go (v3.0.1, read
+2026-11-28; tests compare with Pulumi's own command line). What Pulumi would change beyond
 recognition is refused: a date, an infinity, a tag. Imports PyYAML on first use.
 """
 
@@ -28,7 +30,11 @@ _WORDS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_BASES = ((16, re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)")), (8, re.compile(r"([-+]?)0[oO]?([0-7]+)")), (2, re.compile(r"([-+]?)0[bB]([01]+)")))
+_BASES = (
+    (16, re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)")),
+    (8, re.compile(r"([-+]?)0[oO]?([0-7]+)")),
+    (2, re.compile(r"([-+]?)0[bB]([01]+)")),
+)
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 _ENDLESS = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -38,7 +44,9 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class _Node(NamedTuple):
-    """A value, and how many values it is once aliases are written out. `is_merge`: it is `<<`, which as a key adds other mappings."""
+    """A value, and how many values it is once aliases are written out. `is_merge`: it is `<<`,
+    which as a key adds other mappings.
+    """
 
     value: Any
     size: int
@@ -57,19 +65,27 @@ class _Open:
 
 
 def mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a file holds. Reads one file; raises SpecError, with the line, for everything else."""
+    """The mapping that a file holds. Reads one file; raises SpecError, with the line, for
+    everything else.
+    """
     try:
         text = regular.content(path, SIZE_MAX).decode()
     except OSError as error:
         raise SpecError([Problem(str(path), "a YAML file", error.strerror or str(error))]) from None
     except UnicodeDecodeError as error:
-        raise SpecError([Problem(str(path), "YAML in UTF-8", f"other bytes at {error.start}")]) from None
+        raise SpecError(
+            [Problem(str(path), "YAML in UTF-8", f"other bytes at {error.start}")]
+        ) from None
     try:
         found = loads(text)
     except _Wrong as wrong:
-        raise SpecError([Problem(str(path), wrong.wanted, f"{wrong.found} at line {wrong.line}", wrong.todo)]) from None
+        raise SpecError(
+            [Problem(str(path), wrong.wanted, f"{wrong.found} at line {wrong.line}", wrong.todo)]
+        ) from None
     if not isinstance(found, dict):
-        raise SpecError([Problem(str(path), "a mapping", "nothing" if found is None else type(found).__name__)])
+        raise SpecError(
+            [Problem(str(path), "a mapping", "nothing" if found is None else type(found).__name__)]
+        )
     return found
 
 
@@ -77,20 +93,30 @@ class _Wrong(ValueError):
     def __init__(self, event: Any, wanted: str, found: str, todo: str = "") -> None:
         super().__init__(wanted, found, todo)
         mark = getattr(event, "start_mark", None)
-        self.wanted, self.found, self.todo, self.line = wanted, found, todo, mark.line + 1 if mark is not None else 1
+        self.wanted, self.found, self.todo, self.line = (
+            wanted,
+            found,
+            todo,
+            mark.line + 1 if mark is not None else 1,
+        )
 
 
 def loads(text: str) -> Any:
-    """What the first document of a text holds, in plain types. Raises ValueError. Its time and memory are bounded, whatever the text is."""
+    """What the first document of a text holds, in plain types. Raises ValueError. Its time and
+    memory are bounded, whatever the text is.
+    """
     import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
 
-    # libyaml is what yaml.v3's parser was translated from. Only events are taken: a composer calls itself at each level.
+    # libyaml is what yaml.v3's parser was translated from. Only events are taken: a composer calls
+    # itself at each level.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _built(yaml.parse(text, Loader=loader), yaml)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _Wrong(mark and _At(mark), "YAML", str(error.problem or error.context or "something else")) from None
+        raise _Wrong(
+            mark and _At(mark), "YAML", str(error.problem or error.context or "something else")
+        ) from None
     except yaml.YAMLError as error:
         raise _Wrong(None, "YAML", str(getattr(error, "reason", "") or "something else")) from None
 
@@ -171,7 +197,9 @@ def _put(holder: _Open, node: _Node, event: Any) -> None:
 
 def _ended(ended: _Open) -> _Node:
     if isinstance(ended.items, list):
-        return _Node([node.value for node in ended.items], 1 + sum(node.size for node in ended.items))
+        return _Node(
+            [node.value for node in ended.items], 1 + sum(node.size for node in ended.items)
+        )
     value = {key: node.value for key, node in ended.items.items()}
     for node in ended.merges:
         for part in node.value if isinstance(node.value, list) else [node.value]:
@@ -191,7 +219,9 @@ def _key(node: _Node, event: Any) -> str:
 
 def _plain_tag(event: Any) -> None:
     if event.tag and event.tag != "!":
-        raise _Wrong(event, "values without tags", event.tag, "leave the tag out, and put texts in quotes")
+        raise _Wrong(
+            event, "values without tags", event.tag, "leave the tag out, and put texts in quotes"
+        )
 
 
 def _scalar(event: Any) -> Any:
@@ -204,7 +234,9 @@ def _scalar(event: Any) -> Any:
 
 
 def resolved(word: str, event: Any = None) -> Any:
-    """What a plain word is: nothing, true or false, a whole number, a number, or itself. Raises ValueError for what Pulumi would not keep. Pure."""
+    """What a plain word is: nothing, true or false, a whole number, a number, or itself. Raises
+    ValueError for what Pulumi would not keep. Pure.
+    """
     if word in _WORDS:
         return _WORDS[word]
     if not word[0].isascii() or word[0] not in "0123456789+-.":
@@ -237,7 +269,9 @@ def _bounded(number: int, word: str, event: Any) -> int:
 
 
 def written(value: object) -> str:
-    """A plain value as the text that Pulumi hands to a program: `true`, `1000`, `1.5`; nothing is an empty one. Pure."""
+    """A plain value as the text that Pulumi hands to a program: `true`, `1000`, `1.5`; nothing is
+    an empty one. Pure.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

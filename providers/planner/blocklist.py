@@ -1,4 +1,5 @@
-"""The blocklist: which places are to be left alone now, and why. Owns expiry and lookup; pure (the moment is an argument).
+"""The blocklist: which places are to be left alone now, and why. Owns expiry and lookup; pure (the
+moment is an argument).
 
 Blocks are made by the engine from refusals and kept in the journal; a plan only reads them.
 """
@@ -19,15 +20,24 @@ def standing(blocks: Iterable[Block], now: float) -> tuple[Block, ...]:
 
 
 def by_provider(blocks: Iterable[Block], now: float) -> dict[str, list[Block]]:
-    """The standing blocks of each provider; what is closed to the account first, then the one that lasts longest."""
+    """The standing blocks of each provider; what is closed to the account first, then the one that
+    lasts longest.
+    """
     index: dict[str, list[Block]] = {}
-    for block in sorted(standing(blocks, now), key=lambda block: (not block.closed, -block.until, block.scope, block.reason)):
+    for block in sorted(
+        standing(blocks, now),
+        key=lambda block: (not block.closed, -block.until, block.scope, block.reason),
+    ):
         index.setdefault(block.scope.provider, []).append(block)
     return index
 
 
-def covering(blocks: Iterable[Block], region: str, zone: str, machine_type: str, gpu_type: str, capacity: str) -> Block | None:
-    """The first of one provider's blocks that holds for this place. Takes columns, since a plan makes no record of a row that it refuses."""
+def covering(
+    blocks: Iterable[Block], region: str, zone: str, machine_type: str, gpu_type: str, capacity: str
+) -> Block | None:
+    """The first of one provider's blocks that holds for this place. Takes columns, since a plan
+    makes no record of a row that it refuses.
+    """
     for block in blocks:
         scope = block.scope
         if (

@@ -1,8 +1,9 @@
 """What can never be had as it is declared, and what a running placement still satisfies. Pure.
 
-Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none exists, too many nodes. Of several choices the
-impossible ones are only named, as long as one is possible. Nothing is rounded and nothing is bought on a near name: near ones are only said. Must
-not import the engine or an adapter.
+Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none
+exists, too many nodes. Of several choices the impossible ones are only named, as long as one is
+possible. Nothing is rounded and nothing is bought on a near name: near ones are only said. Must not
+import the engine or an adapter.
 """
 
 from __future__ import annotations
@@ -44,33 +45,56 @@ class Running(Protocol):
 
 
 def satisfied(ask: Ask, place: Running) -> int | None:
-    """The index of the first entry that a running placement still satisfies, or None. What it costs does not matter: it is held."""
-    if (ask.providers and place.provider not in ask.providers) or (ask.regions and place.region not in ask.regions):
+    """The index of the first entry that a running placement still satisfies, or None. What it costs
+    does not matter: it is held.
+    """
+    if (ask.providers and place.provider not in ask.providers) or (
+        ask.regions and place.region not in ask.regions
+    ):
         return None
     for index, entry in enumerate(ask.entries):
-        bought = any(way.kind == place.capacity and way.reservation == (place.reservation or "") for way in entry.capacity)
-        if bought and place.gpu_count == entry.gpu_count and place.nodes == entry.nodes and place.gpu_type in rules.types(entry):
+        bought = any(
+            way.kind == place.capacity and way.reservation == (place.reservation or "")
+            for way in entry.capacity
+        )
+        if (
+            bought
+            and place.gpu_count == entry.gpu_count
+            and place.nodes == entry.nodes
+            and place.gpu_type in rules.types(entry)
+        ):
             return index
     return None
 
 
-def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
-    """Everything of the ask that no place in the table could ever serve, each with its property path; empty when all is well.
+def problems(
+    ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]
+) -> list[Problem]:
+    """Everything of the ask that no place in the table could ever serve, each with its property
+    path; empty when all is well.
 
-    Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on offer now is no problem. Of several choices what is
-    impossible is a problem only if all are: until then see `alternatives`.
+    Where an allowed provider's market moves by the hour (`live_offers`), what is merely not on
+    offer now is no problem. Of several choices what is impossible is a problem only if all are:
+    until then see `alternatives`.
     """
     providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
     found = places(ask, offers, capabilities)
     if found:
-        # Which of the other refusals follow from an unknown provider or region is anybody's guess: names first.
-        ask = ask._replace(providers=tuple(name for name in ask.providers if name in providers), regions=())
+        # Which of the other refusals follow from an unknown provider or region is anybody's guess:
+        # names first.
+        ask = ask._replace(
+            providers=tuple(name for name in ask.providers if name in providers), regions=()
+        )
     refused = _impossible(ask, offers, capabilities)
     for index, entry in enumerate(ask.entries):
         if entry.gpu and names.canonical(entry.gpu) is None:
             found.append(unknown_gpu(entry.path, entry.gpu, entry.gpu_count))
         elif not rules.types(entry):
-            found.append(Problem(entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"))
+            found.append(
+                Problem(
+                    entry.path, rules.title(entry), "no GPU model that large", "see `gpus hardware`"
+                )
+            )
         elif all(refused.values()):
             found.extend(problem for problem in refused[index] if problem not in found)
     if unreached := _reach(ask, capabilities):
@@ -78,46 +102,90 @@ def problems(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabiliti
     for index, override in enumerate(ask.price_overrides):
         path = f"prices.overrides[{index}]"
         if override.provider not in providers:
-            found.append(Problem(f"{path}.provider", "a known provider", repr(override.provider), _near(override.provider, providers)))
+            found.append(
+                Problem(
+                    f"{path}.provider",
+                    "a known provider",
+                    repr(override.provider),
+                    _near(override.provider, providers),
+                )
+            )
         if override.gpu and names.canonical(override.gpu) is None:
             found.append(unknown_gpu(f"{path}.gpu", override.gpu))
     return found
 
 
-def alternatives(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
-    """Why some of several choices are never sold, where others are: those are planned, and these are named. Pure."""
+def alternatives(
+    ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]
+) -> list[Problem]:
+    """Why some of several choices are never sold, where others are: those are planned, and these
+    are named. Pure.
+    """
     refused = _impossible(ask, offers, capabilities)
-    return [] if all(refused.values()) else list(dict.fromkeys(chain.from_iterable(refused.values())))
+    return (
+        [] if all(refused.values()) else list(dict.fromkeys(chain.from_iterable(refused.values())))
+    )
 
 
-def _impossible(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> dict[int, list[Problem]]:
-    """What is wrong with each known choice, by its index: nobody sells it so, or no provider makes so many nodes or lets them live so long."""
+def _impossible(
+    ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]
+) -> dict[int, list[Problem]]:
+    """What is wrong with each known choice, by its index: nobody sells it so, or no provider makes
+    so many nodes or lets them live so long.
+    """
     able = _allowed(ask, capabilities)
     moving = any(skills.live_offers for skills in able.values())
     out: dict[int, list[Problem]] = {}
     for index, entry in enumerate(ask.entries):
         if rules.types(entry):
             found = [] if moving else list(_sold(entry, ask, offers, capabilities))
-            found.extend(problem for problem in (_nodes(entry, ask, able), _ttl(entry, ask, able)) if problem is not None)
+            found.extend(
+                problem
+                for problem in (_nodes(entry, ask, able), _ttl(entry, ask, able))
+                if problem is not None
+            )
             out[index] = found
     return out
 
 
 def _allowed(ask: Ask, capabilities: Mapping[str, Capabilities]) -> dict[str, Capabilities]:
-    return {name: skills for name, skills in capabilities.items() if ask.allows(name, marketplace=skills.marketplace)}
+    return {
+        name: skills
+        for name, skills in capabilities.items()
+        if ask.allows(name, marketplace=skills.marketplace)
+    }
 
 
 def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
-    """What to say of a text that names no GPU: how a type and a count are written, or the names near it. `count` is what stood after it. Pure."""
+    """What to say of a text that names no GPU: how a type and a count are written, or the names
+    near it. `count` is what stood after it. Pure.
+    """
     close = names.near(text)
     if (written := names.with_count(text)) and count > 1:
         name, _, nodes = written.partition(":")
-        return Problem(path, 'a GPU such as "H100:8"', repr(f"{text}:{count}"), f'write "{name}:{count}", and nodes: {nodes} for that many machines')
+        return Problem(
+            path,
+            'a GPU such as "H100:8"',
+            repr(f"{text}:{count}"),
+            f'write "{name}:{count}", and nodes: {nodes} for that many machines',
+        )
     if written:
         # `A100-8` may also be the beginning of a card's name.
-        other = next((name for name in close if name.casefold().startswith(text.strip().casefold())), "")
-        return Problem(path, 'a GPU such as "H100:8"', repr(text), f'write "{written}"' + (f", or {other} for that card" if other else ""))
-    return Problem(path, "a known GPU", repr(text), f"near: {', '.join(close)}" if close else "see `gpus hardware`")
+        other = next(
+            (name for name in close if name.casefold().startswith(text.strip().casefold())), ""
+        )
+        return Problem(
+            path,
+            'a GPU such as "H100:8"',
+            repr(text),
+            f'write "{written}"' + (f", or {other} for that card" if other else ""),
+        )
+    return Problem(
+        path,
+        "a known GPU",
+        repr(text),
+        f"near: {', '.join(close)}" if close else "see `gpus hardware`",
+    )
 
 
 def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
@@ -133,30 +201,54 @@ def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities
     column = cast("Any", offers.column)
     pairs = set(zip(column("provider"), column("region"), strict=True))
     rows = set(zip(column("provider"), column("zone"), column("region"), strict=True))
-    zones = {zone: region for provider, zone, region in rows if zone and (not ask.providers or provider in ask.providers)}
+    zones = {
+        zone: region
+        for provider, zone, region in rows
+        if zone and (not ask.providers or provider in ask.providers)
+    }
     zones_elsewhere = {zone: provider for provider, zone, _ in rows if zone and zone not in zones}
-    regions = {region for provider, region in pairs if region and (not ask.providers or provider in ask.providers)}
+    regions = {
+        region
+        for provider, region in pairs
+        if region and (not ask.providers or provider in ask.providers)
+    }
     on_request = {name: can.regions for name, can in capabilities.items()}
-    regions |= {region for provider, known in on_request.items() if not ask.providers or provider in ask.providers for region in known}
+    regions |= {
+        region
+        for provider, known in on_request.items()
+        if not ask.providers or provider in ask.providers
+        for region in known
+    }
     for index, name in enumerate(ask.regions):
         if name in regions:
             continue
         elsewhere = sorted({provider for provider, region in pairs if region == name})
         if elsewhere:
             todo = f"that is a region of {', '.join(elsewhere)}"
-        elif name in zones or (name[-2:-1].isdigit() and name[-1:].isalpha() and name[:-1] in regions):
+        elif name in zones or (
+            name[-2:-1].isdigit() and name[-1:].isalpha() and name[:-1] in regions
+        ):
             # EC2's zones bear another name in each account: us-east-1a stands in no list.
             todo = f"that is a zone; its region is {zones.get(name) or name[:-1]}"
         elif name in zones_elsewhere:
-            todo = f"that is a zone of {zones_elsewhere[name]}; name a region of a provider that is allowed"
+            todo = (
+                f"that is a zone of {zones_elsewhere[name]}; name a region of a provider that is"
+                " allowed"
+            )
         else:
             todo = _near(name, regions)
-        found.append(Problem(f"regions[{index}]", "a region of an allowed provider", repr(name), todo))
+        found.append(
+            Problem(f"regions[{index}]", "a region of an allowed provider", repr(name), todo)
+        )
     return found
 
 
-def _sold(entry: Choice, ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> Iterable[Problem]:
-    """At most one problem: the first thing that no offer has, of GPU, count, kind of capacity and region."""
+def _sold(
+    entry: Choice, ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]
+) -> Iterable[Problem]:
+    """At most one problem: the first thing that no offer has, of GPU, count, kind of capacity and
+    region.
+    """
     column = cast("Any", offers.column)
     providers, regions, counts = column("provider"), column("region"), column("gpu_count")
     capacities, restrictions = column("capacity"), column("restriction")
@@ -164,33 +256,75 @@ def _sold(entry: Choice, ask: Ask, offers: OfferTable, capabilities: Mapping[str
     sellers = f"at {' or '.join(allowed)}" if allowed else "anywhere"
     everywhere = [row for gpu in rules.types(entry) for row in offers.by_gpu.get(gpu, ())]
     markets = {name for name, skills in capabilities.items() if skills.marketplace}
-    rows = [row for row in everywhere if ask.allows(providers[row], marketplace=providers[row] in markets)]
+    rows = [
+        row
+        for row in everywhere
+        if ask.allows(providers[row], marketplace=providers[row] in markets)
+    ]
     if not rows:
-        return [Problem(entry.path, f"{title} {sellers}", *_nobody(entry, ask, offers, {providers[row] for row in everywhere}, markets))]
+        return [
+            Problem(
+                entry.path,
+                f"{title} {sellers}",
+                *_nobody(entry, ask, offers, {providers[row] for row in everywhere}, markets),
+            )
+        ]
     right = [row for row in rows if counts[row] == entry.gpu_count]
     if not right:
         on_offer: dict[str, set[float]] = {}
         for row in rows:
             on_offer.setdefault(providers[row], set()).add(counts[row])
-        lists = "; ".join(f"{provider} {_counts(found)}" for provider, found in sorted(on_offer.items()))
+        lists = "; ".join(
+            f"{provider} {_counts(found)}" for provider, found in sorted(on_offer.items())
+        )
         consent = "ask for one of these: nothing is rounded, since that changes the bill"
-        return [Problem(entry.path, f"{title}:{entry.gpu_count} in one machine", f"counts on offer: {lists}", consent)]
+        return [
+            Problem(
+                entry.path,
+                f"{title}:{entry.gpu_count} in one machine",
+                f"counts on offer: {lists}",
+                consent,
+            )
+        ]
     kinds = {capacities[row] for row in right if not restrictions[row]}
-    shut = next((restrictions[row] for row in right if restrictions[row] and any(way.kind == capacities[row] for way in entry.capacity)), "")
+    shut = next(
+        (
+            restrictions[row]
+            for row in right
+            if restrictions[row] and any(way.kind == capacities[row] for way in entry.capacity)
+        ),
+        "",
+    )
     if shut and not kinds:
         return [Problem(entry.path, f"{title}:{entry.gpu_count} {sellers}", f"not sold so: {shut}")]
     if not any(way.kind in kinds for way in entry.capacity):
         ways = " or ".join(dict.fromkeys(way.kind for way in entry.capacity))
         path = f"{entry.path}.capacity" if entry.path.startswith("fallback") else "capacity"
         sold = ", ".join(sorted(kinds - {RESERVATION})) or "nothing but reservations"
-        return [Problem(path, f"{ways} capacity for {title}:{entry.gpu_count} {sellers}", f"sold as {sold}")]
-    on_request = {region for name in {providers[row] for row in right} if name in capabilities for region in capabilities[name].regions}
-    if ask.regions and not any(regions[row] in ask.regions for row in right) and on_request.isdisjoint(ask.regions):
+        return [
+            Problem(
+                path, f"{ways} capacity for {title}:{entry.gpu_count} {sellers}", f"sold as {sold}"
+            )
+        ]
+    on_request = {
+        region
+        for name in {providers[row] for row in right}
+        if name in capabilities
+        for region in capabilities[name].regions
+    }
+    if (
+        ask.regions
+        and not any(regions[row] in ask.regions for row in right)
+        and on_request.isdisjoint(ask.regions)
+    ):
         where = sorted({regions[row] for row in right if regions[row]} | on_request)
         more = f" and {len(where) - 6} more" if len(where) > 6 else ""
         return [
             Problem(
-                entry.path, f"{title}:{entry.gpu_count} in {' or '.join(ask.regions)}", "not offered there", f"sold in {', '.join(where[:6])}{more}"
+                entry.path,
+                f"{title}:{entry.gpu_count} in {' or '.join(ask.regions)}",
+                "not offered there",
+                f"sold in {', '.join(where[:6])}{more}",
             )
         ]
     return []
@@ -203,10 +337,16 @@ def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None
     if ask.ports and not any(skills.opens_ports for skills in able.values()):
         others = sorted(name for name, skills in capabilities.items() if skills.opens_ports)
         todo = f"leave ports out, or allow {' or '.join(others)}" if others else "leave ports out"
-        return Problem("ports", "a provider that opens ports of a machine", ", ".join(sorted(able)), todo)
+        return Problem(
+            "ports", "a provider that opens ports of a machine", ", ".join(sorted(able)), todo
+        )
     others = sorted(name for name, skills in capabilities.items() if rules.reached(ask, skills))
     what = "answer ssh" if ask.ssh else "take commands from here"
-    return Problem("providers", f"one whose machines {what}: {', '.join(others) or 'there is none'}", ", ".join(ask.providers or sorted(able)))
+    return Problem(
+        "providers",
+        f"one whose machines {what}: {', '.join(others) or 'there is none'}",
+        ", ".join(ask.providers or sorted(able)),
+    )
 
 
 def _nodes(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
@@ -215,7 +355,11 @@ def _nodes(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Prob
         return None
     own = entry.path.startswith("fallback") and entry.nodes != ask.entries[0].nodes
     most = ", ".join(f"{name} {count}" for name, count in sorted(able.items()))
-    return Problem(f"{entry.path}.nodes" if own else "nodes", f"{entry.nodes} nodes as one cluster", f"at most: {most}")
+    return Problem(
+        f"{entry.path}.nodes" if own else "nodes",
+        f"{entry.nodes} nodes as one cluster",
+        f"at most: {most}",
+    )
 
 
 def _ttl(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Problem | None:
@@ -224,12 +368,22 @@ def _ttl(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Proble
     if not limits or None in limits.values() or (entry.ttl_s or 0) <= longest:
         return None
     own = entry.path.startswith("fallback") and entry.ttl_s != ask.entries[0].ttl_s
-    most = ", ".join(f"{name} {duration.text(limit or 0)}" for name, limit in sorted(limits.items()))
-    return Problem(f"{entry.path}.ttl" if own else "ttl", f"a life of {duration.text(entry.ttl_s or 0)}", f"at most: {most}")
+    most = ", ".join(
+        f"{name} {duration.text(limit or 0)}" for name, limit in sorted(limits.items())
+    )
+    return Problem(
+        f"{entry.path}.ttl" if own else "ttl",
+        f"a life of {duration.text(entry.ttl_s or 0)}",
+        f"at most: {most}",
+    )
 
 
-def _nobody(entry: Choice, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]) -> tuple[str, str]:
-    """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who do."""
+def _nobody(
+    entry: Choice, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]
+) -> tuple[str, str]:
+    """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who
+    do.
+    """
     title, todo = rules.title(entry), []
     if near := near_hardware(entry, ask, offers, markets):
         more = f" (also near: {', '.join(near[1:])})" if near[1:] else ""
@@ -239,28 +393,49 @@ def _nobody(entry: Choice, ask: Ask, offers: OfferTable, sellers: set[str], mark
     elif markets.difference(ask.providers) and all(names.is_gpu(gpu) for gpu in rules.types(entry)):
         have = "have it" if sellers else "may have it"
         consent = "" if ask.providers else ", or set marketplaces: true"
-        todo.append(f"strangers' hosts {have}: add {' or '.join(sorted(sellers or markets))} to providers{consent}")
+        todo.append(
+            f"strangers' hosts {have}: add {' or '.join(sorted(sellers or markets))} to"
+            f" providers{consent}"
+        )
     return "not offered" if sellers or ask.providers else "nobody here sells it", "; ".join(todo)
 
 
-def near_hardware(entry: Choice, ask: Ask, offers: OfferTable, markets: Collection[str] = ()) -> list[str]:
-    """Up to three GPU types that the allowed providers do sell and that come near: siblings of the name first, then those of like memory.
+def near_hardware(
+    entry: Choice, ask: Ask, offers: OfferTable, markets: Collection[str] = ()
+) -> list[str]:
+    """Up to three GPU types that the allowed providers do sell and that come near: siblings of the
+    name first, then those of like memory.
 
     What is less than half as fast is not near; where no source tells the speeds, only siblings are.
     """
     from providers.catalog.hardware import achieved_tflops
 
     def speed(gpu: str) -> float:
-        return next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0)
+        return next(
+            filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0
+        )
 
     name = names.canonical(entry.gpu) or entry.gpu
     first = next(iter(rules.types(entry)), name)
     providers = cast("Any", offers.column("provider"))
-    sold = [gpu for gpu, rows in offers.by_gpu.items() if any(ask.allows(providers[row], marketplace=providers[row] in markets) for row in rows)]
+    sold = [
+        gpu
+        for gpu, rows in offers.by_gpu.items()
+        if any(ask.allows(providers[row], marketplace=providers[row] in markets) for row in rows)
+    ]
     siblings = [gpu for gpu in names.near(name) if gpu in sold]
-    size, fast = names.nominal_memory_gib(first) or 0.0, speed(first) if names.is_gpu(first) else 0.0
-    apart = {gpu: abs((names.nominal_memory_gib(gpu) or 0.0) - size) for gpu in sold if gpu not in siblings and gpu not in rules.types(entry)}
-    like = [gpu for gpu, gib in apart.items() if fast and gib <= size * _LIKE and speed(gpu) >= fast / 2]
+    size, fast = (
+        names.nominal_memory_gib(first) or 0.0,
+        (speed(first) if names.is_gpu(first) else 0.0),
+    )
+    apart = {
+        gpu: abs((names.nominal_memory_gib(gpu) or 0.0) - size)
+        for gpu in sold
+        if gpu not in siblings and gpu not in rules.types(entry)
+    }
+    like = [
+        gpu for gpu, gib in apart.items() if fast and gib <= size * _LIKE and speed(gpu) >= fast / 2
+    ]
     return (siblings + sorted(like, key=lambda gpu: (apart[gpu], gpu)))[:3]
 
 
@@ -279,4 +454,8 @@ def _near(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word.casefold(), choices, n=3, cutoff=0.6)
     if close:
         return f"near: {', '.join(close)}"
-    return f"known: {', '.join(choices)}" if len(choices) <= 12 else f"known: {', '.join(choices[:6])} and {len(choices) - 6} more"
+    return (
+        f"known: {', '.join(choices)}"
+        if len(choices) <= 12
+        else f"known: {', '.join(choices[:6])} and {len(choices) - 6} more"
+    )

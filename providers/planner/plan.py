@@ -1,7 +1,9 @@
-"""The plan: every place that could serve an ask, ranked, and every other one with the rule that refused it.
+"""The plan: every place that could serve an ask, ranked, and every other one with the rule that
+refused it.
 
-Owns the order of candidates and the Plan. Pure: offers, capabilities, blocks and the moment are arguments; the same input gives the same
-order, however the rows are arranged. Must not import the engine, an adapter or pydantic. A refusal is (rule, row) until somebody reads it.
+Owns the order of candidates and the Plan. Pure: offers, capabilities, blocks and the moment are
+arguments; the same input gives the same order, however the rows are arranged. Must not import the
+engine, an adapter or pydantic. A refusal is (rule, row) until somebody reads it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """What an ask comes to. `candidates` are in the order of the walk; `rejections` are written out when first read."""
+    """What an ask comes to. `candidates` are in the order of the walk; `rejections` are written out
+    when first read.
+    """
 
     def __init__(
         self,
@@ -65,12 +69,16 @@ class Plan:
 
     @property
     def worst_micro_usd(self) -> int | None:
-        """The dearest candidate of any accepted entry, micro-dollars per hour for all nodes: what the walk may end with."""
+        """The dearest candidate of any accepted entry, micro-dollars per hour for all nodes: what
+        the walk may end with.
+        """
         return max((candidate.micro_usd or 0 for candidate in self.candidates), default=None)
 
     @cached_property
     def notes(self) -> dict[str, tuple[int, ...]]:
-        """What is to be known about candidates beyond their price: each text with the ranks that it holds for, ascending."""
+        """What is to be known about candidates beyond their price: each text with the ranks that it
+        holds for, ascending.
+        """
         out: dict[str, list[int]] = {}
         for candidate in self.candidates if self._noted is not None else ():
             for text in self._noted(candidate):  # type: ignore[misc]
@@ -79,7 +87,9 @@ class Plan:
 
     @cached_property
     def rejected_by_rule(self) -> dict[str, int]:
-        """How many offers of the GPUs asked for each rule refused, in the rules' order; rules that refused none are left out."""
+        """How many offers of the GPUs asked for each rule refused, in the rules' order; rules that
+        refused none are left out.
+        """
         counts = [0] * len(rules.RULES)
         for rule, _ in self.refused.values():
             counts[rule] += 1
@@ -87,10 +97,16 @@ class Plan:
 
     @cached_property
     def rejections(self) -> tuple[Rejection, ...]:
-        """Every refused offer, with the rule and what was wanted and found; by rule, then as the offers are listed."""
+        """Every refused offer, with the rule and what was wanted and found; by rule, then as the
+        offers are listed.
+        """
         out: list[Rejection] = []
         for rule, entry, row in self.refusals():
-            out.append(Rejection(self.offers.offer(row), rules.NAMES[rule], *self.explain(rule, entry, row)))
+            out.append(
+                Rejection(
+                    self.offers.offer(row), rules.NAMES[rule], *self.explain(rule, entry, row)
+                )
+            )
         return tuple(out)
 
     def explain(self, rule: int, entry: int, row: int) -> tuple[str, str]:
@@ -98,15 +114,24 @@ class Plan:
         return rules.explain(self.terms, rule, self.ask.entries[entry], row)
 
     def refusals(self) -> list[tuple[int, int, int]]:
-        """(rule, entry, row) of every refused offer, by rule and row: the cheap form of `rejections`."""
+        """(rule, entry, row) of every refused offer, by rule and row: the cheap form of
+        `rejections`.
+        """
         kept, refused = self.kept, self.refused
-        # The rule `gpu` is the first one and refuses by far the most, so that only the others need sorting.
-        others = [(rules.GPU, 0, row) for row in range(len(self.offers)) if row not in refused and row not in kept]
+        # The rule `gpu` is the first one and refuses by far the most, so that only the others need
+        # sorting.
+        others = [
+            (rules.GPU, 0, row)
+            for row in range(len(self.offers))
+            if row not in refused and row not in kept
+        ]
         return others + sorted((rule, entry, row) for row, (rule, entry) in refused.items())
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        """What can never be had as it is declared: unknown names, counts that nobody sells, and the like; with their paths."""
+        """What can never be had as it is declared: unknown names, counts that nobody sells, and the
+        like; with their paths.
+        """
         from providers.planner import check
 
         return tuple(check.problems(self.ask, self.offers, self.terms.capabilities))
@@ -140,7 +165,10 @@ class Plan:
         return self.as_text()
 
     def __repr__(self) -> str:
-        return f"<Plan: {len(self.candidates)} candidates, {sum(self.rejected_by_rule.values())} refused>"
+        return (
+            f"<Plan: {len(self.candidates)} candidates, {sum(self.rejected_by_rule.values())}"
+            " refused>"
+        )
 
 
 def make(
@@ -158,30 +186,49 @@ def make(
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
-    `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why a provider is not configured, `blocks`
-    what to leave alone until when, `now` the moment in seconds since the epoch, `noted` what there is to know about a candidate (asked when
-    first read), `fits` whether a GPU type and a count hold what is to run there,
-    `closed` why it can't be told there by login, `hosted` what a machine type's disk and driver mean for an entry.
-    Pure; about 1 ms over some thousand offers.
+    `capabilities` says by provider what can be ordered (absent: no adapter yet), `unavailable` why
+    a provider is not configured, `blocks` what to leave alone until when, `now` the moment in
+    seconds since the epoch, `noted` what there is to know about a candidate (asked when first
+    read), `fits` whether a GPU type and a count hold what is to run there, `closed` why it can't be
+    told there by login, `hosted` what a machine type's disk and driver mean for an entry. Pure;
+    about 1 ms over some thousand offers.
     """
     standing = blocklist.by_provider(blocks, now)
-    terms = rules.Terms(ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted)
+    terms = rules.Terms(
+        ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted
+    )
     sifted = rules.sift(terms)
     if ask.accept_suspect_prices:
         noted = _doubted(terms, sifted.kept, noted)
-    return Plan(terms, _ranked(terms, sifted.kept), frozenset(item.row for item in sifted.kept), sifted.refused, offers.warnings, noted)
+    return Plan(
+        terms,
+        _ranked(terms, sifted.kept),
+        frozenset(item.row for item in sifted.kept),
+        sifted.refused,
+        offers.warnings,
+        noted,
+    )
 
 
 def _doubted(
-    terms: rules.Terms, kept: Iterable[rules.Kept], noted: Callable[[Candidate], Sequence[str]] | None
+    terms: rules.Terms,
+    kept: Iterable[rules.Kept],
+    noted: Callable[[Candidate], Sequence[str]] | None,
 ) -> Callable[[Candidate], Sequence[str]]:
     """The notes on candidates, and what speaks against a price that is accepted all the same."""
     doubts = Doubts(terms.table)
-    found = {terms.table.offer(item.row).id: why for item in kept if not item.overridden and (why := doubts.why(item.row))}
+    found = {
+        terms.table.offer(item.row).id: why
+        for item in kept
+        if not item.overridden and (why := doubts.why(item.row))
+    }
 
     def notes(candidate: Candidate) -> Sequence[str]:
         why = found.get(candidate.offer.id)
-        return [*(noted(candidate) if noted is not None else ()), *([f"suspect price, accepted: {why}"] if why else ())]
+        return [
+            *(noted(candidate) if noted is not None else ()),
+            *([f"suspect price, accepted: {why}"] if why else ()),
+        ]
 
     return notes
 
@@ -191,8 +238,13 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
     if not kept:
         return ()
     numbers = [item.row for item in kept]
-    pick: Callable[[Any], tuple[Any, ...]] = itemgetter(*numbers) if len(numbers) > 1 else lambda column: (column[numbers[0]],)
-    offers = [Offer._make(values) for values in zip(*(pick(column) for column in table.columns), strict=True)]
+    pick: Callable[[Any], tuple[Any, ...]] = (
+        itemgetter(*numbers) if len(numbers) > 1 else lambda column: (column[numbers[0]],)
+    )
+    offers = [
+        Offer._make(values)
+        for values in zip(*(pick(column) for column in table.columns), strict=True)
+    ]
     ranked = sorted(zip(kept, offers, strict=True), key=rank.order(terms, offers))
     return tuple(
         Candidate(
@@ -212,8 +264,16 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
 def _priced(offer: Offer, item: rules.Kept) -> Offer:
     """The offer at what it costs this ask: at the user's own rate, or with its disk."""
     if item.overridden:
-        return offer._replace(node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of="")
+        return offer._replace(
+            node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of=""
+        )
     if not item.disk:
         return offer
-    rest = "; ".join(part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"})
-    return offer._replace(node_micro_usd=item.node_micro_usd, parts=f"{offer.parts or 'machine'} + {item.disk}", left_out=rest)
+    rest = "; ".join(
+        part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"}
+    )
+    return offer._replace(
+        node_micro_usd=item.node_micro_usd,
+        parts=f"{offer.parts or 'machine'} + {item.disk}",
+        left_out=rest,
+    )

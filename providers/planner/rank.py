@@ -1,6 +1,7 @@
 """The order of a plan's candidates, and what a declaration prefers to what runs. Pure.
 
-One order for both: a reclaim moves only to what would also have come first for the reason that the declaration ranks by.
+One order for both: a reclaim moves only to what would also have come first for the reason that the
+declaration ranks by.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class Placed(Protocol):
-    """A candidate, or what runs: the entry that it serves, and its price for all nodes (None: unknown)."""
+    """A candidate, or what runs: the entry that it serves, and its price for all nodes (None:
+    unknown).
+    """
 
     @property
     def entry(self) -> int: ...
@@ -33,33 +36,57 @@ class Placed(Protocol):
 
 
 def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]], tuple[Any, ...]]:
-    """The sort key of (kept row, its offer). The same input gives the same order: the offer's own name comes last."""
+    """The sort key of (kept row, its offer). The same input gives the same order: the offer's own
+    name comes last.
+    """
     ask = terms.ask
-    listed = {provider: place for place, provider in enumerate(ask.providers)} if ask.rank == PREFERENCE else {}
+    listed = (
+        {provider: place for place, provider in enumerate(ask.providers)}
+        if ask.rank == PREFERENCE
+        else {}
+    )
     speeds = _speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
 
     def key(pair: tuple[Kept, Offer]) -> tuple[Any, ...]:
         item, offer = pair
         # Provider, region, zone, machine type, GPU type are an offer's first five fields.
-        by_choice = (item.entry, item.capacity, listed.get(offer[0], 0), item.micro_usd, offer[:5], item.reservation)
+        by_choice = (
+            item.entry,
+            item.capacity,
+            listed.get(offer[0], 0),
+            item.micro_usd,
+            offer[:5],
+            item.reservation,
+        )
         if ask.rank == PRICE:
             return (item.micro_usd, by_choice)
         if ask.rank == JOB_COST:
             # Where the hours are not known the cost is not either: last, never cheapest.
-            hours = terms.fits(ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)).job_hours if terms.fits is not None else None
+            hours = (
+                terms.fits(ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)).job_hours
+                if terms.fits is not None
+                else None
+            )
             return (hours is None, (hours or 1.0) * item.micro_usd, by_choice)
         if ask.rank == PERFORMANCE:
-            return (-speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd, item.micro_usd, by_choice)
+            return (
+                -speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd,
+                item.micro_usd,
+                by_choice,
+            )
         return by_choice
 
     return key
 
 
-def prefers(ask: Ask, held: Placed, other: Placed, fits: Callable[[Choice, str, int], Fitting] | None = None) -> bool:
-    """Whether the declaration prefers the other to what runs: an earlier choice where choices rank, else a better figure.
+def prefers(
+    ask: Ask, held: Placed, other: Placed, fits: Callable[[Choice, str, int], Fitting] | None = None
+) -> bool:
+    """Whether the declaration prefers the other to what runs: an earlier choice where choices rank,
+    else a better figure.
 
-    Within one choice nothing is preferred: another place that is merely cheaper is no reason to move. What is unknown is never better. `fits` as
-    in a plan's terms, for the hours of a job.
+    Within one choice nothing is preferred: another place that is merely cheaper is no reason to
+    move. What is unknown is never better. `fits` as in a plan's terms, for the hours of a job.
     """
     if ask.rank not in (PRICE, PERFORMANCE, JOB_COST):
         return other.entry < held.entry
@@ -67,12 +94,19 @@ def prefers(ask: Ask, held: Placed, other: Placed, fits: Callable[[Choice, str, 
     return now is not None and then is not None and then > now
 
 
-def _worth(ask: Ask, place: Placed, fits: Callable[[Choice, str, int], Fitting] | None) -> float | None:
+def _worth(
+    ask: Ask, place: Placed, fits: Callable[[Choice, str, int], Fitting] | None
+) -> float | None:
     """The figure that the rank goes by, the more the better; None where it is not known."""
     if not place.micro_usd:
         return None
     if ask.rank == PERFORMANCE:
-        return _speeds({place.gpu_type})[place.gpu_type] * place.gpu_count * place.nodes / place.micro_usd
+        return (
+            _speeds({place.gpu_type})[place.gpu_type]
+            * place.gpu_count
+            * place.nodes
+            / place.micro_usd
+        )
     if ask.rank == JOB_COST and fits is not None and place.entry < len(ask.entries):
         hours = fits(ask.entries[place.entry], place.gpu_type, place.gpu_count).job_hours
         return None if hours is None else -hours * place.micro_usd
@@ -80,7 +114,14 @@ def _worth(ask: Ask, place: Placed, fits: Callable[[Choice, str, int], Fitting] 
 
 
 def _speeds(types: Iterable[str]) -> dict[str, float]:
-    """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no source says, so that it ranks last."""
+    """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no
+    source says, so that it ranks last.
+    """
     from providers.catalog.hardware import achieved_tflops
 
-    return {gpu: next(filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0) for gpu in types}
+    return {
+        gpu: next(
+            filter(None, (achieved_tflops(gpu, dtype) for dtype in ("bf16", "fp16", "fp32"))), 0.0
+        )
+        for gpu in types
+    }

@@ -17,61 +17,128 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
-_SAID = frozenset(rules.NAMES[rule] for rule in (rules.FIT, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED))
-"""Rules whose reason is no choice among places: it is said also where the table of refusals is not shown."""
+_SAID = frozenset(
+    rules.NAMES[rule]
+    for rule in (rules.FIT, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED)
+)
+"""Rules whose reason is no choice among places: it is said also where the table of refusals is not
+shown.
+"""
 
 
 def hints(plan: Plan) -> list[str]:
-    """What would make something acceptable, where nothing is: what nobody sells, missing credentials, then prices, marketplaces and spot."""
+    """What would make something acceptable, where nothing is: what nobody sells, missing
+    credentials, then prices, marketplaces and spot.
+    """
     if plan.candidates:
         return []
     ask, terms = plan.ask, plan.terms
     markets = [name for name, skills in terms.capabilities.items() if skills.marketplace]
     allowed = [name for name in terms.unavailable if ask.allows(name, marketplace=name in markets)]
     out = [text for _, text in remarks(plan)]
-    out.extend(f"not configured: {name}: {terms.unavailable[name]}" for name in allowed if terms.unavailable[name])
-    out.extend(f"refused by the rule {each.rule}: {each.found}" for each in examples(plan) if each.rule in _SAID)
+    out.extend(
+        f"not configured: {name}: {terms.unavailable[name]}"
+        for name in allowed
+        if terms.unavailable[name]
+    )
+    out.extend(
+        f"refused by the rule {each.rule}: {each.found}"
+        for each in examples(plan)
+        if each.rule in _SAID
+    )
     cap = ask.max_price_micro_usd
-    for what, freed in (("providers", ask._replace(providers=())), ("regions", ask._replace(regions=()))):
+    for what, freed in (
+        ("providers", ask._replace(providers=())),
+        ("regions", ask._replace(regions=())),
+    ):
         if getattr(ask, what) and (least := _cheapest(plan, freed)) is not None:
-            out.append(f"other {what} have it: from {per_hour(least.micro_usd)}, {place_text(least)}")
-    if cap is not None and (least := _cheapest(plan, ask._replace(max_price_micro_usd=None))) is not None and (least.micro_usd or 0) > cap:
-        out.append(f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}: {place_text(least)}")
+            out.append(
+                f"other {what} have it: from {per_hour(least.micro_usd)}, {place_text(least)}"
+            )
+    if (
+        cap is not None
+        and (least := _cheapest(plan, ask._replace(max_price_micro_usd=None))) is not None
+        and (least.micro_usd or 0) > cap
+    ):
+        out.append(
+            f"the cheapest is {per_hour(least.micro_usd)}, above the cap of {per_hour(cap)}:"
+            f" {place_text(least)}"
+        )
     if (least := stranger(plan)) is not None:
-        out.append(f"a stranger's host has it for {per_hour(least.micro_usd)}, {place_text(least)}: {_consent(least)}")
+        out.append(
+            f"a stranger's host has it for {per_hour(least.micro_usd)}, {place_text(least)}:"
+            f" {_consent(least)}"
+        )
     if not any(way.kind == SPOT for entry in ask.entries for way in entry.capacity):
         spotted = tuple(entry._replace(capacity=(Capacity(SPOT),)) for entry in ask.entries)
-        if (least := _cheapest(plan, ask._replace(entries=spotted, max_price_micro_usd=None))) is not None:
-            does = "spot: prefer would do: from" if cap is None or (least.micro_usd or 0) <= cap else "spot too is dearer:"
+        if (
+            least := _cheapest(plan, ask._replace(entries=spotted, max_price_micro_usd=None))
+        ) is not None:
+            does = (
+                "spot: prefer would do: from"
+                if cap is None or (least.micro_usd or 0) <= cap
+                else "spot too is dearer:"
+            )
             out.append(f"{does} {per_hour(least.micro_usd)}, {place_text(least)}")
     # A host that somebody has: said where nothing else would help.
-    return out or [f"refused by the rule {each.rule}: {each.found}" for each in examples(plan) if each.rule == rules.NAMES[rules.SOLD]]
+    return out or [
+        f"refused by the rule {each.rule}: {each.found}"
+        for each in examples(plan)
+        if each.rule == rules.NAMES[rules.SOLD]
+    ]
 
 
 def remarks(plan: Plan) -> list[tuple[str, str]]:
-    """(topic, text) of what should be known beside the candidates: choices that nobody sells, what a marketplace would save, doubtful prices."""
-    out = [("left out", f"{problem.path}: {problem.wanted}: {problem.found}") for problem in plan.alternatives]
+    """(topic, text) of what should be known beside the candidates: choices that nobody sells, what
+    a marketplace would save, doubtful prices.
+    """
+    out = [
+        ("left out", f"{problem.path}: {problem.wanted}: {problem.found}")
+        for problem in plan.alternatives
+    ]
     out += [("left out", text) for text in _absent(plan)]
     best = plan.best
-    if best is not None and (least := stranger(plan)) is not None and (least.micro_usd or 0) < (best.micro_usd or 0):
-        out.append(("cheaper", f"a marketplace host would cost {per_hour(least.micro_usd)}, {place_text(least)}: {_consent(least)}"))
+    if (
+        best is not None
+        and (least := stranger(plan)) is not None
+        and (least.micro_usd or 0) < (best.micro_usd or 0)
+    ):
+        out.append(
+            (
+                "cheaper",
+                (
+                    f"a marketplace host would cost {per_hour(least.micro_usd)},"
+                    f" {place_text(least)}: {_consent(least)}"
+                ),
+            )
+        )
     doubted = next((each for each in examples(plan) if each.rule == rules.NAMES[rules.DOUBT]), None)
     if doubted is not None:
         more = f", and {doubted.offers - 1:,} more" if doubted.offers > 1 else ""
-        out.append(("suspect", f"not bought: {doubted.text}{more}; accept_suspect_prices: true would"))
+        out.append(
+            ("suspect", f"not bought: {doubted.text}{more}; accept_suspect_prices: true would")
+        )
     return out
 
 
 def stranger(plan: Plan) -> Candidate | None:
-    """The cheapest host of a marketplace that would do for the chosen entry or an earlier one, where none is allowed; None where there is none."""
+    """The cheapest host of a marketplace that would do for the chosen entry or an earlier one,
+    where none is allowed; None where there is none.
+    """
     if rules.NAMES[rules.MARKETPLACE] not in plan.rejected_by_rule:
         return None
     last = len(plan.ask.entries) if plan.best is None else plan.best.entry
-    return _cheapest(plan, plan.ask._replace(marketplaces=True, entries=plan.ask.entries[: last + 1]), strangers=True)
+    return _cheapest(
+        plan,
+        plan.ask._replace(marketplaces=True, entries=plan.ask.entries[: last + 1]),
+        strangers=True,
+    )
 
 
 def _cheapest(plan: Plan, changed: Ask, *, strangers: bool = False) -> Candidate | None:
-    """The cheapest candidate of the same market under a changed ask. What cannot hold the work, or cannot be told of it, is no help at any price."""
+    """The cheapest candidate of the same market under a changed ask. What cannot hold the work, or
+    cannot be told of it, is no help at any price.
+    """
     from providers.planner.plan import make
 
     terms = plan.terms
@@ -81,7 +148,16 @@ def _cheapest(plan: Plan, changed: Ask, *, strangers: bool = False) -> Candidate
         skills = {name: able for name, able in skills.items() if able.marketplace}
         unavailable = {}
     priced = changed._replace(rank=PRICE)
-    again = make(priced, terms.table, skills, unavailable=unavailable, now=terms.now, fits=terms.fits, closed=terms.closed, hosted=terms.hosted)
+    again = make(
+        priced,
+        terms.table,
+        skills,
+        unavailable=unavailable,
+        now=terms.now,
+        fits=terms.fits,
+        closed=terms.closed,
+        hosted=terms.hosted,
+    )
     return again.best
 
 
@@ -90,15 +166,25 @@ def _consent(candidate: Candidate) -> str:
 
 
 def _absent(plan: Plan) -> list[str]:
-    """The choices of which the allowed providers list not one offer now, where what is listed moves by the hour; the others are problems."""
+    """The choices of which the allowed providers list not one offer now, where what is listed moves
+    by the hour; the others are problems.
+    """
     ask, skills = plan.ask, plan.terms.capabilities
-    if not any(able.live_offers and ask.allows(name, marketplace=able.marketplace) for name, able in skills.items()):
+    if not any(
+        able.live_offers and ask.allows(name, marketplace=able.marketplace)
+        for name, able in skills.items()
+    ):
         return []
     providers = plan.offers.column("provider")
     markets = {name for name, able in skills.items() if able.marketplace}
     out = []
     for entry in ask.entries:
         rows = [row for gpu in rules.types(entry) for row in plan.offers.by_gpu.get(gpu, ())]
-        if not any(ask.allows(str(providers[row]), marketplace=providers[row] in markets) for row in rows):
-            out.append(f"{entry.path}: {rules.title(entry)}: nobody {'of ' + ' or '.join(ask.providers) if ask.providers else 'here'} sells it now")
+        if not any(
+            ask.allows(str(providers[row]), marketplace=providers[row] in markets) for row in rows
+        ):
+            out.append(
+                f"{entry.path}: {rules.title(entry)}: nobody"
+                f" {'of ' + ' or '.join(ask.providers) if ask.providers else 'here'} sells it now"
+            )
     return out

@@ -1,4 +1,6 @@
-"""What a plan comes to in few words: a candidate's place, and one example of what each rule refused. Pure."""
+"""What a plan comes to in few words: a candidate's place, and one example of what each rule
+refused. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,26 @@ if TYPE_CHECKING:
 def place_text(candidate: Candidate) -> str:
     """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
     place = candidate.zone or candidate.region
-    return " ".join(part for part in (candidate.provider, place, machine_text(candidate), gpu_text(candidate), capacity_text(candidate)) if part)
+    return " ".join(
+        part
+        for part in (
+            candidate.provider,
+            place,
+            machine_text(candidate),
+            gpu_text(candidate),
+            capacity_text(candidate),
+        )
+        if part
+    )
 
 
 def machine_text(candidate: Candidate) -> str:
     """`2 x a3-highgpu-8g`."""
-    return f"{candidate.nodes} x {candidate.machine_type}" if candidate.nodes > 1 else candidate.machine_type
+    return (
+        f"{candidate.nodes} x {candidate.machine_type}"
+        if candidate.nodes > 1
+        else candidate.machine_type
+    )
 
 
 def gpu_text(candidate: Candidate) -> str:
@@ -29,7 +45,11 @@ def gpu_text(candidate: Candidate) -> str:
 
 def capacity_text(candidate: Candidate) -> str:
     """`spot`, or `reservation(NAME)`."""
-    return f"{candidate.capacity}({candidate.reservation})" if candidate.reservation else candidate.capacity
+    return (
+        f"{candidate.capacity}({candidate.reservation})"
+        if candidate.reservation
+        else candidate.capacity
+    )
 
 
 class Example(NamedTuple):
@@ -43,17 +63,24 @@ class Example(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of the plan."""
+        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of
+        the plan.
+        """
         offer = self.offer
         return (
-            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type} {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
+            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type}"
+            f" {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
         )
 
 
 def examples(plan: Plan) -> list[Example]:
-    """One for each rule that refused something, in the rules' order: of the first choice that it refused, and of the GPU that was named."""
+    """One for each rule that refused something, in the rules' order: of the first choice that it
+    refused, and of the GPU that was named.
+    """
     gpus = plan.offers.column("gpu_type")
-    places = [{gpu: place for place, gpu in enumerate(rules.types(entry))} for entry in plan.ask.entries]
+    places = [
+        {gpu: place for place, gpu in enumerate(rules.types(entry))} for entry in plan.ask.entries
+    ]
     best: dict[int, tuple[int, int, int]] = {}
     for row, (rule, entry) in plan.refused.items():
         key = (entry, places[entry].get(str(gpus[row]), 0), row)
@@ -63,7 +90,11 @@ def examples(plan: Plan) -> list[Example]:
     out = []
     for name, count in plan.rejected_by_rule.items():
         rule = rules.NAMES.index(name)
-        out.append(Example(name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])))
+        out.append(
+            Example(
+                name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])
+            )
+        )
     return out
 
 
@@ -71,7 +102,9 @@ CLOSED_SHOWN = 3
 
 
 def closed_places(plan: Plan) -> list[str]:
-    """What the account can't use and how to change that, the places with the cheapest offers first; a command is never cut."""
+    """What the account can't use and how to change that, the places with the cheapest offers first;
+    a command is never cut.
+    """
     found: dict[str, float] = {}
     for row, (rule, entry) in plan.refused.items():
         if rule == rules.ENABLED:
@@ -79,4 +112,7 @@ def closed_places(plan: Plan) -> list[str]:
             text = plan.explain(rule, entry, row)[1]
             found[text] = min(price, found.get(text, price))
     texts = sorted(found, key=lambda text: (found[text], text))
-    return [*texts[:CLOSED_SHOWN], *([f"and {len(texts) - CLOSED_SHOWN} more places"] if len(texts) > CLOSED_SHOWN else [])]
+    return [
+        *texts[:CLOSED_SHOWN],
+        *([f"and {len(texts) - CLOSED_SHOWN} more places"] if len(texts) > CLOSED_SHOWN else []),
+    ]

@@ -1,6 +1,8 @@
-"""A stack's budget in the plugin: made of what the Ownership's state and this machine's journal know, asked when a preview or an update would buy.
+"""A stack's budget in the plugin: made of what the Ownership's state and this machine's journal
+know, asked when a preview or an update would buy.
 
-Owns what of a ledger is written when, and the lines about it. The counting itself is `providers.engine.budget`. Must not import grpc.
+Owns what of a ledger is written when, and the lines about it. The counting itself is
+`providers.engine.budget`. Must not import grpc.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ def problems(values: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with `max_spend`, if it is there."""
     value = values.get("max_spend")
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1e9
-    return [] if value is None or good else [Problem("max_spend", "US dollars a calendar month, more than 0", repr(value))]
+    return (
+        []
+        if value is None or good
+        else [Problem("max_spend", "US dollars a calendar month, more than 0", repr(value))]
+    )
 
 
 def limit(values: Mapping[str, Any]) -> int | None:
@@ -44,10 +50,19 @@ class Budgets:
     def __init__(self) -> None:
         self._found: dict[str, Budget] = {}
 
-    async def ledger(self, world: World, owner: str, former: tuple[str, ...], values: Mapping[str, Any], state: Mapping[str, Any]) -> Ledger | None:
-        """The owner's ledger as it should be by now, of its state and the journal, `former` owners of the same stack among it; None without a limit.
+    async def ledger(
+        self,
+        world: World,
+        owner: str,
+        former: tuple[str, ...],
+        values: Mapping[str, Any],
+        state: Mapping[str, Any],
+    ) -> Ledger | None:
+        """The owner's ledger as it should be by now, of its state and the journal, `former` owners
+        of the same stack among it; None without a limit.
 
-        The budget is from then on the process's own. A journal that can't be read adds nothing: what buys will say what is wrong with it.
+        The budget is from then on the process's own. A journal that can't be read adds nothing:
+        what buys will say what is wrong with it.
         """
         from providers.engine import budget as spending
 
@@ -57,7 +72,9 @@ class Budgets:
             return None
         now = world.clock.now()
         try:
-            known = await asyncio.to_thread(spending.of_journal, world, (owner, *former) if owner else former)
+            known = await asyncio.to_thread(
+                spending.of_journal, world, (owner, *former) if owner else former
+            )
         except GpusError:
             known = ()
         found = spending.merged(spending.read(state.get("spending")), known, now)
@@ -65,15 +82,30 @@ class Budgets:
         return found
 
     async def of(self, world: World, values: Mapping[str, Any]) -> Budget | None:
-        """The budget that a cluster of these inputs buys under. Where its Ownership was not seen in this process, what the journal knows must do."""
+        """The budget that a cluster of these inputs buys under. Where its Ownership was not seen in
+        this process, what the journal knows must do.
+        """
         owner = values.get("owner")
         key = owner if isinstance(owner, str) else ""
-        if key not in self._found and limit(values) is not None and await self.ledger(world, key, (), values, {}) is not None and key:
-            world.report("warning", "max_spend: the stack's ownership takes no part in this run; only what this machine bought is counted")
+        if (
+            key not in self._found
+            and limit(values) is not None
+            and await self.ledger(world, key, (), values, {}) is not None
+            and key
+        ):
+            world.report(
+                "warning",
+                "max_spend: the stack's ownership takes no part in this run; only what this machine"
+                " bought is counted",
+            )
         return self._found.get(key) if limit(values) is not None else None
 
-    async def previewed(self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan) -> str:
-        """The arithmetic of what a preview would buy, which is set aside; empty without a limit. Raises GpusError where nothing fits."""
+    async def previewed(
+        self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan
+    ) -> str:
+        """The arithmetic of what a preview would buy, which is set aside; empty without a limit.
+        Raises GpusError where nothing fits.
+        """
         from providers.engine import budget as spending
         from providers.engine import desired
         from providers.engine.desired import ClusterSpec
@@ -97,7 +129,9 @@ class Budgets:
         return budget.standing(world.clock.now()) if budget is not None else ""
 
 
-async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]) -> Ledger:
+async def settled(
+    world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]
+) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
     from providers.engine import budget as spending
     from providers.engine.runtime.accounts import of_settings
@@ -110,6 +144,8 @@ async def settled(world: World, owner: str, found: Ledger, former: tuple[Mapping
 
 
 async def remembered(world: World, held: ClusterRecord) -> None:
-    """Keeps what a state names and another machine bought, so that its cost is known here even after it has gone."""
+    """Keeps what a state names and another machine bought, so that its cost is known here even
+    after it has gone.
+    """
     if held.launched_at and held.handles and held.status in COSTS:
         await asyncio.to_thread(world.journal.remember, held)

@@ -1,7 +1,9 @@
-"""A state that was copied into another stack: both name the same machines, which are the first one's. Owns telling a copy from a renamed stack.
+"""A state that was copied into another stack: both name the same machines, which are the first
+one's. Owns telling a copy from a renamed stack.
 
-A renamed stack leaves no other state that names its owner; a copy does. Reads the states and locks of a file backend, as plain text; where the
-backend is another, or nothing tells whose the machines are, nothing is refused: what costs money can always be deleted.
+A renamed stack leaves no other state that names its owner; a copy does. Reads the states and locks
+of a file backend, as plain text; where the backend is another, or nothing tells whose the machines
+are, nothing is refused: what costs money can always be deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
 
 TAKE_OVER = "GPUS_TAKE_OVER"
-"""The variable that names, as PROJECT/STACK, the stack whose machines may be deleted by another one."""
+"""The variable that names, as PROJECT/STACK, the stack whose machines may be deleted by another
+one.
+"""
 
 
 def refuse(world: World, owner: str, urn: str) -> None:
@@ -29,14 +33,18 @@ def refuse(world: World, owner: str, urn: str) -> None:
 
         stack = whose.rpartition("/")[2]
         raise GpusError(
-            f"wanted to delete what the state names, found that it belongs to {whose} in {backend.current()}, whose state names it too: "
-            f"this state is a copy; nothing was deleted. `pulumi destroy -s {stack}` deletes it; `pulumi state delete URN`, or "
-            f"`pulumi stack rm --force` of the copy, only forgets it here; to delete it from here all the same, set {TAKE_OVER}={whose}"
+            f"wanted to delete what the state names, found that it belongs to {whose} in"
+            f" {backend.current()}, whose state names it too: this state is a copy; nothing was"
+            f" deleted. `pulumi destroy -s {stack}` deletes it; `pulumi state delete URN`, or"
+            " `pulumi stack rm --force` of the copy, only forgets it here; to delete it from here"
+            f" all the same, set {TAKE_OVER}={whose}"
         )
 
 
 def original(world: World, owner: str, urn: str) -> str:
-    """`PROJECT/STACK` of the other stack whose machines these are; empty where this one's are meant, or nothing tells."""
+    """`PROJECT/STACK` of the other stack whose machines these are; empty where this one's are
+    meant, or nothing tells.
+    """
     named = naming(f"{world.name}/{owner}")
     if len(named) < 2:
         return ""
@@ -56,7 +64,14 @@ def recorded(world: World, owner: str) -> str:
         every = world.journal.owners(world.name) if world.has_journal else ()
     except GpusError:
         return ""
-    return next((f"{known.project}/{known.stack}" for known in every if known.owner == owner and known.stack), "")
+    return next(
+        (
+            f"{known.project}/{known.stack}"
+            for known in every
+            if known.owner == owner and known.stack
+        ),
+        "",
+    )
 
 
 def naming(id_: str) -> frozenset[str]:
@@ -75,13 +90,17 @@ def naming(id_: str) -> frozenset[str]:
 
 
 def is_locked_by(process: int) -> bool | None:
-    """Whether the engine of that process id holds a stack's lock; None where the backend keeps none that can be read."""
+    """Whether the engine of that process id holds a stack's lock; None where the backend keeps none
+    that can be read.
+    """
     root = _folder("stacks")
     return bool(_locked_by(process)) if root is not None and root.is_dir() else None
 
 
 def _locked_by(process: int) -> str:
-    """`PROJECT/STACK` that the engine of that process id works on, by its lock; empty where no lock says."""
+    """`PROJECT/STACK` that the engine of that process id works on, by its lock; empty where no lock
+    says.
+    """
     root = _folder("locks")
     for path in root.rglob("*.json") if root is not None else ():
         try:
@@ -97,4 +116,6 @@ def _folder(kind: str) -> Path | None:
     from providers.engine.journal import backend
 
     url = backend.current()
-    return Path(url.removeprefix("file://")) / ".pulumi" / kind if url.startswith("file://") else None
+    return (
+        Path(url.removeprefix("file://")) / ".pulumi" / kind if url.startswith("file://") else None
+    )

@@ -1,4 +1,6 @@
-"""How a failed call reads: its status code, and one clean line. Owns that no traceback reaches a user."""
+"""How a failed call reads: its status code, and one clean line. Owns that no traceback reaches a
+user.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ _CODES = (
 
 
 def code(error: Exception) -> grpc.StatusCode:
-    """UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all others that it is sure nothing did."""
-    return next((found for kind, found in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
+    """UNKNOWN tells the engine that something may have happened (it keeps a pending operation); all
+    others that it is sure nothing did.
+    """
+    return next(
+        (found for kind, found in _CODES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN
+    )
 
 
 def line(error: Exception) -> str:
-    """The error for the user, screened. What nobody foresaw goes to `plugin.log` with its traceback, and here with its type only."""
+    """The error for the user, screened. What nobody foresaw goes to `plugin.log` with its
+    traceback, and here with its type only.
+    """
     return screened(_line(error))
 
 

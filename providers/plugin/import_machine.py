@@ -1,7 +1,8 @@
 """`pulumi import`: finds a machine that the state does not know and makes it a cluster of it.
 
-Owns the reading of the id that a user types: `[WORLD/][PROVIDER:]NATIVE_ID`, as in `projects/P/zones/Z/instances/N`, or a cluster's own id. The
-machine is adopted by the engine; the inputs say what it is, so that the program that declares it shows no change.
+Owns the reading of the id that a user types: `[WORLD/][PROVIDER:]NATIVE_ID`, as in
+`projects/P/zones/Z/instances/N`, or a cluster's own id. The machine is adopted by the engine; the
+inputs say what it is, so that the program that declares it shows no change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def world_of(text: str) -> str:
-    """The world that an id names; rehearsal when it names none, since a live machine is never meant by accident."""
+    """The world that an id names; rehearsal when it names none, since a live machine is never meant
+    by accident.
+    """
     first = text.partition("/")[0]
     return first if first in WORLDS else REHEARSAL
 
@@ -30,7 +33,9 @@ def native_id(text: str) -> str:
 
 
 async def find(world: World, text: str) -> ClusterRecord:
-    """What is held under that id. Asks each provider that the id may be of; raises GpusError when none has it, or when a stack holds it already."""
+    """What is held under that id. Asks each provider that the id may be of; raises GpusError when
+    none has it, or when a stack holds it already.
+    """
     from providers.engine import messages, operations
 
     if text.count("/") == 2:
@@ -50,22 +55,31 @@ async def find(world: World, text: str) -> ClusterRecord:
             return _free(world, found if found.owner else found._replace(owner=STRAY))
     said = "; ".join(refusals) or f"no machine of that id in the {world.name} world"
     other = "" if world.name != REHEARSAL else '; put "live/" before the id for a live machine'
-    raise GpusError(f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}')
+    raise GpusError(
+        f'wanted a machine such as "projects/P/zones/Z/instances/N", found {said}{other}'
+    )
 
 
 def _free(world: World, held: ClusterRecord) -> ClusterRecord:
-    """The same record, if no state has named its machines since its owner's last look; two resources for one machine would delete each other's."""
+    """The same record, if no state has named its machines since its owner's last look; two
+    resources for one machine would delete each other's.
+    """
     if not world.has_journal:
         return held
     ids = {handle.native_id for handle in held.handles}
     for launch in world.journal.launches(world.name):
-        if launch.ended_at is not None or launch.provider != held.provider or not ids & {*launch.native_ids}:
+        if (
+            launch.ended_at is not None
+            or launch.provider != held.provider
+            or not ids & {*launch.native_ids}
+        ):
             continue
         claims = world.journal.claims(world.name, launch.owner) or ()
         if any(claim.generation == launch.generation and claim.cluster for claim in claims):
             raise GpusError(
-                f"{', '.join(sorted(ids))}: wanted a machine that no stack holds, found that it is cluster {launch.cluster} of one "
-                f"(owner {launch.owner}); nothing is imported. If that state is lost, run `pulumi refresh --yes` in the stack, then import it"
+                f"{', '.join(sorted(ids))}: wanted a machine that no stack holds, found that it is"
+                f" cluster {launch.cluster} of one (owner {launch.owner}); nothing is imported. If"
+                " that state is lost, run `pulumi refresh --yes` in the stack, then import it"
             )
     return held
 
@@ -95,5 +109,7 @@ def inputs_of(held: ClusterRecord) -> dict[str, Any]:
     if held.kind != "machine":
         values["kind"] = held.kind
     if held.capacity != "on-demand":
-        values["capacity"] = [f"reservation({held.reservation})" if held.reservation else held.capacity]
+        values["capacity"] = [
+            f"reservation({held.reservation})" if held.reservation else held.capacity
+        ]
     return values

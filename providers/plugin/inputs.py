@@ -1,7 +1,9 @@
-"""A cluster's inputs, as the engine hands them over: checked, brought into canonical form, and read for the engine.
+"""A cluster's inputs, as the engine hands them over: checked, brought into canonical form, and read
+for the engine.
 
-Owns the canonical form (what a default says is left out, GPU names in their one spelling), so that an edit that means the same is no edit.
-pydantic is imported here on first use. Must not import grpc or the engine's loop.
+Owns the canonical form (what a default says is left out, GPU names in their one spelling), so that
+an edit that means the same is no edit. pydantic is imported here on first use. Must not import grpc
+or the engine's loop.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _STAND_IN_GPU = "H100:1"
 
 
 class Checked(NamedTuple):
-    """`values` are the canonical inputs; `spec` is None while the GPU is not known yet, or when there are problems."""
+    """`values` are the canonical inputs; `spec` is None while the GPU is not known yet, or when
+    there are problems.
+    """
 
     values: dict[str, Any]
     problems: tuple[Problem, ...]
@@ -36,14 +40,20 @@ class Checked(NamedTuple):
 
 
 def check(properties: Properties) -> Checked:
-    """All that is wrong with a cluster's inputs at once, and their canonical form. What is not known yet is let through unread."""
+    """All that is wrong with a cluster's inputs at once, and their canonical form. What is not
+    known yet is let through unread.
+    """
     from providers.adapters import registry
     from providers.engine import validate
     from providers.model.spec import asked_names, read_cluster
 
     known = properties.known()
     plain = secret.plain_ones({key: value for key, value in known.items() if key not in OWN})
-    problems = [*own_problems(known, properties.unknown, ("world", "owner", "cluster")), *secret.problems_of(plain), *_nested(properties)]
+    problems = [
+        *own_problems(known, properties.unknown, ("world", "owner", "cluster")),
+        *secret.problems_of(plain),
+        *_nested(properties),
+    ]
     name = known.get("cluster")
     raw = {key: value for key, value in known.items() if key not in OWN}
     waiting = {key: value for key, value in properties.values.items() if key in properties.unknown}
@@ -54,21 +64,36 @@ def check(properties: Properties) -> Checked:
     try:
         spec = read_cluster(str(name) if isinstance(name, str) and name else "x", raw)
     except SpecError as error:
-        found = [problem._replace(path="cluster") if problem.path == "name" else problem for problem in error.problems]
-        problems.extend(problem for problem in found if not (problem.path == "expose" and "network" in waiting))
+        found = [
+            problem._replace(path="cluster") if problem.path == "name" else problem
+            for problem in error.problems
+        ]
+        problems.extend(
+            problem for problem in found if not (problem.path == "expose" and "network" in waiting)
+        )
         problems.extend(_names(asked_names(raw), problems))
         problems.extend(problem for problem in _places(raw) if problem not in problems)
     values = {key: known[key] for key in OWN if key in known}
     if spec is not None:
-        dumped = {key: value for key, value in spec.model_dump(mode="json", exclude_defaults=True, exclude_unset=True).items() if key != "name"}
+        dumped = {
+            key: value
+            for key, value in spec.model_dump(
+                mode="json", exclude_defaults=True, exclude_unset=True
+            ).items()
+            if key != "name"
+        }
         values.update({key: _spelled(key, value) for key, value in dumped.items()})
         try:
             # In their one spelling two choices may turn out to be the same.
-            spec = read_cluster(spec.name, {key: value for key, value in values.items() if key not in OWN})
+            spec = read_cluster(
+                spec.name, {key: value for key, value in values.items() if key not in OWN}
+            )
         except SpecError as error:
             problems.extend(error.problems)
         if gpu_known:
-            problems.extend(problem for problem in validate.refused(spec) if problem not in problems)
+            problems.extend(
+                problem for problem in validate.refused(spec) if problem not in problems
+            )
         else:
             problems.extend(validate.problems(spec, registry.manifests()))
             values.pop("gpu", None)
@@ -76,14 +101,22 @@ def check(properties: Properties) -> Checked:
         values.update({key: value for key, value in raw.items() if key != "gpu" or gpu_known})
     values.update(waiting)
     hidden = [
-        problem._replace(found="a secret value") if problem.path.partition(".")[0].partition("[")[0] in properties.secret else problem
+        (
+            problem._replace(found="a secret value")
+            if problem.path.partition(".")[0].partition("[")[0] in properties.secret
+            else problem
+        )
         for problem in problems
     ]
-    return Checked(values, tuple(secret.told(hidden, plain)), spec if gpu_known and not problems else None)
+    return Checked(
+        values, tuple(secret.told(hidden, plain)), spec if gpu_known and not problems else None
+    )
 
 
 def _nested(properties: Properties) -> list[Problem]:
-    """Pulumi's secrets inside a cluster: what is made of them (orders, start-up scripts, the machine's own record) would hold them in plain text."""
+    """Pulumi's secrets inside a cluster: what is made of them (orders, start-up scripts, the
+    machine's own record) would hold them in plain text.
+    """
     return [
         Problem(key, "no secret inside a cluster", "a secret", secret.INSTEAD)
         for key in sorted(properties.secret)
@@ -92,13 +125,19 @@ def _nested(properties: Properties) -> list[Problem]:
 
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed network needs Google's credentials before all."""
+    """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed
+    network needs Google's credentials before all.
+    """
     from providers.engine.runtime.world import open_world
     from providers.errors import NotConfigured
     from providers.model.worlds import LIVE
     from providers.plugin.properties import Properties
 
-    world, settings, clusters = str(arguments.get("world", "")), settings_of(arguments), arguments.get("clusters") or {}
+    world, settings, clusters = (
+        str(arguments.get("world", "")),
+        settings_of(arguments),
+        arguments.get("clusters") or {},
+    )
     found: dict[str, list[str]] = {}
     for name, raw in clusters.items():
         lines = found[name] = []
@@ -117,7 +156,9 @@ def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tuple[str, ...]) -> list[Problem]:
+def own_problems(
+    known: Mapping[str, Any], unknown: frozenset[str], required: tuple[str, ...]
+) -> list[Problem]:
     """What is wrong with the inputs that are not of the spec."""
     problems = []
     for key in required:
@@ -127,19 +168,28 @@ def own_problems(known: Mapping[str, Any], unknown: frozenset[str], required: tu
         if key == "world" and value not in WORLDS:
             problems.append(
                 Problem(
-                    "world", " or ".join(WORLDS), repr(value) if value is not None else "nothing", "a world is set, never inferred from credentials"
+                    "world",
+                    " or ".join(WORLDS),
+                    repr(value) if value is not None else "nothing",
+                    "a world is set, never inferred from credentials",
                 )
             )
         elif key != "world" and not (isinstance(value, str) and value):
             problems.append(Problem(key, "a text", repr(value) if value is not None else "nothing"))
     problems.extend(budget_problems(known))
     settings = known.get("settings", {})
-    if not isinstance(settings, dict) or not all(isinstance(section, dict) for section in settings.values()):
-        problems.append(Problem("settings", "a mapping such as {gcp: {project: my-project}}", repr(settings)))
+    if not isinstance(settings, dict) or not all(
+        isinstance(section, dict) for section in settings.values()
+    ):
+        problems.append(
+            Problem("settings", "a mapping such as {gcp: {project: my-project}}", repr(settings))
+        )
     else:
         for provider, section in settings.items():
             problems.extend(
-                Problem(f"settings.{provider}.{key}", "a text", repr(value)) for key, value in section.items() if not isinstance(value, str)
+                Problem(f"settings.{provider}.{key}", "a text", repr(value))
+                for key, value in section.items()
+                if not isinstance(value, str)
             )
     return problems
 
@@ -148,7 +198,10 @@ def spec_of(values: Mapping[str, Any]) -> Cluster:
     """The spec of canonical inputs. Raises SpecError."""
     from providers.model.spec import read_cluster
 
-    return read_cluster(str(values.get("cluster") or "cluster"), {key: value for key, value in values.items() if key not in OWN})
+    return read_cluster(
+        str(values.get("cluster") or "cluster"),
+        {key: value for key, value in values.items() if key not in OWN},
+    )
 
 
 def wanted(values: Mapping[str, Any]) -> ClusterSpec:
@@ -157,14 +210,25 @@ def wanted(values: Mapping[str, Any]) -> ClusterSpec:
 
     spec = spec_of(values)
     ready = spec.ready if spec.kind == "machine" or spec.workload is not None else ""
-    return ClusterSpec(str(values["owner"]), str(values["cluster"]), spec.ask(), setup(spec, values), spec.fingerprint(), ready=ready)
+    return ClusterSpec(
+        str(values["owner"]),
+        str(values["cluster"]),
+        spec.ask(),
+        setup(spec, values),
+        spec.fingerprint(),
+        ready=ready,
+    )
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
     links = values.get("network_links") or {}
-    made = spec.setup()._replace(network=tuple(sorted((str(key), str(value)) for key, value in links.items())))
-    return made._replace(ports=(*made.ports, *(port for port in served(spec) if port not in made.ports)))
+    made = spec.setup()._replace(
+        network=tuple(sorted((str(key), str(value)) for key, value in links.items()))
+    )
+    return made._replace(
+        ports=(*made.ports, *(port for port in served(spec) if port not in made.ports))
+    )
 
 
 def served(spec: Cluster) -> tuple[int, ...]:
@@ -173,7 +237,9 @@ def served(spec: Cluster) -> tuple[int, ...]:
         return ()
     from providers.workloads.launch.recipes import listens
 
-    return tuple(port for task in spec.workload.record().tasks if (port := listens(task.launcher, task.port)))
+    return tuple(
+        port for task in spec.workload.record().tasks if (port := listens(task.launcher, task.port))
+    )
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -189,14 +255,22 @@ def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _spelled(key: str, value: Any) -> Any:
-    """The value with every GPU name in its one spelling. Unknown names stay: the planner names them."""
+    """The value with every GPU name in its one spelling. Unknown names stay: the planner names
+    them.
+    """
     if key == "gpu" and isinstance(value, str):
         return _gpu_text(value)
     if key in ("gpu", "fallback") and isinstance(value, list):
         return [_spelled("gpu", item) for item in value]
     if key in ("gpu", "fallback") and isinstance(value, dict):
-        renamed = {inner: _gpu_text(item) if inner in ("gpu", "type") and isinstance(item, str) else item for inner, item in value.items()}
-        return {inner: _spelled("fallback", item) if inner == "fallback" else item for inner, item in renamed.items()}
+        renamed = {
+            inner: _gpu_text(item) if inner in ("gpu", "type") and isinstance(item, str) else item
+            for inner, item in value.items()
+        }
+        return {
+            inner: _spelled("fallback", item) if inner == "fallback" else item
+            for inner, item in renamed.items()
+        }
     return value
 
 
@@ -233,14 +307,22 @@ def _places(raw: Mapping[str, Any]) -> list[Problem]:
     from providers.planner import check as planner_check
 
     providers, regions = (
-        tuple(item for item in raw[key] if isinstance(item, str)) if isinstance(raw.get(key), (list, tuple)) else ()
+        (
+            tuple(item for item in raw[key] if isinstance(item, str))
+            if isinstance(raw.get(key), (list, tuple))
+            else ()
+        )
         for key in ("providers", "regions")
     )
-    return planner_check.places(Ask((), providers=providers, regions=regions), load(), registry.capabilities())
+    return planner_check.places(
+        Ask((), providers=providers, regions=regions), load(), registry.capabilities()
+    )
 
 
 def warm_up() -> None:
-    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is checked first, and by a program's run only."""
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is
+    checked first, and by a program's run only.
+    """
     import threading
 
     def warm() -> None:

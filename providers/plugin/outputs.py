@@ -1,7 +1,9 @@
-"""A cluster's outputs: what the state keeps and users read, made from what the engine holds, and read back. Pure.
+"""A cluster's outputs: what the state keeps and users read, made from what the engine holds, and
+read back. Pure.
 
-Owns the fixed names (documented in `schema`), `schema: 1`, and the bound of 2 KB a cluster: the state is rewritten at each step. The journal
-keeps the full record. Must not import the engine's loop.
+Owns the fixed names (documented in `schema`), `schema: 1`, and the bound of 2 KB a cluster: the
+state is rewritten at each step. The journal keeps the full record. Must not import the engine's
+loop.
 """
 
 from __future__ import annotations
@@ -47,7 +49,19 @@ PLACED = (
     "token",
 )
 """What nobody knows before the purchase."""
-_PLAIN = ("status", "provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "nodes", "capacity", "price_as_of", "price_source")
+_PLAIN = (
+    "status",
+    "provider",
+    "region",
+    "zone",
+    "machine_type",
+    "gpu_type",
+    "gpu_count",
+    "nodes",
+    "capacity",
+    "price_as_of",
+    "price_source",
+)
 _NOTHING_LISTENS = "a rehearsal: nothing listens there"
 _TEXT_MAX = 110
 _LISTED_MAX = 8
@@ -58,9 +72,17 @@ def resource_id(held: ClusterRecord) -> str:
     return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
 
 
-def write(held: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = "") -> dict[str, Any]:
-    """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is for the default user. `public`: ports are open."""
-    out: dict[str, Any] = {"schema": SCHEMA, "world": held.world, **{name: getattr(held, name) for name in _PLAIN}}
+def write(
+    held: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = ""
+) -> dict[str, Any]:
+    """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is
+    for the default user. `public`: ports are open.
+    """
+    out: dict[str, Any] = {
+        "schema": SCHEMA,
+        "world": held.world,
+        **{name: getattr(held, name) for name in _PLAIN},
+    }
     out["detail"] = _clip(held.detail)
     if held.micro_usd is not None:
         out["price_usd_per_hour"] = usd(held.micro_usd)
@@ -100,7 +122,9 @@ def write(held: ClusterRecord, setup: Setup | None = None, *, public: bool = Fal
 
 
 def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
-    """What the state's outputs and the resource's id say is held. Attempts and single machines are in the journal and left out."""
+    """What the state's outputs and the resource's id say is held. Attempts and single machines are
+    in the journal and left out.
+    """
     from providers.engine.record import ClusterRecord, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
@@ -117,13 +141,17 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
         fingerprint=str(record.get("fingerprint", "")),
         reservation=str(record.get("reservation", "")),
         micro_usd=None if price is None else round(price * 1_000_000),
-        handles=tuple(Handle(provider, native_id) for native_id in _unpacked(outputs.get("handles") or ())),
+        handles=tuple(
+            Handle(provider, native_id) for native_id in _unpacked(outputs.get("handles") or ())
+        ),
         launched_at=_seconds(str(outputs.get("launched_at", ""))),
         ends_at=_seconds(str(outputs.get("ends_at", ""))),
         entry=int(record.get("entry", 0)),
         reasons=tuple(record.get("reasons") or ()),
         leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
-        applied=tuple(sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())),
+        applied=tuple(
+            sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())
+        ),
         account=account_in(record.get("account")),
         kind=str(record.get("kind", "machine")),
         detail=str(outputs.get("detail", "")),
@@ -154,7 +182,9 @@ def _attempts(held: ClusterRecord) -> list[str]:
 
 
 def _ssh(held: ClusterRecord, setup: Setup | None) -> str:
-    """The line that logs you in to the first machine, with what is to be known about it as a comment of the shell's."""
+    """The line that logs you in to the first machine, with what is to be known about it as a
+    comment of the shell's.
+    """
     line, _ = _login(held, setup)
     notes = [f"the first of {held.nodes}, see handles"] if held.nodes > 1 else []
     notes += [_NOTHING_LISTENS] if held.world == REHEARSAL else []
@@ -162,13 +192,18 @@ def _ssh(held: ClusterRecord, setup: Setup | None) -> str:
 
 
 def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
-    """(the line that logs you in to the first machine, what goes before ssh's own options there); empty while there is no address.
+    """(the line that logs you in to the first machine, what goes before ssh's own options there);
+    empty while there is no address.
 
     Of a degraded cluster it is the first one that still runs.
     """
     if held.status not in ("running", "degraded") and held.kind != "job":
         return "", ""
-    machines = [node for node in held.machines if node.status == "running"] if held.status == "degraded" else held.machines
+    machines = (
+        [node for node in held.machines if node.status == "running"]
+        if held.status == "degraded"
+        else held.machines
+    )
     if login := next((node.login for node in machines if node.login), ""):
         return login, ""
     first = next((node for node in machines if node.external_ip or node.internal_ip), None)
@@ -176,33 +211,58 @@ def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
         return "", ""
     behind = not first.external_ip or bool(setup is not None and setup.network)
     if held.provider == "gcp" and setup is not None and (behind or not setup.ssh_public_key):
-        # Google's own command brings a key of its own, and reaches what has no address outside. (Google, "Connect to Linux VMs", 2026-11.)
+        # Google's own command brings a key of its own, and reaches what has no address outside.
+        # (Google, "Connect to Linux VMs", 2026-11.)
         _, project, _, zone, _, name = first.handle.native_id.split("/")
-        return f"gcloud compute ssh {name} --zone {zone} --project {project}" + (" --tunnel-through-iap" if behind else ""), " --"
+        return (
+            f"gcloud compute ssh {name} --zone {zone} --project {project}"
+            + (" --tunnel-through-iap" if behind else ""),
+            " --",
+        )
     user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
     port = dict(first.ports).get(22)
-    # Mapped ports are a stranger's host: whatever the user's own configuration says, no agent is forwarded there.
-    return f"ssh {'-a ' if port else ''}{user}@{first.external_ip or first.internal_ip}" + (f" -p {port}" if port else ""), ""
+    # Mapped ports are a stranger's host: whatever the user's own configuration says, no agent is
+    # forwarded there.
+    return (
+        f"ssh {'-a ' if port else ''}{user}@{first.external_ip or first.internal_ip}"
+        + (f" -p {port}" if port else ""),
+        "",
+    )
 
 
 def _endpoints(held: ClusterRecord, setup: Setup | None, public: bool) -> list[str]:
-    """`host:port` where that is open or mapped to the outside; else the line that carries a port of the first machine here."""
+    """`host:port` where that is open or mapped to the outside; else the line that carries a port of
+    the first machine here.
+    """
     if urls := [node.url for node in held.machines if node.url]:
         return urls[:_LISTED_MAX]
     if setup is None:
         return []
-    hosts = [(node.external_ip or node.internal_ip, dict(node.ports)) for node in held.machines if node.external_ip or node.internal_ip]
+    hosts = [
+        (node.external_ip or node.internal_ip, dict(node.ports))
+        for node in held.machines
+        if node.external_ip or node.internal_ip
+    ]
     if not public and not any(mapped for _, mapped in hosts):
         line, separator = _login(held, setup) if hosts else ("", "")
-        return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][:_LISTED_MAX]
+        return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][
+            :_LISTED_MAX
+        ]
     scheme = "http://" if held.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
-    found = [f"{scheme}{host}:{mapped.get(port, port)}" for host, mapped in hosts for port in setup.ports if not mapped or port in mapped]
+    found = [
+        f"{scheme}{host}:{mapped.get(port, port)}"
+        for host, mapped in hosts
+        for port in setup.ports
+        if not mapped or port in mapped
+    ]
     return found[:_LISTED_MAX]
 
 
 def _packed(names: Sequence[str]) -> list[str]:
-    """Many names with one beginning as a single `prefix{a,b,c}`, so that a large cluster stays small in the state."""
+    """Many names with one beginning as a single `prefix{a,b,c}`, so that a large cluster stays
+    small in the state.
+    """
     if len(names) <= _LISTED_MAX:
         return list(names)
     prefix = os.path.commonprefix(list(names))
@@ -213,7 +273,11 @@ def _unpacked(names: Sequence[str]) -> list[str]:
     out: list[str] = []
     for name in names:
         prefix, brace, rest = name.partition("{")
-        out.extend(prefix + part for part in rest.removesuffix("}").split(",")) if brace else out.append(name)
+        (
+            out.extend(prefix + part for part in rest.removesuffix("}").split(","))
+            if brace
+            else out.append(name)
+        )
     return out
 
 

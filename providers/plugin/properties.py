@@ -1,8 +1,8 @@
 """Property values on Pulumi's wire: `google.protobuf.Struct` to plain Python and back.
 
-Owns the sentinels for secrets and unknowns (the protocol's constants, Pulumi SDK 3.272, 2026-11). Must not import the engine or the planner.
-Secrets and unknowns are tracked by top-level property: this provider's inputs are flat, and a property that holds a secret anywhere is treated
-as one.
+Owns the sentinels for secrets and unknowns (the protocol's constants, Pulumi SDK 3.272, 2026-11).
+Must not import the engine or the planner. Secrets and unknowns are tracked by top-level property:
+this provider's inputs are flat, and a property that holds a secret anywhere is treated as one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ UNKNOWN = Unknown()
 
 
 class Properties(NamedTuple):
-    """A resource's properties. `secret` and `unknown` name the top-level properties that hold such a value anywhere inside."""
+    """A resource's properties. `secret` and `unknown` name the top-level properties that hold such
+    a value anywhere inside.
+    """
 
     values: dict[str, Any]
     secret: frozenset[str] = frozenset()
@@ -44,7 +46,9 @@ class Properties(NamedTuple):
 
 
 def decode(struct: Struct) -> Properties:
-    """The properties of a message: whole numbers as ints (the wire has floats only), nulls left out, secrets unwrapped and named."""
+    """The properties of a message: whole numbers as ints (the wire has floats only), nulls left
+    out, secrets unwrapped and named.
+    """
     values: dict[str, Any] = {}
     secret: set[str] = set()
     unknown: set[str] = set()
@@ -62,11 +66,18 @@ def decode(struct: Struct) -> Properties:
 
 
 def encode(values: Mapping[str, Any], secret: Collection[str] = ()) -> Struct:
-    """A message of plain values; `UNKNOWN` anywhere inside becomes the sentinel, the named properties become secrets."""
+    """A message of plain values; `UNKNOWN` anywhere inside becomes the sentinel, the named
+    properties become secrets.
+    """
     from google.protobuf.struct_pb2 import Struct
 
     struct = Struct()
-    struct.update({key: _secret(_sent(value)) if key in secret else _sent(value) for key, value in values.items()})
+    struct.update(
+        {
+            key: _secret(_sent(value)) if key in secret else _sent(value)
+            for key, value in values.items()
+        }
+    )
     return struct
 
 

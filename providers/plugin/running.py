@@ -1,4 +1,6 @@
-"""What an owner runs now, as the journal of this machine knows it. Reads one file and asks no cloud; imports neither an SDK nor asyncio."""
+"""What an owner runs now, as the journal of this machine knows it. Reads one file and asks no
+cloud; imports neither an SDK nor asyncio.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class Running(NamedTuple):
-    """One placement that has not ended, as far as is known here. `micro_usd` is all nodes per hour at launch, None when nobody knew."""
+    """One placement that has not ended, as far as is known here. `micro_usd` is all nodes per hour
+    at launch, None when nobody knew.
+    """
 
     cluster: str
     generation: str
@@ -24,7 +28,9 @@ class Running(NamedTuple):
 
 
 def running_of(world: World, owner: str) -> tuple[Running, ...]:
-    """The owner's open placements, oldest first; none where there is no journal yet. Raises GpusError when there is one that can't be read."""
+    """The owner's open placements, oldest first; none where there is no journal yet. Raises
+    GpusError when there is one that can't be read.
+    """
     if not world.has_journal:
         return ()
     found = []

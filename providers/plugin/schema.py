@@ -1,6 +1,7 @@
 """The package schema that the plugin serves: every input and output with its type and one sentence.
 
-Owns the documented names of the resources' properties. Imported only when the schema is asked for. A test compares it with the spec's fields.
+Owns the documented names of the resources' properties. Imported only when the schema is asked for.
+A test compares it with the spec's fields.
 """
 
 from __future__ import annotations
@@ -35,23 +36,34 @@ def _described(kind: dict[str, Any], description: str) -> dict[str, Any]:
 
 
 _WORLD = _described(_STRING, "`rehearsal` or `live`. It is part of every id.")
-_SETTINGS = _described(_mapped(_mapped(_STRING)), "Per provider what an account needs, as in `{gcp: {project: my-project}}`. No secrets.")
+_SETTINGS = _described(
+    _mapped(_mapped(_STRING)),
+    "Per provider what an account needs, as in `{gcp: {project: my-project}}`. No secrets.",
+)
 _MAX_SPEND = _described(
     _NUMBER,
-    "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts; each cluster knows that there is a limit.",
+    "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts;"
+    " each cluster knows that there is a limit.",
 )
 _SPOT = _described(_STRING, "`never`, `prefer` or `only`: sugar for `capacity`.")
-_CAPACITY = _described(_listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`.")
+_CAPACITY = _described(
+    _listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`."
+)
 
 _TYPES: dict[str, Any] = {
     "gpu:index:Gpu": {
         "type": "object",
         "description": "A GPU by name, or by memory instead of name.",
         "properties": {
-            "type": _described(_STRING, "The name, as in `H100`, `H100:8`, or `H100!` for exactly this one."),
+            "type": _described(
+                _STRING, "The name, as in `H100`, `H100:8`, or `H100!` for exactly this one."
+            ),
             "count": _described(_INTEGER, "GPUs per node."),
             "min_memory_gib": _described(_NUMBER, "Any GPU with at least this much memory."),
-            "fallback": _described(_listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."),
+            "fallback": _described(
+                _listed({"oneOf": [_STRING, _ref("Fallback")]}),
+                "Further acceptable choices, in order.",
+            ),
             "spot": _SPOT,
         },
     },
@@ -68,7 +80,9 @@ _TYPES: dict[str, Any] = {
             "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
             "dtype": _described(_STRING, "The workload's number format with this choice."),
             "command": _described(_STRING, "The workload's command with this choice."),
-            "args": _described(_mapped(_ANY), "What this choice changes of the launcher's arguments."),
+            "args": _described(
+                _mapped(_ANY), "What this choice changes of the launcher's arguments."
+            ),
         },
     },
     "gpu:index:Override": {
@@ -87,52 +101,97 @@ _TYPES: dict[str, Any] = {
     "gpu:index:Prices": {
         "type": "object",
         "description": "What you know better than the catalog.",
-        "properties": {"overrides": _described(_listed(_ref("Override")), "Negotiated rates; the first match wins.")},
+        "properties": {
+            "overrides": _described(
+                _listed(_ref("Override")), "Negotiated rates; the first match wins."
+            )
+        },
     },
 }
 
 SPEC_INPUTS: dict[str, Any] = {
     "gpu": _described(
         {"oneOf": [_STRING, _ref("Gpu"), _listed(_ANY)]},
-        "What is wanted, per node: `H100:8`, `H100!:8`, a list in order of preference, or by memory.",
+        "What is wanted, per node: `H100:8`, `H100!:8`, a list in order of preference, or by"
+        " memory.",
     ),
-    "kind": _described(_STRING, "`machine`: one you log into; `job`: a command that ends; `service`: a command that listens."),
+    "kind": _described(
+        _STRING,
+        "`machine`: one you log into; `job`: a command that ends; `service`: a command that"
+        " listens.",
+    ),
     "nodes": _described(_INTEGER, "Machines in the cluster: all or none, in one zone."),
-    "fallback": _described(_listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."),
+    "fallback": _described(
+        _listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."
+    ),
     "spot": _SPOT,
     "capacity": _CAPACITY,
-    "providers": _described(_listed(_STRING), "Allowed providers; any but marketplaces when left out."),
+    "providers": _described(
+        _listed(_STRING), "Allowed providers; any but marketplaces when left out."
+    ),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "marketplaces": _described(_BOOLEAN, "Strangers' hosts (Clore) will do although `providers` names none."),
-    "rank": _described(_STRING, "`price_by_choice` (the default), `preference`, `price`, `performance_per_dollar` or `job_cost`."),
-    "max_price_per_hour": _described(_NUMBER, "The most that all nodes together may cost, US dollars per hour."),
-    "accept_suspect_prices": _described(_BOOLEAN, "Prices that can hardly be true are bought all the same."),
+    "marketplaces": _described(
+        _BOOLEAN, "Strangers' hosts (Clore) will do although `providers` names none."
+    ),
+    "rank": _described(
+        _STRING,
+        "`price_by_choice` (the default), `preference`, `price`, `performance_per_dollar` or"
+        " `job_cost`.",
+    ),
+    "max_price_per_hour": _described(
+        _NUMBER, "The most that all nodes together may cost, US dollars per hour."
+    ),
+    "accept_suspect_prices": _described(
+        _BOOLEAN, "Prices that can hardly be true are bought all the same."
+    ),
     "prices": _described(_ref("Prices"), "Negotiated rates."),
     "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
     "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
     "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
-    "idle_after": _described(_DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."),
-    "on_loss": _described(_STRING, "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several machines are lost."),
+    "idle_after": _described(
+        _DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."
+    ),
+    "on_loss": _described(
+        _STRING,
+        "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several"
+        " machines are lost.",
+    ),
     "disk_gib": _described(_INTEGER, "The boot disk's size."),
     "ports": _described(_listed(_INTEGER), "Ports that listen."),
-    "expose": _described(_STRING, "`private`, `public`, or `token` (a service): who can reach the ports."),
+    "expose": _described(
+        _STRING, "`private`, `public`, or `token` (a service): who can reach the ports."
+    ),
     "ssh_key": _described(_STRING, "One public key."),
     "labels": _described(_mapped(_STRING), "Written on the machines."),
     "secrets": _described(
-        _mapped(_mapped(_STRING)), "By the variable's name, for each provider where it is kept, as in `{gcp: projects/p/secrets/x}`. Never a value."
+        _mapped(_mapped(_STRING)),
+        "By the variable's name, for each provider where it is kept, as in `{gcp:"
+        " projects/p/secrets/x}`. Never a value.",
     ),
-    "network": _described(_STRING, "`default` uses what is there; `managed` declares an own network."),
+    "network": _described(
+        _STRING, "`default` uses what is there; `managed` declares an own network."
+    ),
     "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
-    "workload": _described(_mapped(_ANY), "What runs there: a command, or a launcher with its model; docs/reference/spec.md has the fields."),
+    "workload": _described(
+        _mapped(_ANY),
+        "What runs there: a command, or a launcher with its model; docs/reference/spec.md has the"
+        " fields.",
+    ),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
-    "state": _described(_STRING, "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed then."),
+    "state": _described(
+        _STRING,
+        "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed"
+        " then.",
+    ),
     "ready": _described(
         _STRING,
-        "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as ordered (`checked`), or once its cloud says so "
-        "(`running`).",
+        "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as"
+        " ordered (`checked`), or once its cloud says so (`running`).",
     ),
     "reclaim": _described(
-        _STRING, "Change it to any other text to move from a fallback to the preferred choice: that is had first, then the fallback goes."
+        _STRING,
+        "Change it to any other text to move from a fallback to the preferred choice: that is had"
+        " first, then the fallback goes.",
     ),
 }
 
@@ -143,7 +202,9 @@ CLUSTER_INPUTS: dict[str, Any] = {
     "settings": _SETTINGS,
     "max_spend": _MAX_SPEND,
     "network_links": _described(
-        _mapped(_STRING), "The managed network, as the program resolved it: `network`, and `subnetwork.REGION` for each region."
+        _mapped(_STRING),
+        "The managed network, as the program resolved it: `network`, and `subnetwork.REGION` for"
+        " each region.",
     ),
     **SPEC_INPUTS,
 }
@@ -153,7 +214,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "world": _WORLD,
     "status": _described(_STRING, "`running`, `queued`, `degraded`, `preempted`, `ended` ..."),
     "detail": _described(
-        _STRING, "What is known of the status beyond its name: `outbid`, which machines of several are lost, `unreachable` and why. Mostly empty."
+        _STRING,
+        "What is known of the status beyond its name: `outbid`, which machines of several are lost,"
+        " `unreachable` and why. Mostly empty.",
     ),
     "provider": _described(_STRING, "Who sold it."),
     "region": _described(_STRING, "Where it runs."),
@@ -162,27 +225,42 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "gpu_type": _described(_STRING, "The GPU that was delivered."),
     "gpu_count": _described(_INTEGER, "GPUs per node."),
     "nodes": _described(_INTEGER, "Machines."),
-    "capacity": _described(_STRING, "How it was bought: `on-demand`, `spot`, `flex-start` or `reservation`."),
+    "capacity": _described(
+        _STRING, "How it was bought: `on-demand`, `spot`, `flex-start` or `reservation`."
+    ),
     "price_usd_per_hour": _described(
-        _NUMBER, "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no source had a price."
+        _NUMBER,
+        "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no"
+        " source had a price.",
     ),
     "price_as_of": _described(_STRING, "The price's date."),
     "price_source": _described(_STRING, "Where the price comes from."),
-    "attempts": _described(_listed(_STRING), "What was tried, in order, and how each attempt ended. The journal has the full record."),
+    "attempts": _described(
+        _listed(_STRING),
+        "What was tried, in order, and how each attempt ended. The journal has the full record.",
+    ),
     "ssh": _described(
-        _STRING, "The line that logs you in, to the first machine of several, or shows what a job or a service prints. Empty while there is none."
+        _STRING,
+        "The line that logs you in, to the first machine of several, or shows what a job or a"
+        " service prints. Empty while there is none.",
     ),
     "endpoints": _described(
         _listed(_STRING),
-        "`host:port` of each port that is open outside; else the line that carries it here. Of a service its URL: by plain HTTP on a machine, which "
-        "does not hide a token on its way (`gpus ssh NAME -L PORT` carries the port here, encrypted).",
+        "`host:port` of each port that is open outside; else the line that carries it here. Of a"
+        " service its URL: by plain HTTP on a machine, which does not hide a token on its way"
+        " (`gpus ssh NAME -L PORT` carries the port here, encrypted).",
     ),
-    "handles": _described(_listed(_STRING), "The machines as their provider names them; many of one kind as `prefix{a,b,c}`."),
+    "handles": _described(
+        _listed(_STRING),
+        "The machines as their provider names them; many of one kind as `prefix{a,b,c}`.",
+    ),
     "launched_at": _described(_STRING, "When it was made, UTC."),
     "ends_at": _described(_STRING, "When its own limit ends it, UTC; empty for never."),
     "generation": _described(_STRING, "A fresh token for each create."),
     "token": _described(
-        _STRING, "What callers of a service with `expose: token` show as `Authorization: Bearer ...`; a secret, empty for all others."
+        _STRING,
+        "What callers of a service with `expose: token` show as `Authorization: Bearer ...`; a"
+        " secret, empty for all others.",
     ),
     "record": _described(_mapped(_ANY), "What the plugin itself needs to go on. Not an interface."),
 }
@@ -191,8 +269,13 @@ _PLAN_INPUTS: dict[str, Any] = {
     "world": _WORLD,
     "settings": _SETTINGS,
     "cluster": _described(_STRING, "The cluster's name, for the title."),
-    "urn": _described(_STRING, "The cluster's URN: the table is shown under it, against what runs there now."),
-    "running_usd_per_hour": _described(_NUMBER, "What runs now costs this, for the change per hour; 0 for nothing. Not needed with `urn`."),
+    "urn": _described(
+        _STRING, "The cluster's URN: the table is shown under it, against what runs there now."
+    ),
+    "running_usd_per_hour": _described(
+        _NUMBER,
+        "What runs now costs this, for the change per hour; 0 for nothing. Not needed with `urn`.",
+    ),
     **SPEC_INPUTS,
 }
 
@@ -214,7 +297,10 @@ def document() -> str:
             "name": "gpu",
             "version": VERSION,
             "displayName": "GPUs",
-            "description": "GPUs declared by what is wanted, not where: the first place that really has capacity, within a price cap.",
+            "description": (
+                "GPUs declared by what is wanted, not where: the first place that really has"
+                " capacity, within a price cap."
+            ),
             "keywords": ["pulumi", "gpu", "category/cloud"],
             "meta": {"moduleFormat": "(.*)"},
             "config": {},
@@ -222,15 +308,28 @@ def document() -> str:
             "types": _TYPES,
             "resources": {
                 "gpu:index:Ownership": {
-                    "description": "Everything a stack makes bears its id; its delete settles and releases all of that. One per stack, first.",
-                    "inputProperties": {"world": _WORLD, "settings": _SETTINGS, "max_spend": _MAX_SPEND},
+                    "description": (
+                        "Everything a stack makes bears its id; its delete settles and releases all"
+                        " of that. One per stack, first."
+                    ),
+                    "inputProperties": {
+                        "world": _WORLD,
+                        "settings": _SETTINGS,
+                        "max_spend": _MAX_SPEND,
+                    },
                     "requiredInputs": ["world"],
                     "properties": {
                         "world": _WORLD,
                         "owner_id": _described(_STRING, "Random, made once."),
-                        "accounts": _described(_listed(_ANY), "Every account setting that it has had, so that all that it made is found."),
+                        "accounts": _described(
+                            _listed(_ANY),
+                            "Every account setting that it has had, so that all that it made is"
+                            " found.",
+                        ),
                         "spending": _described(
-                            _mapped(_ANY), "What was spent this month and what runs, where `max_spend` is set: whole micro-dollars. Not an interface."
+                            _mapped(_ANY),
+                            "What was spent this month and what runs, where `max_spend` is set:"
+                            " whole micro-dollars. Not an interface.",
                         ),
                     },
                     "required": ["world", "owner_id"],
@@ -240,12 +339,19 @@ def document() -> str:
                     "inputProperties": CLUSTER_INPUTS,
                     "requiredInputs": ["world", "owner", "cluster", "gpu"],
                     "properties": CLUSTER_OUTPUTS,
-                    "required": [name for name in CLUSTER_OUTPUTS if name not in ("price_usd_per_hour", "record")],
+                    "required": [
+                        name
+                        for name in CLUSTER_OUTPUTS
+                        if name not in ("price_usd_per_hour", "record")
+                    ],
                 },
             },
             "functions": {
                 "gpu:index:plan": {
-                    "description": "Every place that could serve a declaration, ranked, with prices. Buys nothing.",
+                    "description": (
+                        "Every place that could serve a declaration, ranked, with prices. Buys"
+                        " nothing."
+                    ),
                     "inputs": {"properties": _PLAN_INPUTS, "required": ["world"]},
                     "outputs": {"properties": _PLAN_OUTPUTS, "required": ["text", "candidates"]},
                 }

@@ -1,6 +1,8 @@
-"""The plugin's process: `pulumi-resource-gpu ENGINE_ADDRESS`. Owns start-up, the port on standard output, and the end of the process.
+"""The plugin's process: `pulumi-resource-gpu ENGINE_ADDRESS`. Owns start-up, the port on standard
+output, and the end of the process.
 
-Start-up is paid by every preview: grpc and the protocol's messages are all that is imported before the port is printed.
+Start-up is paid by every preview: grpc and the protocol's messages are all that is imported before
+the port is printed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Service(Protocol):
 
 
 def main() -> int:
-    """Serves until the engine is gone. The engine's address is the one argument; without it nothing is logged (schema reading, attaching)."""
+    """Serves until the engine is gone. The engine's address is the one argument; without it nothing
+    is logged (schema reading, attaching).
+    """
 
     def make(engine: str) -> Service:
         from providers.plugin.servicer import Servicer
@@ -46,7 +50,9 @@ def of_backend() -> SharedLeases | None:
 
 
 def serve(make: Callable[[str], Service]) -> int:
-    """Runs a plugin's whole process. `make` gets the engine's address and imports the servicer; returns the exit status."""
+    """Runs a plugin's whole process. `make` gets the engine's address and imports the servicer;
+    returns the exit status.
+    """
     import gc
 
     # Start-up makes no garbage worth looking for.
@@ -64,9 +70,11 @@ def serve(make: Callable[[str], Service]) -> int:
 
 
 def lean_protocol() -> None:
-    """Lets `pulumi.runtime.proto` be imported without the whole SDK around it, which a plugin never uses and which costs 0.13 s.
+    """Lets `pulumi.runtime.proto` be imported without the whole SDK around it, which a plugin never
+    uses and which costs 0.13 s.
 
-    For a process of its own only: afterwards `import pulumi` gives an empty package. Does nothing where the SDK is already imported.
+    For a process of its own only: afterwards `import pulumi` gives an empty package. Does nothing
+    where the SDK is already imported.
     """
     import importlib.util
     import types
@@ -78,12 +86,15 @@ def lean_protocol() -> None:
         return
     for name in ("pulumi", "pulumi.runtime", "pulumi.runtime.proto"):
         module = types.ModuleType(name)
-        module.__path__ = [spec.submodule_search_locations[0] + name.removeprefix("pulumi").replace(".", os.sep)]
+        module.__path__ = [
+            spec.submodule_search_locations[0] + name.removeprefix("pulumi").replace(".", os.sep)
+        ]
         sys.modules[name] = module
 
 
 def lean_pydantic() -> None:
-    """Keeps pydantic (2.14) from looking for plugins of its own, which imports importlib.metadata and reads every installed distribution's files.
+    """Keeps pydantic (2.14) from looking for plugins of its own, which imports importlib.metadata
+    and reads every installed distribution's files.
 
     Where the module has another name one day, the environment variable still says the same.
     """
@@ -103,7 +114,11 @@ async def _serve(engine: str, make: Callable[[str], Any]) -> None:
     import grpc.aio
     from pulumi.runtime.proto import provider_pb2_grpc
 
-    options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
+    options = [
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.so_reuseport", 0),
+    ]
     server = grpc.aio.server(options=options)
     servicer = make(engine)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
@@ -122,13 +137,16 @@ async def _serve(engine: str, make: Callable[[str], Any]) -> None:
     # What is half made when the engine goes is settled before the process ends, not left behind.
     await server.stop(None)
     await servicer.settled()
-    # The engine waits for the exit; taking the interpreter down in order would cost every preview some 0.03 s.
+    # The engine waits for the exit; taking the interpreter down in order would cost every preview
+    # some 0.03 s.
     sys.stderr.flush()
     os._exit(0)
 
 
 async def _watch(done: asyncio.Event) -> None:
-    """Sets `done` once the engine's process is gone: killed with -9 it stops nobody (tried), and this process would stay for ever."""
+    """Sets `done` once the engine's process is gone: killed with -9 it stops nobody (tried), and
+    this process would stay for ever.
+    """
     import asyncio
 
     parent = os.getppid()

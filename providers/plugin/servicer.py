@@ -1,8 +1,10 @@
-"""The Pulumi resource provider: its remote calls, turned into calls of the engine, and errors into clean lines.
+"""The Pulumi resource provider: its remote calls, turned into calls of the engine, and errors into
+clean lines.
 
-Owns the protocol (CLI 3.276, SDK 3.272): which answer means gone, half-made or refused. No exception leaves as a traceback: what a user can
-cause is a line; what nobody foresaw is a line, and a traceback in `plugin.log` in the state folder. The engine, the planner and pydantic are
-imported by the calls that need them.
+Owns the protocol (CLI 3.276, SDK 3.272): which answer means gone, half-made or refused. No
+exception leaves as a traceback: what a user can cause is a line; what nobody foresaw is a line, and
+a traceback in `plugin.log` in the state folder. The engine, the planner and pydantic are imported
+by the calls that need them.
 """
 
 from __future__ import annotations
@@ -13,12 +15,28 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import grpc
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
+from pulumi.runtime.proto import (
+    engine_pb2,
+    engine_pb2_grpc,
+    plugin_pb2,
+    provider_pb2,
+    provider_pb2_grpc,
+)
 
 from providers.errors import GpusError, Problem, SpecError, TakenOver
 from providers.model.machine import ENDED, PREEMPTED
 from providers.model.screen import screened
-from providers.plugin import answers, budget, copies, diff, grpc_errors, outputs, ownership, preconditions, siblings
+from providers.plugin import (
+    answers,
+    budget,
+    copies,
+    diff,
+    grpc_errors,
+    outputs,
+    ownership,
+    preconditions,
+    siblings,
+)
 from providers.plugin import properties as wire
 from providers.plugin.preview import CREATE, KEEP, RECLAIM, REPLACE, UPDATE, PreviewContext
 
@@ -33,11 +51,18 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.machine import Handle, Node, Setup
 
-OWNERSHIP, CLUSTER, PLAN, CHECK = "gpu:index:Ownership", "gpu:index:Cluster", "gpu:index:plan", "gpu:index:check"
+OWNERSHIP, CLUSTER, PLAN, CHECK = (
+    "gpu:index:Ownership",
+    "gpu:index:Cluster",
+    "gpu:index:plan",
+    "gpu:index:check",
+)
 _SEVERITIES = {"info": engine_pb2.INFO, "warning": engine_pb2.WARNING, "error": engine_pb2.ERROR}
 _LOG_LIMIT_S = 5.0
 LOOK_LIMIT_S = 18.0
-"""How long a refresh waits for one resource, whatever the look hangs on: its clouds have `engine.patience`. All are read side by side."""
+"""How long a refresh waits for one resource, whatever the look hangs on: its clouds have
+`engine.patience`. All are read side by side.
+"""
 _KINDS = {
     ("add", False): provider_pb2.PropertyDiff.ADD,
     ("add", True): provider_pb2.PropertyDiff.ADD_REPLACE,
@@ -55,9 +80,13 @@ Context = Any
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):
-    """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for none. `share` finds the leases of its backend."""
+    """One plugin process. `engine` is the address of the Pulumi engine, for log lines; empty for
+    none. `share` finds the leases of its backend.
+    """
 
-    def __init__(self, engine: str = "", share: Callable[[], SharedLeases | None] = lambda: None) -> None:
+    def __init__(
+        self, engine: str = "", share: Callable[[], SharedLeases | None] = lambda: None
+    ) -> None:
         self._share = share
         self._engine = engine
         self._stub: Any = None
@@ -72,15 +101,20 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         """The clusters whose last step is under way, and those whose plan was shown."""
         self._claimed: dict[tuple[str, str, str], tuple[Handle, ...]] = {}
         self._deleted: dict[str, ClusterRecord] = {}
-        """What this process deleted, by resource: where it is replaced, a purchase that fails has to name it."""
+        """What this process deleted, by resource: where it is replaced, a purchase that fails has
+        to name it.
+        """
         self._turn = asyncio.Lock()
-        """(world, owner, generation) -> the machines that a state was seen to hold in this process."""
+        """(world, owner, generation) -> the machines that a state was seen to hold in this process.
+        """
 
     # The protocol's own calls.
 
     async def Handshake(self, request: Any, _context: Context) -> Any:
         self._engine = self._engine or request.engine_address
-        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
+        return provider_pb2.ProviderHandshakeResponse(
+            accept_secrets=True, accept_resources=False, accept_outputs=False
+        )
 
     async def GetPluginInfo(self, _request: Any, _context: Context) -> Any:
         from providers.plugin.schema import VERSION
@@ -106,11 +140,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=request.news)
 
     async def DiffConfig(self, _request: Any, _context: Context) -> Any:
-        # The provider has no configuration that a resource depends on: the world and the accounts stand in each resource.
+        # The provider has no configuration that a resource depends on: the world and the accounts
+        # stand in each resource.
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
     async def Configure(self, _request: Any, _context: Context) -> Any:
-        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False)
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
+        )
 
     async def Cancel(self, _request: Any, _context: Context) -> Any:
         # Comes at each normal end too; then nothing is under way and this changes nothing.
@@ -135,24 +172,40 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 from providers.plugin import inputs
 
                 inputs.warm_up()
-                values, problems = properties.values, tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",)))
+                values, problems = (
+                    properties.values,
+                    tuple(inputs.own_problems(properties.known(), properties.unknown, ("world",))),
+                )
             elif _type(request.urn) == CLUSTER:
                 from providers.plugin import inputs
 
                 checked = inputs.check(properties)
                 values, problems = checked.values, checked.problems
                 before = self._seen.get(request.urn, PreviewContext())
-                # Before it replaces, the engine checks once more: that must not forget what is replaced.
+                # Before it replaces, the engine checks once more: that must not forget what is
+                # replaced.
                 kept = before if before.action == REPLACE else PreviewContext()
                 owner = values.get("owner")
-                ask, setup = (None, None) if checked.spec is None else (checked.spec.ask(), checked.spec.setup())
-                self._seen[request.urn] = kept._replace(ask=ask, setup=setup, plan=None, owner=owner if isinstance(owner, str) else "", inputs=values)
+                ask, setup = (
+                    (None, None)
+                    if checked.spec is None
+                    else (checked.spec.ask(), checked.spec.setup())
+                )
+                self._seen[request.urn] = kept._replace(
+                    ask=ask,
+                    setup=setup,
+                    plan=None,
+                    owner=owner if isinstance(owner, str) else "",
+                    inputs=values,
+                )
                 self._declared.add(str(values.get("cluster")))
             else:
                 await _refuse(context, f"unknown resource type {_type(request.urn)!r}")
         except Exception as error:
             await self._abort(context, error)
-        return provider_pb2.CheckResponse(inputs=wire.encode(values, properties.secret), failures=answers.failures(problems))
+        return provider_pb2.CheckResponse(
+            inputs=wire.encode(values, properties.secret), failures=answers.failures(problems)
+        )
 
     async def Diff(self, request: Any, context: Context) -> Any:
         try:
@@ -161,34 +214,48 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 owner = ownership.parse_id(request.id)[1]
                 ledger = await self._in_world(
-                    request.urn, new.values["world"], new.values, lambda world: self._budgets.ledger(world, owner, (), new.values, state)
+                    request.urn,
+                    new.values["world"],
+                    new.values,
+                    lambda world: self._budgets.ledger(world, owner, (), new.values, state),
                 )
-                verdict = diff.ownership(old.values, new.values, counted=ownership.is_counted(ledger, state))
+                verdict = diff.ownership(
+                    old.values, new.values, counted=ownership.is_counted(ledger, state)
+                )
                 if verdict.replaces:
                     from providers.plugin import inputs, moving
 
                     worlds = (str(old.values.get("world")), str(new.values.get("world")))
-                    await asyncio.to_thread(moving.refuse, *worlds, inputs.settings_of(new.values), self._asked)
+                    await asyncio.to_thread(
+                        moving.refuse, *worlds, inputs.settings_of(new.values), self._asked
+                    )
             else:
                 await self._claim(outputs.read(request.id, state), new.values)
                 verdict = self._cluster_verdict(request, old.values, new.values, state)
                 if verdict.replaces:
                     await self._still_there(request.urn, new.values)
                 if any(change.replaces and change.path != "status" for change in verdict.changes):
-                    # What runs is not given up for a declaration that nothing can serve. (What was taken back may go: no edit is the cause.)
+                    # What runs is not given up for a declaration that nothing can serve. (What was
+                    # taken back may go: no edit is the cause.)
                     verdict = await self._kept_if_refused(request.urn, new.values, verdict)
                 if not verdict.changes:
                     self._siblings.begin(str(new.values.get("cluster")))
         except Exception as error:
             await self._abort(context, error)
         response = provider_pb2.DiffResponse(
-            changes=provider_pb2.DiffResponse.DIFF_SOME if verdict.changes else provider_pb2.DiffResponse.DIFF_NONE,
+            changes=(
+                provider_pb2.DiffResponse.DIFF_SOME
+                if verdict.changes
+                else provider_pb2.DiffResponse.DIFF_NONE
+            ),
             deleteBeforeReplace=verdict.replaces,
             hasDetailedDiff=True,
         )
         for change in verdict.changes:
             response.detailedDiff[change.path].CopyFrom(
-                provider_pb2.PropertyDiff(kind=_KINDS[change.kind, change.replaces], inputDiff=change.is_input)
+                provider_pb2.PropertyDiff(
+                    kind=_KINDS[change.kind, change.replaces], inputDiff=change.is_input
+                )
             )
             key = change.path.partition(".")[0].partition("[")[0]
             if key not in response.diffs:
@@ -197,7 +264,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                 response.replaces.append(key)
         return response
 
-    def _cluster_verdict(self, request: Any, old: dict[str, Any], new: dict[str, Any], state: dict[str, Any]) -> diff.Verdict:
+    def _cluster_verdict(
+        self, request: Any, old: dict[str, Any], new: dict[str, Any], state: dict[str, Any]
+    ) -> diff.Verdict:
         held = outputs.read(request.id, state)
         seen = self._seen.get(request.urn, PreviewContext())
 
@@ -219,57 +288,98 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
             wanted = ask()
             index = still(wanted, held)
-            return "" if index is None else host_fit.outgrown(wanted, wanted.entries[index], held, registry.manifests())
+            return (
+                ""
+                if index is None
+                else host_fit.outgrown(wanted, wanted.entries[index], held, registry.manifests())
+            )
 
         in_place: frozenset[str] = frozenset()
-        if held.provider and any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")):
+        if held.provider and any(
+            old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options")
+        ):
             from providers.adapters import registry
 
             able = registry.capabilities().get(held.provider)
             # Where no timer on the machine was given the limit, whoever looks reads it anew.
-            in_place = able.in_place | (frozenset() if able.ends_idle else {"idle_after"}) if able is not None else frozenset()
+            in_place = (
+                able.in_place | (frozenset() if able.ends_idle else {"idle_after"})
+                if able is not None
+                else frozenset()
+            )
         verdict = diff.cluster(old, new, state, satisfied, in_place, outgrown)
         if new.get("state") == "stopped":
             preconditions.stop(held, verdict)
         reclaims = old.get("reclaim") != new.get("reclaim")
-        action = REPLACE if verdict.replaces else RECLAIM if reclaims else UPDATE if verdict.changes else KEEP
-        self._seen[request.urn] = seen._replace(held=held, action=action, reason=verdict.reason, later=verdict.later)
+        action = (
+            REPLACE
+            if verdict.replaces
+            else RECLAIM
+            if reclaims
+            else UPDATE
+            if verdict.changes
+            else KEEP
+        )
+        self._seen[request.urn] = seen._replace(
+            held=held, action=action, reason=verdict.reason, later=verdict.later
+        )
         return verdict
 
-    async def _kept_if_refused(self, urn: str, values: Mapping[str, Any], verdict: diff.Verdict) -> diff.Verdict:
-        """The verdict, without a replacement where no place can serve it: the update says so. An error here would end the other clusters' run."""
+    async def _kept_if_refused(
+        self, urn: str, values: Mapping[str, Any], verdict: diff.Verdict
+    ) -> diff.Verdict:
+        """The verdict, without a replacement where no place can serve it: the update says so. An
+        error here would end the other clusters' run.
+        """
         try:
             await self._planned(urn, values)
         except GpusError as error:
             self._seen[urn] = self._seen[urn]._replace(action=UPDATE, refused=error)
-            return verdict._replace(changes=tuple(change._replace(replaces=False) for change in verdict.changes))
+            return verdict._replace(
+                changes=tuple(change._replace(replaces=False) for change in verdict.changes)
+            )
         return verdict
 
-    async def _refused(self, context: Context, request: Any, values: Mapping[str, Any], error: Exception) -> None:
-        """Ends the call with the error, after the other clusters have been begun. The preview of an `up` only shows it: they are to be bought."""
+    async def _refused(
+        self, context: Context, request: Any, values: Mapping[str, Any], error: Exception
+    ) -> None:
+        """Ends the call with the error, after the other clusters have been begun. The preview of an
+        `up` only shows it: they are to be bought.
+        """
         name = str(values.get("cluster"))
         fails = siblings.only_previews() if request.preview else True
         if fails is False:
             self._log("error", request.urn, grpc_errors.line(error))
             return
         if fails is None:
-            self._log("info", request.urn, "a preview that finds no place fails; `pulumi up --skip-preview` acquires the other clusters")
+            self._log(
+                "info",
+                request.urn,
+                "a preview that finds no place fails; `pulumi up --skip-preview` acquires the other"
+                " clusters",
+            )
         told = self._shown if request.preview else self._siblings
         told.begin(name)
         await told.others(name, self._declared)
         await self._abort(context, error)
 
     async def _still_there(self, urn: str, values: Mapping[str, Any]) -> None:
-        """Notes where what is to be replaced is deleted already: a run was cut short between the deletion and the purchase."""
+        """Notes where what is to be replaced is deleted already: a run was cut short between the
+        deletion and the purchase.
+        """
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
         seen = self._seen[urn]
-        if seen.held is not None and await asyncio.to_thread(plans.deleted, str(values["world"]), inputs.settings_of(values), seen.held):
+        if seen.held is not None and await asyncio.to_thread(
+            plans.deleted, str(values["world"]), inputs.settings_of(values), seen.held
+        ):
             self._seen[urn] = seen._replace(held=None)
 
     async def _planned(self, urn: str, values: Mapping[str, Any]) -> None:
-        """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is acceptable; then the table is shown too."""
+        """Makes and keeps the plan of a checked cluster. Raises GpusError where nothing is
+        acceptable; then the table is shown too.
+        """
         from providers.engine.market import planning
         from providers.plugin import inputs
         from providers.plugin import preview as plans
@@ -278,28 +388,52 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if seen.ask is None or seen.plan is not None:
             return
         settings = inputs.settings_of(values)
-        replaces = seen.action == REPLACE and seen.held is not None and seen.held.status not in (ENDED, PREEMPTED)
-        plan = await asyncio.to_thread(planning.walked, seen.ask, setup=seen.setup, world=str(values["world"]), settings=settings, replaces=replaces)
+        replaces = (
+            seen.action == REPLACE
+            and seen.held is not None
+            and seen.held.status not in (ENDED, PREEMPTED)
+        )
+        plan = await asyncio.to_thread(
+            planning.walked,
+            seen.ask,
+            setup=seen.setup,
+            world=str(values["world"]),
+            settings=settings,
+            replaces=replaces,
+        )
         planning.presentable(plan, name)
         if not plan.candidates:
             self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
             raise GpusError(plans.refusal(name, plan, seen))
         setup = seen.setup
         assert setup is not None
-        limit = await self._in_world(urn, str(values["world"]), values, lambda world: self._budgets.previewed(world, values, plan.ask, setup, plan))
+        limit = await self._in_world(
+            urn,
+            str(values["world"]),
+            values,
+            lambda world: self._budgets.previewed(world, values, plan.ask, setup, plan),
+        )
         self._seen[urn] = seen._replace(plan=plan, limit=limit)
 
     async def _preview_create(self, urn: str, values: dict[str, Any]) -> None:
-        """What a preview has to know of a cluster that is made: what it replaces, where the engine did not ask for the difference, and the plan."""
+        """What a preview has to know of a cluster that is made: what it replaces, where the engine
+        did not ask for the difference, and the plan.
+        """
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
         seen = self._seen.get(urn, PreviewContext())
         if seen.action != REPLACE:
             settings = inputs.settings_of(values)
-            found = await asyncio.to_thread(plans.standing, str(values["world"]), settings, seen.owner, str(values["cluster"]))
+            found = await asyncio.to_thread(
+                plans.standing, str(values["world"]), settings, seen.owner, str(values["cluster"])
+            )
             held, action = found or (None, CREATE)
-            self._seen[urn] = seen._replace(action=action, held=held, reason="asked for (--replace, or tainted)" if action == REPLACE else "")
+            self._seen[urn] = seen._replace(
+                action=action,
+                held=held,
+                reason="asked for (--replace, or tainted)" if action == REPLACE else "",
+            )
         await self._planned(urn, values)
 
     async def Create(self, request: Any, context: Context) -> Any:
@@ -309,7 +443,16 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             if _type(request.urn) == OWNERSHIP:
                 return await self._create_ownership(request.urn, values, preview=request.preview)
             if values.get("state") == "stopped":
-                raise SpecError([Problem("state", "running, for machines that are not there yet", "stopped", "none is bought to be stopped")])
+                raise SpecError(
+                    [
+                        Problem(
+                            "state",
+                            "running, for machines that are not there yet",
+                            "stopped",
+                            "none is bought to be stopped",
+                        )
+                    ]
+                )
             if request.preview:
                 try:
                     await self._preview_create(request.urn, values)
@@ -329,7 +472,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             from providers.engine.reconcile.lost_both import emptied
 
             try:
-                return await operations.create(world, wanted._replace(budget=await self._budgets.of(world, values)), generation)
+                return await operations.create(
+                    world, wanted._replace(budget=await self._budgets.of(world, values)), generation
+                )
             except TakenOver:
                 raise
             except GpusError as error:
@@ -338,9 +483,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
                     raise
                 raise emptied(before, wanted, generation, error) from error
 
-        held = await self._under_way(context, request.urn, values, lambda world: answers.or_emptied(work(world)))
+        held = await self._under_way(
+            context, request.urn, values, lambda world: answers.or_emptied(work(world))
+        )
         return await self._answer(
-            context, held, wanted.setup, values, lambda struct: provider_pb2.CreateResponse(id=outputs.resource_id(held), properties=struct)
+            context,
+            held,
+            wanted.setup,
+            values,
+            lambda struct: provider_pb2.CreateResponse(
+                id=outputs.resource_id(held), properties=struct
+            ),
         )
 
     async def _create_ownership(self, urn: str, values: dict[str, Any], *, preview: bool) -> Any:
@@ -348,12 +501,18 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         owner = "" if preview else _token()
 
         async def counted(opened: World) -> Ledger | None:
-            return await self._budgets.ledger(opened, owner, await ownership.former_owners(opened, urn), values, {})
+            return await self._budgets.ledger(
+                opened, owner, await ownership.former_owners(opened, urn), values, {}
+            )
 
         ledger = await self._in_world(urn, world, values, counted)
         if preview:
-            return provider_pb2.CreateResponse(properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN}))
-        former: tuple[PlacementRow, ...] = await self._in_world(urn, world, values, lambda opened: ownership.minted(opened, owner, urn))
+            return provider_pb2.CreateResponse(
+                properties=wire.encode({"world": world, "owner_id": wire.UNKNOWN})
+            )
+        former: tuple[PlacementRow, ...] = await self._in_world(
+            urn, world, values, lambda opened: ownership.minted(opened, owner, urn)
+        )
         for launch in former:
             self._log("warning", urn, ownership.of_another(launch))
         written = ownership.outputs(world, owner, {}, values, ledger=ledger)
@@ -367,16 +526,32 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return await self._adopt(request, context, old.values)
         setup = preconditions.setup_of(old.values)
         policy = () if setup is None else (setup.on_loss,)
-        frees = {"frees": True} if setup is not None and setup.idle_s and setup.on_ttl == "release" else {}
+        frees = (
+            {"frees": True}
+            if setup is not None and setup.idle_s and setup.on_ttl == "release"
+            else {}
+        )
         try:
             held = outputs.read(request.id, state)
             await self._claim(held, old.values)
-            look = self._in_world(request.urn, held.world, old.values, lambda world: _engine().read(world, held, *policy, **frees))
+            look = self._in_world(
+                request.urn,
+                held.world,
+                old.values,
+                lambda world: _engine().read(world, held, *policy, **frees),
+            )
             seen: ClusterRecord | None = await _in_time(look)
         except Exception as error:
-            # An error here would stop every command, destroy too (tried): what is not known stays as it was.
-            self._log("warning", request.urn, f"could not be looked at and is kept as it was: {grpc_errors.line(error)}")
-            return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
+            # An error here would stop every command, destroy too (tried): what is not known stays
+            # as it was.
+            self._log(
+                "warning",
+                request.urn,
+                f"could not be looked at and is kept as it was: {grpc_errors.line(error)}",
+            )
+            return provider_pb2.ReadResponse(
+                id=request.id, properties=request.properties, inputs=request.inputs
+            )
         if seen is None:
             return provider_pb2.ReadResponse()
         return await self._answer(
@@ -384,11 +559,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen,
             setup,
             old.values,
-            lambda struct: provider_pb2.ReadResponse(id=outputs.resource_id(seen), properties=struct, inputs=request.inputs),
+            lambda struct: provider_pb2.ReadResponse(
+                id=outputs.resource_id(seen), properties=struct, inputs=request.inputs
+            ),
             before=state,
         )
 
-    async def _read_ownership(self, request: Any, context: Context, values: dict[str, Any], state: dict[str, Any]) -> Any:
+    async def _read_ownership(
+        self, request: Any, context: Context, values: dict[str, Any], state: dict[str, Any]
+    ) -> Any:
         try:
             world_name, owner = ownership.parse_id(request.id)
         except GpusError as error:
@@ -396,10 +575,21 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         async def counted(world: World) -> Ledger | None:
             ledger = await self._budgets.ledger(world, owner, (), values, state)
-            return None if ledger is None else await budget.settled(world, owner, ledger, ownership.former(state))
+            return (
+                None
+                if ledger is None
+                else await budget.settled(world, owner, ledger, ownership.former(state))
+            )
 
         async def looked(world: World) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
-            return await ownership.strays(world, owner, request.urn, lambda: self._claims_of(world_name, owner), ownership.former(state), self._turn)
+            return await ownership.strays(
+                world,
+                owner,
+                request.urn,
+                lambda: self._claims_of(world_name, owner),
+                ownership.former(state),
+                self._turn,
+            )
 
         left: list[str] = []
         # Meanwhile: a cloud that does not answer holds both up for the same time.
@@ -408,27 +598,56 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             found, claims = await _in_time(self._in_world(request.urn, world_name, values, looked))
             for node in found:
                 self._log("warning", request.urn, ownership.unclaimed(node))
-            made = await self._in_world(request.urn, world_name, values, lambda world: ownership.ours(world, owner)) if found else frozenset()
-            left = [node.handle.native_id for node in found if ownership.is_orphan(node, claims, (), made)]
+            made = (
+                await self._in_world(
+                    request.urn, world_name, values, lambda world: ownership.ours(world, owner)
+                )
+                if found
+                else frozenset()
+            )
+            left = [
+                node.handle.native_id
+                for node in found
+                if ownership.is_orphan(node, claims, (), made)
+            ]
         except Exception as error:
-            self._log("warning", request.urn, f"strays could not be looked for: {grpc_errors.line(error)}")
+            self._log(
+                "warning", request.urn, f"strays could not be looked for: {grpc_errors.line(error)}"
+            )
 
         ledger = await counting
-        struct = wire.encode({**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)})
+        struct = wire.encode(
+            {**state, "world": world_name, "owner_id": owner, **ownership.spending(ledger)}
+        )
         kept = request.inputs if values else wire.encode({"world": world_name})
         if left and values:
             # The engine then asks for an update, which releases them.
-            reason = f"orphaned: {', '.join(left)} has this stack's labels, yet no cluster claims it"
-            metadata = (("grpc-status-details-bin", answers.init_failed(request.id, struct, (reason,), values)),)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(reason), trailing_metadata=metadata)
+            reason = (
+                f"orphaned: {', '.join(left)} has this stack's labels, yet no cluster claims it"
+            )
+            metadata = (
+                (
+                    "grpc-status-details-bin",
+                    answers.init_failed(request.id, struct, (reason,), values),
+                ),
+            )
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, screened(reason), trailing_metadata=metadata
+            )
         return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
 
     def _claims_of(self, world: str, owner: str) -> dict[str, tuple[Handle, ...]]:
         """Generation -> the machines that a state was seen to hold in this process."""
-        return {generation: handles for (name, whose, generation), handles in self._claimed.items() if (name, whose) == (world, owner)}
+        return {
+            generation: handles
+            for (name, whose, generation), handles in self._claimed.items()
+            if (name, whose) == (world, owner)
+        }
 
     async def _adopt(self, request: Any, context: Context, values: dict[str, Any]) -> Any:
-        """`pulumi import`: of one of our ids, or of a bare native one, which is a machine that somebody else made or lost."""
+        """`pulumi import`: of one of our ids, or of a bare native one, which is a machine that
+        somebody else made or lost.
+        """
         from providers.plugin import import_machine
 
         try:
@@ -440,10 +659,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             )
         except Exception as error:
             await self._abort(context, error)
-        # Under no name yet: an import reads twice, and what it shows first must not stand in its own way.
+        # Under no name yet: an import reads twice, and what it shows first must not stand in its
+        # own way.
         await self._claim(found._replace(cluster=""), {})
         return provider_pb2.ReadResponse(
-            id=outputs.resource_id(found), properties=wire.encode(outputs.write(found)), inputs=wire.encode(import_machine.inputs_of(found))
+            id=outputs.resource_id(found),
+            properties=wire.encode(outputs.write(found)),
+            inputs=wire.encode(import_machine.inputs_of(found)),
         )
 
     async def Update(self, request: Any, context: Context) -> Any:
@@ -473,14 +695,38 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async def work(world: World) -> ClusterRecord:
             engine = _engine()
             paid = wanted._replace(budget=await self._budgets.of(world, values))
-            result: ClusterRecord = await (engine.reclaim if reclaims else engine.update)(world, held, paid)
+            result: ClusterRecord = await (engine.reclaim if reclaims else engine.update)(
+                world, held, paid
+            )
             return result
 
-        after = await self._under_way(context, request.urn, values, lambda world: answers.or_emptied(work(world)), world=held.world)
-        return await self._answer(context, after, wanted.setup, values, lambda struct: provider_pb2.UpdateResponse(properties=struct), before=state)
+        after = await self._under_way(
+            context,
+            request.urn,
+            values,
+            lambda world: answers.or_emptied(work(world)),
+            world=held.world,
+        )
+        return await self._answer(
+            context,
+            after,
+            wanted.setup,
+            values,
+            lambda struct: provider_pb2.UpdateResponse(properties=struct),
+            before=state,
+        )
 
-    async def _update_ownership(self, request: Any, context: Context, old: dict[str, Any], values: dict[str, Any], state: dict[str, Any]) -> Any:
-        """Other settings: what a run that was cut short left in the former accounts is settled first; the accounts themselves are kept in mind."""
+    async def _update_ownership(
+        self,
+        request: Any,
+        context: Context,
+        old: dict[str, Any],
+        values: dict[str, Any],
+        state: dict[str, Any],
+    ) -> Any:
+        """Other settings: what a run that was cut short left in the former accounts is settled
+        first; the accounts themselves are kept in mind.
+        """
         if request.preview:
             return provider_pb2.UpdateResponse(properties=request.olds)
         try:
@@ -488,23 +734,48 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         except GpusError as error:
             await self._abort(context, error)
         if old.get("settings") != values.get("settings"):
-            await self._under_way(context, request.urn, values, lambda opened: _engine().leave(opened, owner), world=world)
+            await self._under_way(
+                context,
+                request.urn,
+                values,
+                lambda opened: _engine().leave(opened, owner),
+                world=world,
+            )
         try:
             known = (self._claims_of(world, owner), tuple(self._asked), ownership.former(state))
-            await self._in_world(request.urn, world, values, lambda opened: ownership.orphans_released(opened, owner, *known))
+            await self._in_world(
+                request.urn,
+                world,
+                values,
+                lambda opened: ownership.orphans_released(opened, owner, *known),
+            )
         except GpusError as error:
-            self._log("warning", request.urn, f"what runs left behind could not be released: {grpc_errors.line(error)}")
-        ledger = await self._in_world(request.urn, world, values, lambda opened: self._budgets.ledger(opened, owner, (), values, state))
+            self._log(
+                "warning",
+                request.urn,
+                f"what runs left behind could not be released: {grpc_errors.line(error)}",
+            )
+        ledger = await self._in_world(
+            request.urn,
+            world,
+            values,
+            lambda opened: self._budgets.ledger(opened, owner, (), values, state),
+        )
         written = ownership.outputs(world, owner, state, old, values, ledger=ledger)
         return provider_pb2.UpdateResponse(properties=wire.encode(written))
 
     async def Delete(self, request: Any, context: Context) -> Any:
-        values, state = wire.decode(request.old_inputs).values, wire.decode(request.properties).values
+        values, state = (
+            wire.decode(request.old_inputs).values,
+            wire.decode(request.properties).values,
+        )
 
         async def work(world: World) -> None:
             await asyncio.to_thread(copies.refuse, world, request.id.split("/")[1], request.urn)
             if _type(request.urn) == OWNERSHIP:
-                await _engine().settle(world, ownership.parse_id(request.id)[1], ownership.former(state))
+                await _engine().settle(
+                    world, ownership.parse_id(request.id)[1], ownership.former(state)
+                )
             else:
                 held = outputs.read(request.id, state)
                 await _engine().delete(world, held)
@@ -513,7 +784,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         try:
             world = request.id.partition("/")[0]
-            ownership.parse_id(request.id) if _type(request.urn) == OWNERSHIP else outputs.parse_id(request.id)
+            (
+                ownership.parse_id(request.id)
+                if _type(request.urn) == OWNERSHIP
+                else outputs.parse_id(request.id)
+            )
         except Exception as error:
             await self._abort(context, error)
         await self._under_way(context, request.urn, values, work, world=world)
@@ -532,13 +807,25 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             seen = self._seen.get(urn)
             if seen is not None and seen.ask is None and "gpu" not in arguments:
                 text = "the GPU is not known yet, so neither are places and prices"
-                result: dict[str, Any] = {"text": text, "candidates": 0, "change": "unknown", "warnings": []}
+                result: dict[str, Any] = {
+                    "text": text,
+                    "candidates": 0,
+                    "change": "unknown",
+                    "warnings": [],
+                }
             else:
                 if seen is not None and not seen.limit and seen.inputs:
                     values = seen.inputs
-                    limit = await self._in_world(urn, str(values["world"]), values, lambda world: self._budgets.standing(world, values))
+                    limit = await self._in_world(
+                        urn,
+                        str(values["world"]),
+                        values,
+                        lambda world: self._budgets.standing(world, values),
+                    )
                     seen = seen._replace(limit=limit)
-                result = await asyncio.to_thread(plans.answer, arguments, seen, tuple(self._declared))
+                result = await asyncio.to_thread(
+                    plans.answer, arguments, seen, tuple(self._declared)
+                )
         except SpecError as error:
             return provider_pb2.InvokeResponse(failures=answers.failures(error.problems))
         except Exception as error:
@@ -566,10 +853,13 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     # What the calls share.
 
-    async def _in_world(self, urn: str, name: str, values: Mapping[str, Any], work: Callable[[World], Awaitable[T]]) -> T:
+    async def _in_world(
+        self, urn: str, name: str, values: Mapping[str, Any], work: Callable[[World], Awaitable[T]]
+    ) -> T:
         """The work's result, in a world whose lines go to the resource.
 
-        A world stays open for the process's life and serves all its resources: connecting to a cloud costs half a second.
+        A world stays open for the process's life and serves all its resources: connecting to a
+        cloud costs half a second.
         """
         from providers.engine.runtime.world import open_world
         from providers.plugin.inputs import settings_of
@@ -577,7 +867,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         settings = settings_of(values)
         key = (name, repr(sorted(settings.items())))
         if key not in self._worlds:
-            self._worlds[key] = open_world(name, settings, lambda severity, text: self._log(severity, _urn.get(), text), share=self._share)
+            self._worlds[key] = open_world(
+                name,
+                settings,
+                lambda severity, text: self._log(severity, _urn.get(), text),
+                share=self._share,
+            )
         token = _urn.set(urn)
         try:
             return await work(self._worlds[key])
@@ -593,12 +888,15 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         *,
         world: str = "",
     ) -> T:
-        """The result of work that changes a cloud: in its own task, which goes on until it is settled when the call is cancelled."""
+        """The result of work that changes a cloud: in its own task, which goes on until it is
+        settled when the call is cancelled.
+        """
         task = self._keep(self._in_world(urn, world or str(values["world"]), values, work))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # The engine of this product then starts no further attempt, and releases what was made meanwhile: no state will ever name it.
+            # The engine of this product then starts no further attempt, and releases what was made
+            # meanwhile: no state will ever name it.
             task.cancel()
             raise
         except Exception as error:
@@ -609,7 +907,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # After a cancelled call nobody waits for the result: an error there is in the journal, not on the screen.
+        # After a cancelled call nobody waits for the result: an error there is in the journal, not
+        # on the screen.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -630,12 +929,17 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return response(struct)
         await self._siblings.others(held.cluster, self._declared)
         metadata = (("grpc-status-details-bin", answers.half_made(held, struct, values)),)
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, screened(held.reasons[0]), trailing_metadata=metadata)
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            screened(held.reasons[0]),
+            trailing_metadata=metadata,
+        )
         raise AssertionError
 
     async def _claim(self, held: ClusterRecord, values: Mapping[str, Any]) -> None:
-        """Writes down, once a process, that a state names this generation and these machines: whatever else bears the mark is a stray. Where money is
-        counted, what it costs too: another machine may have bought it.
+        """Writes down, once a process, that a state names this generation and these machines:
+        whatever else bears the mark is a stray. Where money is counted, what it costs too: another
+        machine may have bought it.
         """
         handles = (*held.handles, *held.leftovers)
         key = (held.world, held.owner, held.generation)
@@ -645,7 +949,14 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         async def work(world: World) -> None:
             if world.has_journal:
                 async with self._turn:
-                    await asyncio.to_thread(world.journal.claim, held.world, held.owner, held.cluster, held.generation, handles)
+                    await asyncio.to_thread(
+                        world.journal.claim,
+                        held.world,
+                        held.owner,
+                        held.cluster,
+                        held.generation,
+                        handles,
+                    )
                     if held.cluster:
                         self._claimed[key] = handles
             if held.cluster and budget.limit(values) is not None:
@@ -655,8 +966,12 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         # A journal that can't be written stops what buys; a look goes on without it.
         with contextlib.suppress(GpusError):
-            same = next((world for (name, _), world in self._worlds.items() if name == held.world), None)
-            await (work(same) if same is not None else self._in_world(_urn.get(), held.world, {}, work))
+            same = next(
+                (world for (name, _), world in self._worlds.items() if name == held.world), None
+            )
+            await (
+                work(same) if same is not None else self._in_world(_urn.get(), held.world, {}, work)
+            )
             if held.cluster:
                 self._claimed[key] = handles
 
@@ -679,14 +994,23 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
         with contextlib.suppress(grpc.RpcError):
             level = _SEVERITIES.get(severity, engine_pb2.INFO)
-            # What is only under way shows beside the resource while it lasts, and is not kept among the diagnostics.
+            # What is only under way shows beside the resource while it lasts, and is not kept among
+            # the diagnostics.
             self._stub.Log(
-                engine_pb2.LogRequest(severity=level, message=fitted(screened(text)), urn=urn, ephemeral=severity == "progress"), timeout=_LOG_LIMIT_S
+                engine_pb2.LogRequest(
+                    severity=level,
+                    message=fitted(screened(text)),
+                    urn=urn,
+                    ephemeral=severity == "progress",
+                ),
+                timeout=_LOG_LIMIT_S,
             )
 
 
 async def _in_time(look: Awaitable[T]) -> T:
-    """The look's result. Raises GpusError where no answer came in time: what is not known stays as it was."""
+    """The look's result. Raises GpusError where no answer came in time: what is not known stays as
+    it was.
+    """
     try:
         return await asyncio.wait_for(look, LOOK_LIMIT_S)
     except TimeoutError as error:

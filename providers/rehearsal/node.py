@@ -1,7 +1,9 @@
-"""The rehearsal's stand-in for a machine: a local shell in a folder of its own, with an `nvidia-smi` that reports what was ordered.
+"""The rehearsal's stand-in for a machine: a local shell in a folder of its own, with an
+`nvidia-smi` that reports what was ordered.
 
-Owns that folder and what it pretends, which it always says: there is no GPU and nobody was paid. The scenario can make it misbehave (`gpus rehearse
-fault gcp node.look wrong-gpus`). Asks the rehearsal store; runs local programs, and ends what they left when the machine is gone.
+Owns that folder and what it pretends, which it always says: there is no GPU and nobody was paid.
+The scenario can make it misbehave (`gpus rehearse fault gcp node.look wrong-gpus`). Asks the
+rehearsal store; runs local programs, and ends what they left when the machine is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ _OTHERS = (("Tesla T4", 15_360), ("Tesla P4", 7_680))
 
 
 class StandIn(NamedTuple):
-    """The line to a stand-in node: a shell here, with `folder` as its home and little else of this process's environment."""
+    """The line to a stand-in node: a shell here, with `folder` as its home and little else of this
+    process's environment.
+    """
 
     folder: Path
     name: str
@@ -67,13 +71,21 @@ class StandIn(NamedTuple):
         return LocalCommand(("/bin/sh", "-c", text), self._environment(), str(self.folder))
 
     def login(self) -> LocalCommand:
-        return LocalCommand(("/bin/sh", "-i"), {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "}, str(self.folder))
+        return LocalCommand(
+            ("/bin/sh", "-i"),
+            {**self._environment(), "PS1": f"({LABEL}) {self.name}$ "},
+            str(self.folder),
+        )
 
     def tunnel(self, local: int, remote: int) -> LocalCommand | None:  # noqa: ARG002 - its ports are this machine's
         return None
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM", "TZ") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("LANG", "LC_ALL", "TERM", "TZ")
+            if name in os.environ
+        }
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return {
             **kept,
@@ -86,9 +98,17 @@ class StandIn(NamedTuple):
             "GPUS_CONSOLE": str(self.folder / "console"),
         }
 
-    def furnish(self, name: str, mib: int, count: int, *, driver_answers: bool = True, addresses: tuple[str, ...] = ()) -> None:
-        """Writes the folder and what is in it: an nvidia-smi with `count` GPUs of that name and `mib` MiB each, a hostname that tells the addresses,
-        and a sudo that stays who it is.
+    def furnish(
+        self,
+        name: str,
+        mib: int,
+        count: int,
+        *,
+        driver_answers: bool = True,
+        addresses: tuple[str, ...] = (),
+    ) -> None:
+        """Writes the folder and what is in it: an nvidia-smi with `count` GPUs of that name and
+        `mib` MiB each, a hostname that tells the addresses, and a sudo that stays who it is.
         """
         tools = self.folder / "bin"
         private_folder(tools)
@@ -105,7 +125,10 @@ class StandIn(NamedTuple):
         )
         self._tool(tools / "nvidia-smi", smi)
         self._tool(tools / "sudo", shell.program(__file__, "sudo"))
-        self._tool(tools / "hostname", f"#!/bin/sh\necho {shlex.quote(' '.join((self.name, *addresses)))}\n")
+        self._tool(
+            tools / "hostname",
+            f"#!/bin/sh\necho {shlex.quote(' '.join((self.name, *addresses)))}\n",
+        )
 
     def _tool(self, path: Path, text: str) -> None:
         partial = path.with_name(f"{path.name}.new")
@@ -114,7 +137,9 @@ class StandIn(NamedTuple):
         partial.replace(path)
 
     def remembered(self, wrong: Mapping[str, object] | None) -> Mapping[str, object] | None:
-        """What this node shows instead of what was ordered, `wrong` from now on if there is something: a card does not change by being looked at."""
+        """What this node shows instead of what was ordered, `wrong` from now on if there is
+        something: a card does not change by being looked at.
+        """
         import json
 
         kept = self.folder / "bin" / _WRONG
@@ -122,28 +147,40 @@ class StandIn(NamedTuple):
             private_folder(kept.parent)
             private(kept).write_text(json.dumps(dict(wrong)), encoding="utf-8")
             return wrong
-        found: Mapping[str, object] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else None
+        found: Mapping[str, object] | None = (
+            json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else None
+        )
         return found
 
 
 class StandInProbe(NamedTuple):
-    """Looks at the stand-in of a machine as a probe looks at a real one: through its line, at what its nvidia-smi says."""
+    """Looks at the stand-in of a machine as a probe looks at a real one: through its line, at what
+    its nvidia-smi says.
+    """
 
     folder: Path
     store: Store
 
     def line(self, node: Node) -> StandIn:
         """The line to a machine's stand-in."""
-        return StandIn(self.folder / node.name, node.name, node.mark.cluster if node.mark is not None else node.name)
+        return StandIn(
+            self.folder / node.name,
+            node.name,
+            node.mark.cluster if node.mark is not None else node.name,
+        )
 
     def play(self, node: Node) -> None:
         """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
         folder = self.line(node).folder
         private_folder(folder)
-        private(folder / BUSY_FILE).write_text(f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8")
+        private(folder / BUSY_FILE).write_text(
+            f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8"
+        )
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
-        fault = self.store.take_fault(node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,))
+        fault = self.store.take_fault(
+            node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,)
+        )
         if fault is not None and fault.kind == "port-closed":
             return ProbeResult(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
         line = self.line(node)
@@ -152,16 +189,26 @@ class StandInProbe(NamedTuple):
         if fault is not None and fault.kind == "start-up-failed":
             private_folder(status.parent)
             private(status).write_text(f"{fault.settings.get('code', 1)}\n", encoding="ascii")
-        wrong = line.remembered(fault.settings if fault is not None and fault.kind == "wrong-gpus" else None)
+        wrong = line.remembered(
+            fault.settings if fault is not None and fault.kind == "wrong-gpus" else None
+        )
         known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
-        line.furnish(*_shown(wrong, placed), driver_answers=fault is None or fault.kind != "no-driver", addresses=known)
-        return driver.look(*await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed)
+        line.furnish(
+            *_shown(wrong, placed),
+            driver_answers=fault is None or fault.kind != "no-driver",
+            addresses=known,
+        )
+        return driver.look(
+            *await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed
+        )
 
 
 def end(folder: Path) -> None:
-    """Ends every process that was started in a stand-in below this folder, one that was left in the background too: its machine is gone.
+    """Ends every process that was started in a stand-in below this folder, one that was left in the
+    background too: its machine is gone.
 
-    They are known by their home, which they have from `StandIn`. Reads /proc, or asks `ps`; sends signals.
+    They are known by their home, which they have from `StandIn`. Reads /proc, or asks `ps`; sends
+    signals.
     """
     for _ in range(_ROUNDS):
         found = _at_home_below(folder)
@@ -192,16 +239,28 @@ def _environments() -> Iterator[tuple[int, Iterable[bytes]]]:
                 with suppress(OSError):
                     yield int(place.name), (place / "environ").read_bytes().split(b"\0")
         return
-    listed = subprocess.run(["ps", "axeww", "-o", "pid=,command="], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    listed = subprocess.run(
+        ["ps", "axeww", "-o", "pid=,command="],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
     for line in listed.stdout.splitlines():
         number, _, rest = line.strip().partition(b" ")
-        # Blanks in a value look like the next word: the beginning of HOME is compared, as far as it goes.
+        # Blanks in a value look like the next word: the beginning of HOME is compared, as far as it
+        # goes.
         yield int(number), [b"HOME=" + rest.partition(b" HOME=")[2]]
 
 
 def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, int, int]:
-    """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned instead (one fewer, where nothing else is said)."""
-    name, mib, count = f"{placed.gpu_type} ({LABEL})", round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024), placed.gpu_count
+    """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned
+    instead (one fewer, where nothing else is said).
+    """
+    name, mib, count = (
+        f"{placed.gpu_type} ({LABEL})",
+        round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024),
+        placed.gpu_count,
+    )
     if wrong is not None and not wrong:
         if count > 1:
             count -= 1
@@ -209,4 +268,8 @@ def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, in
             # One fewer would be none, which reads as a driver that is still to come.
             name, mib = next(card for card in _OTHERS if card[0].split()[-1] != placed.gpu_type)
     planned = wrong or {}
-    return str(planned.get("name", name)), int(str(planned.get("mib", mib))), int(str(planned.get("count", count)))
+    return (
+        str(planned.get("name", name)),
+        int(str(planned.get("mib", mib))),
+        int(str(planned.get("count", count))),
+    )

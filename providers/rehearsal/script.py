@@ -1,7 +1,8 @@
-"""What a rehearsal's machine makes of a start-up script: nothing is run, its course is played as a function of the script and the moment.
+"""What a rehearsal's machine makes of a start-up script: nothing is run, its course is played as a
+function of the script and the moment.
 
-Owns how a script of `providers.workloads.launch.start_script` is recognised in what a cloud was given, and the lines
-that it would have written to the console. Shared by the stand-ins.
+Owns how a script of `providers.workloads.launch.start_script` is recognised in what a cloud was
+given, and the lines that it would have written to the console. Shared by the stand-ins.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
 BOOT_S, SETUP_S, LOAD_S = 1.0, 2.0, 3.0
-"""World seconds from running to the script's first word, for its setup lines, and until a service answers."""
+"""World seconds from running to the script's first word, for its setup lines, and until a service
+answers.
+"""
 
 _SENT = re.compile(r"^digest=([0-9a-f]{12})\nkind=(\w+)\nrelease=(.*)$", re.MULTILINE)
 _SETUP = re.compile(r"^setup=(.*)$", re.MULTILINE)
@@ -48,7 +51,9 @@ def unpacked(given: str) -> str:
 
 
 def find(given: str) -> Work | None:
-    """The work in a start-up script, in user data or in a command that holds one packed; None where there is none."""
+    """The work in a start-up script, in user data or in a command that holds one packed; None where
+    there is none.
+    """
     text = unpacked(given)
     found, setup = _SENT.search(text), _SETUP.search(text)
     if found is None:
@@ -58,15 +63,25 @@ def find(given: str) -> Work | None:
 
 
 def words(work: Work, up: float, now: float, job_s: float, code: int) -> list[tuple[float, str]]:
-    """(moment, line) of all that was written until now by a machine that runs since `up`; a job takes `job_s` and ends with `code`."""
+    """(moment, line) of all that was written until now by a machine that runs since `up`; a job
+    takes `job_s` and ends with `code`.
+    """
     running = up + BOOT_S + (SETUP_S if work.setup else 0.0)
     course = [(up + BOOT_S, "starting"), (running, "running")]
-    course.append((running + job_s, f"{FAILED} {code}" if code else f"{SUCCEEDED} 0") if work.job else (running + LOAD_S, READY))
+    course.append(
+        (running + job_s, f"{FAILED} {code}" if code else f"{SUCCEEDED} 0")
+        if work.job
+        else (running + LOAD_S, READY)
+    )
     return [(moment, f"{WORD} {work.digest} {state}") for moment, state in course if moment <= now]
 
 
-def told(store: Store, machine: str, given: str, up: float, until: float, job_s: float, code: int) -> list[tuple[float, str]]:
-    """The same of a machine, by its native id, that runs since `up`: of what was written there by login, else of the script that it was given."""
+def told(
+    store: Store, machine: str, given: str, up: float, until: float, job_s: float, code: int
+) -> list[tuple[float, str]]:
+    """The same of a machine, by its native id, that runs since `up`: of what was written there by
+    login, else of the script that it was given.
+    """
     since, script = store.work(machine) or (0.0, given)
     work = find(script)
     return [] if work is None else words(work, max(up, since), until, job_s, code)
@@ -74,4 +89,8 @@ def told(store: Store, machine: str, given: str, up: float, until: float, job_s:
 
 def over(work: Work, up: float, job_s: float) -> float | None:
     """When the machine ends itself; None if it does not."""
-    return up + BOOT_S + (SETUP_S if work.setup else 0.0) + job_s + 1.0 if work.job and work.releases else None
+    return (
+        up + BOOT_S + (SETUP_S if work.setup else 0.0) + job_s + 1.0
+        if work.job and work.releases
+        else None
+    )

@@ -1,8 +1,9 @@
 """The rehearsal store: one SQLite file that every rehearsal cloud of this machine shares.
 
-Owns the world's clock, the scenario (stock, latencies, quotas, faults) and the log of requests. Stand-ins keep their own tables in it. Several
-processes and threads use it at once, so nothing lives in memory: what has happened so far is a function of the rows and `now()`. Imports
-nothing of the package but the adapter seam; sqlite3 is imported when a store is opened.
+Owns the world's clock, the scenario (stock, latencies, quotas, faults) and the log of requests.
+Stand-ins keep their own tables in it. Several processes and threads use it at once, so nothing
+lives in memory: what has happened so far is a function of the rows and `now()`. Imports nothing of
+the package but the adapter seam; sqlite3 is imported when a store is opened.
 """
 
 from __future__ import annotations
@@ -18,17 +19,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-"""Of the file's tables, the stand-ins' own included: to be raised with every change that an older file does not have."""
+"""Of the file's tables, the stand-ins' own included: to be raised with every change that an older
+file does not have.
+"""
 AHEAD_MAX_S = 3_650 * 86_400.0
-"""How far the world may be ahead of real time: ten years, so that every moment in it can still be written as a date."""
+"""How far the world may be ahead of real time: ten years, so that every moment in it can still be
+written as a date.
+"""
 ANY = ""
 """In a scenario line: everything."""
 
-LATENCIES_S = {"create": 1.0, "stockout": 0.4, "delete": 0.5, "stop": 0.5, "start": 1.0, "edit": 0.2, "preempt": 1.0, "job": 20.0}
-"""How long each step of a rehearsal cloud takes unless the scenario says otherwise, in world seconds: brisk, yet visible."""
+LATENCIES_S = {
+    "create": 1.0,
+    "stockout": 0.4,
+    "delete": 0.5,
+    "stop": 0.5,
+    "start": 1.0,
+    "edit": 0.2,
+    "preempt": 1.0,
+    "job": 20.0,
+}
+"""How long each step of a rehearsal cloud takes unless the scenario says otherwise, in world
+seconds: brisk, yet visible.
+"""
 
 DEFAULT_STOCK = (
-    # The cheapest places for eight spot H100s, so that the first `up` shows what a stockout looks like before it succeeds elsewhere.
+    # The cheapest places for eight spot H100s, so that the first `up` shows what a stockout looks
+    # like before it succeeds elsewhere.
     ("gcp", "europe-west2", "a3-edgegpu-8g-nolssd", ANY, "spot", 0),
     ("gcp", "europe-north1", "a3-highgpu-8g", ANY, "spot", 0),
     ("gcp", "europe-west9", "a3-highgpu-8g", ANY, "spot", 0),
@@ -47,22 +64,31 @@ FAULTS = {
     "html": "HTTP 502 with a web page instead of JSON, before any work",
     "malformed": "the work is done, then half of the JSON answer arrives",
     "delay": "the work is done, then the answer comes `seconds` later (of real time)",
-    "overtaken": "the work is done only `seconds` later (of real time), when whoever asked may have given up",
+    "overtaken": (
+        "the work is done only `seconds` later (of real time), when whoever asked may have given up"
+    ),
     "twice": "the request arrives twice, and the answer is that to the second",
     "slow": "the operation takes `seconds` longer (of world time)",
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
     "no-driver": "of node.look: the driver of a stand-in node does not answer",
     "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
-    "start-up-failed": "of node.look: the start-up script of a stand-in node ended with `code` (default 1)",
-    "wrong-gpus": "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another card for one), or `count`, `name`, `mib`",
+    "start-up-failed": (
+        "of node.look: the start-up script of a stand-in node ended with `code` (default 1)"
+    ),
+    "wrong-gpus": (
+        "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another"
+        " card for one), or `count`, `name`, `mib`"
+    ),
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 
 NODE_LOOK, NODE_WORK = "node.look", "node.work"
 JOB_FAILS = "job-fails"
 NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
-"""What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls are other methods."""
+"""What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls
+are other methods.
+"""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -82,9 +108,11 @@ CREATE TABLE IF NOT EXISTS request (
 
 
 class StockLine(NamedTuple):
-    """One line of the scenario: `machines` exist in each place it covers (None: no end of them), since the world moment `since`.
+    """One line of the scenario: `machines` exist in each place it covers (None: no end of them),
+    since the world moment `since`.
 
-    `place` is a zone, a region or empty; `gpu` is the cloud's or the catalog's name; empty fields cover everything.
+    `place` is a zone, a region or empty; `gpu` is the cloud's or the catalog's name; empty fields
+    cover everything.
     """
 
     provider: str
@@ -97,7 +125,9 @@ class StockLine(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A planned failure: of calls whose name matches `method` (with `*`), `times` more times (None: always)."""
+    """A planned failure: of calls whose name matches `method` (with `*`), `times` more times (None:
+    always).
+    """
 
     id: int
     provider: str
@@ -110,7 +140,9 @@ class Fault(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One call that a stand-in answered. `status` 0 means that no answer was given. Bodies are never kept: they may hold secrets."""
+    """One call that a stand-in answered. `status` 0 means that no answer was given. Bodies are
+    never kept: they may hold secrets.
+    """
 
     at: float
     provider: str
@@ -137,7 +169,9 @@ class RehearsedMachine(NamedTuple):
 
 
 class Store:
-    """The shared file. Cheap to open; safe from any thread and process. `clock` is the real time under the world's offset."""
+    """The shared file. Cheap to open; safe from any thread and process. `clock` is the real time
+    under the world's offset.
+    """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
         import threading
@@ -164,13 +198,24 @@ class Store:
                         writer.execute(f"PRAGMA user_version = {VERSION}")
                 found = db.execute("PRAGMA user_version").fetchone()[0]
                 if found != VERSION:
-                    text = f"the rehearsal store is of version {found}, and this is version {VERSION}; move it away to begin anew"
+                    text = (
+                        f"the rehearsal store is of version {found}, and this is version {VERSION};"
+                        " move it away to begin anew"
+                    )
                     raise OSError(errno.EINVAL, text, str(self.path))
             except sqlite3.DatabaseError as error:
-                # Switching a new file to WAL does not wait for other openers as everything else does.
-                if error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or attempt == 249:
+                # Switching a new file to WAL does not wait for other openers as everything else
+                # does.
+                if (
+                    error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+                    or attempt == 249
+                ):
                     todo = remedy(error, "move it away to begin anew")
-                    raise OSError(errno.EIO, f"the rehearsal store cannot be used ({error}); {todo}", str(self.path)) from error
+                    raise OSError(
+                        errno.EIO,
+                        f"the rehearsal store cannot be used ({error}); {todo}",
+                        str(self.path),
+                    ) from error
                 time.sleep(0.02)
             else:
                 return
@@ -190,7 +235,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The only writer until the block ends; kept if it ends well, undone otherwise. Inside another one it is part of that."""
+        """The only writer until the block ends; kept if it ends well, undone otherwise. Inside
+        another one it is part of that.
+        """
         db = self.connection()
         if db.in_transaction:
             yield db
@@ -204,7 +251,9 @@ class Store:
         db.execute("COMMIT")
 
     def tables(self, schema: str) -> None:
-        """Makes a stand-in's tables if they are not there: statements of the form `CREATE TABLE IF NOT EXISTS`, ended by `;`."""
+        """Makes a stand-in's tables if they are not there: statements of the form `CREATE TABLE IF
+        NOT EXISTS`, ended by `;`.
+        """
         with self.transaction() as db:
             for statement in schema.split(";"):
                 if statement.strip():
@@ -221,7 +270,11 @@ class Store:
 
     def offset(self) -> float:
         """Seconds that the world is ahead of real time."""
-        row = self.connection().execute("SELECT value FROM meta WHERE key = 'clock_offset_s'").fetchone()
+        row = (
+            self.connection()
+            .execute("SELECT value FROM meta WHERE key = 'clock_offset_s'")
+            .fetchone()
+        )
         return float(row[0]) if row else 0.0
 
     def now(self) -> float:
@@ -229,24 +282,46 @@ class Store:
         return self._clock() + self.offset()
 
     def advance(self, seconds: float) -> float:
-        """Moves the world ahead and returns the new moment. It never goes back: rows of the future would make no sense. Raises ValueError."""
+        """Moves the world ahead and returns the new moment. It never goes back: rows of the future
+        would make no sense. Raises ValueError.
+        """
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"the clock moves forward by a number of seconds, not by {seconds}")
         if self.offset() + seconds > AHEAD_MAX_S:
             raise ValueError("the world is at most ten years ahead of real time")
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES ('clock_offset_s', ?)", (repr(self.offset() + seconds),))
+            db.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('clock_offset_s', ?)",
+                (repr(self.offset() + seconds),),
+            )
             return self.now()
 
     # Stock
 
-    def set_stock(self, provider: str, place: str, machine_type: str, capacity: str, count: int | None, gpu: str = ANY) -> None:
-        """Replaces the scenario's line for exactly this: `count` machines in each place it covers, counting those that run (None: unlimited)."""
+    def set_stock(
+        self,
+        provider: str,
+        place: str,
+        machine_type: str,
+        capacity: str,
+        count: int | None,
+        gpu: str = ANY,
+    ) -> None:
+        """Replaces the scenario's line for exactly this: `count` machines in each place it covers,
+        counting those that run (None: unlimited).
+        """
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO stock VALUES (?, ?, ?, ?, ?, ?, ?)", (provider, place, machine_type, gpu, capacity, count, self.now()))
+            db.execute(
+                "INSERT OR REPLACE INTO stock VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (provider, place, machine_type, gpu, capacity, count, self.now()),
+            )
 
-    def drop_covered(self, provider: str, place: str, machine_type: str, capacity: str, gpu: str = ANY) -> int:
-        """Drops the lines that this one covers and that would still decide, being more exact; returns how many."""
+    def drop_covered(
+        self, provider: str, place: str, machine_type: str, capacity: str, gpu: str = ANY
+    ) -> int:
+        """Drops the lines that this one covers and that would still decide, being more exact;
+        returns how many.
+        """
         fields = (place, machine_type, capacity, gpu)
         with self.transaction() as db:
             covered = [
@@ -257,7 +332,8 @@ class Store:
             ]
             for line in covered:
                 db.execute(
-                    "DELETE FROM stock WHERE (provider, place, machine_type, gpu, capacity) = (?, ?, ?, ?, ?)",
+                    "DELETE FROM stock WHERE (provider, place, machine_type, gpu, capacity) = (?,"
+                    " ?, ?, ?, ?)",
                     (line.provider, line.place, line.machine_type, line.gpu, line.capacity),
                 )
         return len(covered)
@@ -265,13 +341,33 @@ class Store:
     def stock_lines(self, provider: str = ANY) -> tuple[StockLine, ...]:
         """The scenario's lines, of one provider or of all."""
         rows = self.connection().execute(
-            "SELECT * FROM stock WHERE ? IN ('', provider) ORDER BY provider, place, machine_type, gpu, capacity", (provider,)
+            "SELECT * FROM stock WHERE ? IN ('', provider) ORDER BY provider, place, machine_type,"
+            " gpu, capacity",
+            (provider,),
         )
         return tuple(StockLine(*row) for row in rows)
 
-    def stock(self, provider: str, region: str, zone: str, machine_type: str, gpus: Sequence[str], capacity: str) -> StockLine:
-        """The line that decides here: the most exact one (place first, then machine type, GPU, capacity kind). Without one, no end."""
-        best, best_rank = StockLine(provider, ANY, ANY, ANY, ANY, None, 0.0), (-1, False, False, False)
+    def stock(
+        self,
+        provider: str,
+        region: str,
+        zone: str,
+        machine_type: str,
+        gpus: Sequence[str],
+        capacity: str,
+    ) -> StockLine:
+        """The line that decides here: the most exact one (place first, then machine type, GPU,
+        capacity kind). Without one, no end.
+        """
+        best, best_rank = (
+            StockLine(provider, ANY, ANY, ANY, ANY, None, 0.0),
+            (
+                -1,
+                False,
+                False,
+                False,
+            ),
+        )
         for line in self.stock_lines(provider):
             if (
                 line.place in {ANY, region, zone}
@@ -279,7 +375,12 @@ class Store:
                 and (not line.gpu or line.gpu in gpus)
                 and line.capacity in {ANY, capacity}
             ):
-                rank = (2 if line.place == zone and zone else 1 if line.place else 0, bool(line.machine_type), bool(line.gpu), bool(line.capacity))
+                rank = (
+                    2 if line.place == zone and zone else 1 if line.place else 0,
+                    bool(line.machine_type),
+                    bool(line.gpu),
+                    bool(line.capacity),
+                )
                 if rank > best_rank:
                     best, best_rank = line, rank
         return best
@@ -295,21 +396,36 @@ class Store:
 
     def latency(self, provider: str, step: str) -> float:
         """How long a step takes, in world seconds."""
-        row = self.connection().execute("SELECT seconds FROM latency WHERE provider = ? AND step = ?", (provider, step)).fetchone()
+        row = (
+            self.connection()
+            .execute(
+                "SELECT seconds FROM latency WHERE provider = ? AND step = ?", (provider, step)
+            )
+            .fetchone()
+        )
         return float(row[0]) if row else LATENCIES_S[step]
 
     def latencies(self) -> tuple[tuple[str, str, float], ...]:
         """What the scenario changed: (provider, step, seconds)."""
-        return tuple(self.connection().execute("SELECT provider, step, seconds FROM latency ORDER BY provider, step"))
+        return tuple(
+            self.connection().execute(
+                "SELECT provider, step, seconds FROM latency ORDER BY provider, step"
+            )
+        )
 
     def set_quota(self, provider: str, place: str, metric: str, count: float) -> None:
         """Sets the account's limit: `place` is a region, or empty for the whole account."""
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?)", (provider, place, metric, count))
+            db.execute(
+                "INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?)", (provider, place, metric, count)
+            )
 
     def quotas(self, provider: str = ANY) -> tuple[tuple[str, str, str, float], ...]:
         """The limits that the scenario sets: (provider, place, metric, count)."""
-        query = "SELECT provider, place, metric, count FROM quota WHERE ? IN ('', provider) ORDER BY provider, place, metric"
+        query = (
+            "SELECT provider, place, metric, count FROM quota WHERE ? IN ('', provider) ORDER BY"
+            " provider, place, metric"
+        )
         return tuple(self.connection().execute(query, (provider,)))
 
     # Faults
@@ -332,7 +448,8 @@ class Store:
             raise ValueError(f"unknown fault {kind!r}: one of {', '.join(FAULTS)}")
         with self.transaction() as db:
             cursor = db.execute(
-                "INSERT INTO fault (provider, method, kind, times, place, machine_type, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO fault (provider, method, kind, times, place, machine_type, settings)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (provider, method, kind, times, place, machine_type, json.dumps(settings)),
             )
             return int(cursor.lastrowid or 0)
@@ -341,7 +458,9 @@ class Store:
         """The failures still to come, in the order they were planned."""
         import json
 
-        rows = self.connection().execute("SELECT * FROM fault WHERE ? IN ('', provider) ORDER BY id", (provider,))
+        rows = self.connection().execute(
+            "SELECT * FROM fault WHERE ? IN ('', provider) ORDER BY id", (provider,)
+        )
         return tuple(Fault._make((*row[:7], json.loads(row[7]))) for row in rows)
 
     def clear_faults(self) -> None:
@@ -349,8 +468,12 @@ class Store:
         with self.transaction() as db:
             db.execute("DELETE FROM fault")
 
-    def take_fault(self, provider: str, method: str, places: Sequence[str], machine_types: Sequence[str]) -> Fault | None:
-        """The first failure planned for this call, with one of its times used up; None if the call is to go well."""
+    def take_fault(
+        self, provider: str, method: str, places: Sequence[str], machine_types: Sequence[str]
+    ) -> Fault | None:
+        """The first failure planned for this call, with one of its times used up; None if the call
+        is to go well.
+        """
         from fnmatch import fnmatchcase
 
         for fault in self.faults(provider):
@@ -370,24 +493,35 @@ class Store:
         return None
 
     def set_work(self, machine: str, script: str) -> None:
-        """What a machine runs from now on, as if it had been written there by login. `machine` is its native id."""
+        """What a machine runs from now on, as if it had been written there by login. `machine` is
+        its native id.
+        """
         import json
 
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"work {machine}", json.dumps([self.now(), script])))
+            db.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+                (f"work {machine}", json.dumps([self.now(), script])),
+            )
 
     def work(self, machine: str) -> tuple[float, str] | None:
         """(since when, script) of what was written there by login; None for nothing."""
         import json
 
-        row = self.connection().execute("SELECT value FROM meta WHERE key = ?", (f"work {machine}",)).fetchone()
+        row = (
+            self.connection()
+            .execute("SELECT value FROM meta WHERE key = ?", (f"work {machine}",))
+            .fetchone()
+        )
         if row is None:
             return None
         since, script = json.loads(row[0])
         return float(since), str(script)
 
     def exit_code(self, provider: str, place: str, machine_type: str) -> int:
-        """What a job ends with whose machine is made there now: 0 unless a `job-fails` is planned. Uses none of its times up."""
+        """What a job ends with whose machine is made there now: 0 unless a `job-fails` is planned.
+        Uses none of its times up.
+        """
         for fault in self.faults(provider):
             here = fault.place in ("", place) or place.startswith(f"{fault.place}-")
             if fault.kind == JOB_FAILS and here and fault.machine_type in ("", machine_type):
@@ -396,11 +530,14 @@ class Store:
 
     # The log
 
-    def log(self, provider: str, verb: str, method: str, path: str, status: int, fault: str = "") -> None:
+    def log(
+        self, provider: str, verb: str, method: str, path: str, status: int, fault: str = ""
+    ) -> None:
         """Keeps one answered call: never its body or query."""
         with self.transaction() as db:
             db.execute(
-                "INSERT INTO request (at, provider, verb, method, path, status, fault) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO request (at, provider, verb, method, path, status, fault) VALUES (?,"
+                " ?, ?, ?, ?, ?, ?)",
                 (self.now(), provider, verb, method, path, status, fault),
             )
 
@@ -408,12 +545,20 @@ class Store:
         """Every call so far, oldest first, whose name matches (with `*`)."""
         from fnmatch import fnmatchcase
 
-        rows = self.connection().execute("SELECT at, provider, verb, method, path, status, fault FROM request ORDER BY id")
-        return tuple(found for found in (Request(*row) for row in rows) if fnmatchcase(found.method, method))
+        rows = self.connection().execute(
+            "SELECT at, provider, verb, method, path, status, fault FROM request ORDER BY id"
+        )
+        return tuple(
+            found for found in (Request(*row) for row in rows) if fnmatchcase(found.method, method)
+        )
 
     def mutations(self) -> tuple[Request, ...]:
         """The calls that may have changed something: every verb but GET, less those that only wait."""
-        return tuple(found for found in self.requests() if found.verb != "GET" and not found.method.endswith(".wait"))
+        return tuple(
+            found
+            for found in self.requests()
+            if found.verb != "GET" and not found.method.endswith(".wait")
+        )
 
     # Beginning
 
@@ -428,16 +573,29 @@ class Store:
     def go_idle(self, name: str) -> None:
         """From now on the GPUs of the machine of this name have nothing to do."""
         with self.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"idle:{name}", repr(self.now())))
+            db.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"idle:{name}", repr(self.now()))
+            )
 
     def is_idle(self, name: str) -> bool:
-        """Whether the GPUs of the machine of this name have nothing to do; they are busy until somebody says otherwise."""
-        return self.connection().execute("SELECT 1 FROM meta WHERE key = ?", (f"idle:{name}",)).fetchone() is not None
+        """Whether the GPUs of the machine of this name have nothing to do; they are busy until
+        somebody says otherwise.
+        """
+        return (
+            self.connection()
+            .execute("SELECT 1 FROM meta WHERE key = ?", (f"idle:{name}",))
+            .fetchone()
+            is not None
+        )
 
     def reset(self) -> None:
-        """Forgets everything, machines and log included, and begins again with the default scenario and real time."""
+        """Forgets everything, machines and log included, and begins again with the default scenario
+        and real time.
+        """
         with self.transaction() as db:
-            for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
+            for (table,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall():
                 db.execute(f'DELETE FROM "{table}"')  # noqa: S608 (a name from the file's own schema)
             self.begin()
 

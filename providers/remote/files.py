@@ -1,7 +1,9 @@
-"""Files to and from a machine: a tar stream over its line. Owns names; what is taken from a stranger's answer is `unpack`'s.
+"""Files to and from a machine: a tar stream over its line. Owns names; what is taken from a
+stranger's answer is `unpack`'s.
 
-tar over the line, rather than sftp: marketplace images often have no sftp server, a folder arrives under the name that was asked for however often it
-is sent, and what comes back is unpacked here by our own rules: plain files and folders under one name, nothing else.
+tar over the line, rather than sftp: marketplace images often have no sftp server, a folder arrives
+under the name that was asked for however often it is sent, and what comes back is unpacked here by
+our own rules: plain files and folders under one name, nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _SAID_MAX = 64 << 10
 
 
 class _Failed(NamedTuple):
-    """What went wrong here, and what stands here all the same. `decides`: whatever the other side says follows from it."""
+    """What went wrong here, and what stands here all the same. `decides`: whatever the other side
+    says follows from it.
+    """
 
     text: str
     rest: str = ""
@@ -39,7 +43,8 @@ class _Failed(NamedTuple):
 
 
 async def put(line: Line, local: str | os.PathLike[str], remote: str | None = None) -> str:
-    """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the home folder; `remote/` puts it into that folder.
+    """Copies a file or folder there; its path there. Without `remote` it keeps its name, in the
+    home folder; `remote/` puts it into that folder.
 
     What is there under that name is written over; other files of a folder stay. Raises GpusError.
     """
@@ -47,7 +52,13 @@ async def put(line: Line, local: str | os.PathLike[str], remote: str | None = No
     if not source.exists():
         raise GpusError(f"put: wanted a file or folder, found none at {source}")
     name = source.resolve().name
-    target = name if remote is None else _remote(remote) + name if remote.endswith("/") else _remote(remote)
+    target = (
+        name
+        if remote is None
+        else _remote(remote) + name
+        if remote.endswith("/")
+        else _remote(remote)
+    )
     folder, base = posixpath.split(posixpath.normpath(target))
     if base in {"", ".", ".."}:
         raise GpusError(f"put: wanted the name of a file or folder there, found {remote!r}")
@@ -61,24 +72,37 @@ async def put(line: Line, local: str | os.PathLike[str], remote: str | None = No
         except BrokenPipeError:
             return None  # The other side says why.
         except (OSError, ValueError, RecursionError) as error:
-            return _Failed(f"{getattr(error, 'strerror', None) or error}: {getattr(error, 'filename', None) or source}", decides=True)
+            return _Failed(
+                f"{getattr(error, 'strerror', None) or error}:"
+                f" {getattr(error, 'filename', None) or source}",
+                decides=True,
+            )
         return None
 
     await _carried(line, script, pack, f"put {source} to {target}", stdin=reading)
     return target
 
 
-async def get(line: Line, remote: str, local: str | os.PathLike[str] | None = None, limits: Limits | None = None) -> Path:
-    """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this folder; an existing folder takes it in.
+async def get(
+    line: Line,
+    remote: str,
+    local: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+) -> Path:
+    """Copies a file or folder from there; its path here. Without `local` it keeps its name, in this
+    folder; an existing folder takes it in.
 
-    Links there are followed, links here are not: one at the target, or in it, is refused. Raises GpusError, also for an answer that holds anything
-    but what was asked for, or more than the limits; it says what stands here then.
+    Links there are followed, links here are not: one at the target, or in it, is refused. Raises
+    GpusError, also for an answer that holds anything but what was asked for, or more than the
+    limits; it says what stands here then.
     """
     folder, base = posixpath.split(posixpath.normpath(_remote(remote)))
     if base in {"", ".", ".."}:
         raise GpusError(f"get: wanted the name of a file or folder there, found {remote!r}")
     target = _local(base if local is None else local)
-    if local is not None and (str(local).endswith(os.sep) or (target.is_dir() and not target.is_symlink())):
+    if local is not None and (
+        str(local).endswith(os.sep) or (target.is_dir() and not target.is_symlink())
+    ):
         target = target / base
     no_link(target)
     script = f"exec tar -chf - -C {_quoted(folder or '.')} -- {_quoted(base)}"
@@ -89,16 +113,33 @@ async def get(line: Line, remote: str, local: str | os.PathLike[str] | None = No
             found = unpack_stream(pipe, base, target, limits)
         if not found.wrong:
             return None
-        rest = f"what came before, {size(found.size)} in {found.files:,} files and folders, stands at {target}" if found.files else ""
+        rest = (
+            f"what came before, {size(found.size)} in {found.files:,} files and folders, stands at"
+            f" {target}"
+            if found.files
+            else ""
+        )
         return _Failed(found.wrong, rest, decides=found.cut)
 
     await _carried(line, script, unpacked, f"get {remote} to {target}", stdout=writing)
     return target
 
 
-async def _carried(line: Line, script: str, work: Callable[[], _Failed | None], what: str, *, stdin: int = DEVNULL, stdout: int = DEVNULL) -> None:
-    """Runs the script there with our end of the pipe in a thread. Whatever ends first, the other follows."""
-    async with started(line.command(f"exec sh -c {shlex.quote(script)}"), stdin=stdin, stdout=stdout) as process:
+async def _carried(
+    line: Line,
+    script: str,
+    work: Callable[[], _Failed | None],
+    what: str,
+    *,
+    stdin: int = DEVNULL,
+    stdout: int = DEVNULL,
+) -> None:
+    """Runs the script there with our end of the pipe in a thread. Whatever ends first, the other
+    follows.
+    """
+    async with started(
+        line.command(f"exec sh -c {shlex.quote(script)}"), stdin=stdin, stdout=stdout
+    ) as process:
         # The program has its own copy: the pipe ends when either side does.
         os.close(max(stdin, stdout))
         thread = asyncio.ensure_future(asyncio.to_thread(work))
@@ -113,13 +154,19 @@ async def _carried(line: Line, script: str, work: Callable[[], _Failed | None], 
             raise
     if code == 0 and failed is None:
         return
-    why = failed.text if failed is not None and (failed.decides or code == 0) else errors or f"ended with {code}"
+    why = (
+        failed.text
+        if failed is not None and (failed.decides or code == 0)
+        else errors or f"ended with {code}"
+    )
     rest = f"; {failed.rest}" if failed is not None and failed.rest else ""
     raise GpusError(f"{what}: {why}{rest}")
 
 
 async def _said(stream: asyncio.StreamReader) -> str:
-    """The first line of what the other side says is wrong, printable. All of it is read, or the other side would wait; little of it is kept."""
+    """The first line of what the other side says is wrong, printable. All of it is read, or the
+    other side would wait; little of it is kept.
+    """
     kept = b""
     while chunk := await stream.read(_SAID_MAX):
         kept = kept or chunk
@@ -128,10 +175,18 @@ async def _said(stream: asyncio.StreamReader) -> str:
 
 
 def no_link(target: Path) -> None:
-    """Raises GpusError where a link stands: what comes from elsewhere is not written to wherever that leads."""
+    """Raises GpusError where a link stands: what comes from elsewhere is not written to wherever
+    that leads.
+    """
     if target.is_symlink():
-        slash = f", or write {target}{os.sep} to go into the folder that it names" if target.is_dir() else ""
-        raise GpusError(f"wanted a file or folder to write to, found a link at {target}; remove it{slash}")
+        slash = (
+            f", or write {target}{os.sep} to go into the folder that it names"
+            if target.is_dir()
+            else ""
+        )
+        raise GpusError(
+            f"wanted a file or folder to write to, found a link at {target}; remove it{slash}"
+        )
 
 
 def _local(path: str | os.PathLike[str]) -> Path:

@@ -1,4 +1,6 @@
-"""The line to one machine: which program on this machine carries a command there. Owns the Line protocol, addresses and port maps. Pure."""
+"""The line to one machine: which program on this machine carries a command there. Owns the Line
+protocol, addresses and port maps. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _USER = re.compile(r"^[a-z_][a-z0-9_.-]{0,31}$")
 
 
 class LocalCommand(NamedTuple):
-    """A program to start here, never through a shell of ours. `env` and `cwd` None: as this process has them."""
+    """A program to start here, never through a shell of ours. `env` and `cwd` None: as this process
+    has them.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] | None = None
@@ -26,7 +30,9 @@ class LocalCommand(NamedTuple):
 
 
 class Line(Protocol):
-    """How one machine is reached. `shown` is what a person would type; `stand_in` says that it is a rehearsal's."""
+    """How one machine is reached. `shown` is what a person would type; `stand_in` says that it is a
+    rehearsal's.
+    """
 
     @property
     def shown(self) -> str: ...
@@ -35,7 +41,9 @@ class Line(Protocol):
     def stand_in(self) -> bool: ...
 
     def path(self, path: str) -> str:
-        """Where an absolute path of the machine is, for a command there: the path itself, but that a stand-in's lie in its folder."""
+        """Where an absolute path of the machine is, for a command there: the path itself, but that
+        a stand-in's lie in its folder.
+        """
 
     def command(self, text: str) -> LocalCommand:
         """Runs `text` in the login shell there, in the home folder, without a terminal."""
@@ -44,9 +52,11 @@ class Line(Protocol):
         """An interactive shell."""
 
     def tunnel(self, local: int, remote: int) -> LocalCommand | None:
-        """Carries a port of this machine's loopback to one there until it is ended; None where that machine's ports are this machine's.
+        """Carries a port of this machine's loopback to one there until it is ended; None where that
+        machine's ports are this machine's.
 
-        Raises GpusError where its provider carries no ports, as `login` does where it carries commands alone.
+        Raises GpusError where its provider carries no ports, as `login` does where it carries
+        commands alone.
         """
 
 
@@ -60,14 +70,18 @@ class Endpoint(NamedTuple):
 def endpoint(node: Node, port: int, *, maps_ports: bool) -> Endpoint | None:
     """Where this port of the machine answers from here, None while that is not known.
 
-    Where ports are mapped, a port without an entry has no outside: it is never taken for itself. Raises GpusError for an address that is none.
+    Where ports are mapped, a port without an entry has no outside: it is never taken for itself.
+    Raises GpusError for an address that is none.
     """
     host = node.external_ip or node.internal_ip
     outside = dict(node.ports).get(port) if node.ports or maps_ports else port
     if not host or outside is None:
         return None
     if not _HOST.match(host) or not 1 <= outside <= 65_535:
-        raise GpusError(f"{node.name}: wanted an address and a port from its cloud, found {host!r} and {outside}")
+        raise GpusError(
+            f"{node.name}: wanted an address and a port from its cloud, found {host!r} and"
+            f" {outside}"
+        )
     return Endpoint(host, outside)
 
 

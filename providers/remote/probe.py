@@ -9,7 +9,14 @@ from providers.model.place import Placed
 if TYPE_CHECKING:
     from providers.model.machine import Node
 READY = ""
-NOT_RUNNING, NO_ADDRESS, CLOSED, NO_LOGIN, NO_DRIVER, WRONG_GPUS = "not-running", "no-address", "port-closed", "no-login", "no-driver", "wrong-gpus"
+NOT_RUNNING, NO_ADDRESS, CLOSED, NO_LOGIN, NO_DRIVER, WRONG_GPUS = (
+    "not-running",
+    "no-address",
+    "port-closed",
+    "no-login",
+    "no-driver",
+    "wrong-gpus",
+)
 STAGES = {
     NOT_RUNNING: "not running yet",
     NO_ADDRESS: "no address",
@@ -24,8 +31,9 @@ REACH = (NO_ADDRESS, CLOSED, NO_LOGIN)
 
 
 class ProbeResult(NamedTuple):
-    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting does not help. `note` is what the user should know
-    besides: of a machine though it is ready, or of what to do if it never is.
+    """What one look at a machine found: how far it got, and what is in the way. `final`: waiting
+    does not help. `note` is what the user should know besides: of a machine though it is ready, or
+    of what to do if it never is.
     """
 
     stage: str = READY
@@ -50,6 +58,8 @@ class Ordered(Placed, Protocol):
 
 
 class Probe(Protocol):
-    """Looks once at a running machine, whose node has just been observed. Never raises for what a machine or a network can do."""
+    """Looks once at a running machine, whose node has just been observed. Never raises for what a
+    machine or a network can do.
+    """
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult: ...

@@ -1,4 +1,6 @@
-"""The line to a machine that takes no ssh: a program of its provider's, started here, carries each command. Owns how it is started. Pure."""
+"""The line to a machine that takes no ssh: a program of its provider's, started here, carries each
+command. Owns how it is started. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
 
 
 class Own(NamedTuple):
-    """The line by `program`, whose last word is the command. `login_line` is what a person would type for a shell of their own.
+    """The line by `program`, whose last word is the command. `login_line` is what a person would
+    type for a shell of their own.
 
-    `shell` gives this terminal one, `port` carries a port, whose two numbers are its last words; either is empty where that is not carried.
+    `shell` gives this terminal one, `port` carries a port, whose two numbers are its last words;
+    either is empty where that is not carried.
     """
 
     program: tuple[str, ...]
@@ -42,20 +46,28 @@ class Own(NamedTuple):
     def login(self) -> LocalCommand:
         if self.shell:
             return LocalCommand(self.shell, _environment())
-        raise GpusError(f"wanted a shell on a machine of {self.provider}, found that only commands are carried there; use: {self.login_line}")
+        raise GpusError(
+            f"wanted a shell on a machine of {self.provider}, found that only commands are carried"
+            f" there; use: {self.login_line}"
+        )
 
     def tunnel(self, local: int, remote: int) -> LocalCommand | None:
         if self.port:
             return LocalCommand((*self.port, str(local), str(remote)), _environment())
         raise GpusError(
-            f"wanted port {remote} of a machine of {self.provider} at 127.0.0.1:{local}, found that it takes no ssh; run what uses the port there, "
-            f"or log in: {self.login_line}"
+            f"wanted port {remote} of a machine of {self.provider} at 127.0.0.1:{local}, found that"
+            f" it takes no ssh; run what uses the port there, or log in: {self.login_line}"
         )
 
 
 def _environment() -> Mapping[str, str]:
-    """This process's environment, in which the program finds this package wherever it was imported from."""
+    """This process's environment, in which the program finds this package wherever it was imported
+    from.
+    """
     import providers
 
     root = str(Path(providers.__path__[0]).parent)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), root)))}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), root))),
+    }

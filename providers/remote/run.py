@@ -1,4 +1,6 @@
-"""Programs on this machine that carry something to another: started, streamed, ended. Owns subprocesses; never a shell on this side."""
+"""Programs on this machine that carry something to another: started, streamed, ended. Owns
+subprocesses; never a shell on this side.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,16 @@ _END_S = 3.0
 
 
 @asynccontextmanager
-async def started(launch: LocalCommand, *, stdin: int = DEVNULL, stdout: int | None = PIPE, stderr: int | None = PIPE) -> AsyncIterator[Process]:
-    """The running program; ended when the block is left, however that happens. Raises GpusError when it cannot be started."""
+async def started(
+    launch: LocalCommand,
+    *,
+    stdin: int = DEVNULL,
+    stdout: int | None = PIPE,
+    stderr: int | None = PIPE,
+) -> AsyncIterator[Process]:
+    """The running program; ended when the block is left, however that happens. Raises GpusError
+    when it cannot be started.
+    """
     making = asyncio.ensure_future(_made(launch, stdin, stdout, stderr))
     try:
         process = await asyncio.shield(making)
@@ -41,7 +51,9 @@ async def started(launch: LocalCommand, *, stdin: int = DEVNULL, stdout: int | N
         await ended(process)
 
 
-async def _made(launch: LocalCommand, stdin: int, stdout: int | None, stderr: int | None) -> Process:
+async def _made(
+    launch: LocalCommand, stdin: int, stdout: int | None, stderr: int | None
+) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
             *launch.argv,
@@ -50,11 +62,14 @@ async def _made(launch: LocalCommand, stdin: int, stdout: int | None, stderr: in
             stderr=stderr,
             env=None if launch.env is None else dict(launch.env),
             cwd=launch.cwd,
-            # A group of its own: an interrupt at the terminal is ours to pass on, and its children end with it.
+            # A group of its own: an interrupt at the terminal is ours to pass on, and its children
+            # end with it.
             start_new_session=True,
         )
     except OSError as error:
-        raise GpusError(f"wanted to run {launch.argv[0]}, found {error.strerror or error}") from None
+        raise GpusError(
+            f"wanted to run {launch.argv[0]}, found {error.strerror or error}"
+        ) from None
 
 
 async def ended(process: Process) -> int:
@@ -74,15 +89,25 @@ async def finished(launch: LocalCommand) -> tuple[int, str, str]:
     """(exit code, output, errors) of a short program."""
     async with started(launch) as process:
         output, errors = await process.communicate()
-        return await process.wait(), output.decode(errors="replace"), errors.decode(errors="replace")
+        return (
+            await process.wait(),
+            output.decode(errors="replace"),
+            errors.decode(errors="replace"),
+        )
 
 
-async def streamed(launch: LocalCommand, output: TextIO | None = None, errors: TextIO | None = None) -> int:
-    """The exit code; what it writes appears as it comes, on this process's stdout and stderr unless told otherwise."""
+async def streamed(
+    launch: LocalCommand, output: TextIO | None = None, errors: TextIO | None = None
+) -> int:
+    """The exit code; what it writes appears as it comes, on this process's stdout and stderr unless
+    told otherwise.
+    """
     async with started(launch) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        await asyncio.gather(_pump(process.stdout, output or sys.stdout), _pump(process.stderr, errors or sys.stderr))
+        await asyncio.gather(
+            _pump(process.stdout, output or sys.stdout), _pump(process.stderr, errors or sys.stderr)
+        )
         return await process.wait()
 
 

@@ -1,8 +1,10 @@
 """ssh to a machine, by OpenSSH's own client. Owns the client's options, keys and pinned host keys.
 
-The client is the system's: it is on every Linux and macOS, is patched with the system, and is what people debug with. (asyncssh and paramiko
-would put a second implementation of the protocol, and cryptography, under every installation; asyncssh serves the tests.) The user's own ssh
-configuration is not read: it may forward an agent, send environment variables or offer further keys to a stranger's machine.
+The client is the system's: it is on every Linux and macOS, is patched with the system, and is what
+people debug with. (asyncssh and paramiko would put a second implementation of the protocol, and
+cryptography, under every installation; asyncssh serves the tests.) The user's own ssh configuration
+is not read: it may forward an agent, send environment variables or offer further keys to a
+stranger's machine.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 CONNECT_S = 10
 """Seconds that reaching the port may take."""
 FAILED = 255
-"""The client's own exit code when the connection, and not the command, failed (ssh(1), EXIT STATUS)."""
+"""The client's own exit code when the connection, and not the command, failed (ssh(1), EXIT
+STATUS).
+"""
 _BANNER_S = 5.0
 
 
@@ -48,7 +52,9 @@ class Key(NamedTuple):
 
 
 class Ssh(NamedTuple):
-    """The line to one machine. `alias` is the name under which its host key is pinned; until `pinned`, the first key seen is taken."""
+    """The line to one machine. `alias` is the name under which its host key is pinned; until
+    `pinned`, the first key seen is taken.
+    """
 
     host: str
     port: int
@@ -61,8 +67,26 @@ class Ssh(NamedTuple):
 
     @property
     def shown(self) -> str:
-        pinned = ("-o", f"UserKnownHostsFile={_quoted(self.known_hosts)}", "-o", f"HostKeyAlias={self.alias}")
-        return shlex.join(["ssh", "-a", "-p", str(self.port), "-i", str(self.key), "-o", "IdentitiesOnly=yes", *pinned, f"{self.user}@{self.host}"])
+        pinned = (
+            "-o",
+            f"UserKnownHostsFile={_quoted(self.known_hosts)}",
+            "-o",
+            f"HostKeyAlias={self.alias}",
+        )
+        return shlex.join(
+            [
+                "ssh",
+                "-a",
+                "-p",
+                str(self.port),
+                "-i",
+                str(self.key),
+                "-o",
+                "IdentitiesOnly=yes",
+                *pinned,
+                f"{self.user}@{self.host}",
+            ]
+        )
 
     @property
     def stand_in(self) -> bool:
@@ -78,7 +102,16 @@ class Ssh(NamedTuple):
         return LocalCommand(self._client("-t"))
 
     def tunnel(self, local: int, remote: int) -> LocalCommand | None:
-        options = ("-N", "-T", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-L", f"127.0.0.1:{local}:localhost:{remote}")
+        options = (
+            "-N",
+            "-T",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "ExitOnForwardFailure=yes",
+            "-L",
+            f"127.0.0.1:{local}:localhost:{remote}",
+        )
         return LocalCommand(self._client(*options))
 
     def _client(self, *more: str) -> tuple[str, ...]:
@@ -104,11 +137,22 @@ class Ssh(NamedTuple):
             options["IdentityAgent"] = "none"
         settings = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
         identity = ("-i", str(self.key), "-p", str(self.port))
-        return (program("ssh"), "-F", "none", *settings, *identity, *more, "--", f"{self.user}@{self.host}")
+        return (
+            program("ssh"),
+            "-F",
+            "none",
+            *settings,
+            *identity,
+            *more,
+            "--",
+            f"{self.user}@{self.host}",
+        )
 
 
 class SshProbe(NamedTuple):
-    """Ready: an address and a port answer, a login works, the driver answers with the GPUs that were ordered. Pins the host key at first sight."""
+    """Ready: an address and a port answer, a login works, the driver answers with the GPUs that
+    were ordered. Pins the host key at first sight.
+    """
 
     key: Key | None
     """None where no machine is reached by ssh."""
@@ -119,20 +163,40 @@ class SshProbe(NamedTuple):
     pinned: bool = False
     """Its machines were ready once: no host key is taken any more that was not seen then."""
     own: Mapping[str, tuple[Manifest, Mapping[str, str]]] = {}
-    """The providers whose machines take commands in their own way, not by ssh, with the settings of the machines' account."""
+    """The providers whose machines take commands in their own way, not by ssh, with the settings of
+    the machines' account.
+    """
 
     def line(self, node: Node) -> Ssh | Own | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
         manifest, settings = self.own.get(node.handle.provider, (None, {}))
         if manifest is not None and manifest.program is not None:
-            shell, port = (tuple(made(node, settings)) if made is not None else () for made in (manifest.shell, manifest.port))
-            return Own(tuple(manifest.program(node, settings)), node.handle.provider, node.login, shell, port)
+            shell, port = (
+                tuple(made(node, settings)) if made is not None else ()
+                for made in (manifest.shell, manifest.port)
+            )
+            return Own(
+                tuple(manifest.program(node, settings)),
+                node.handle.provider,
+                node.login,
+                shell,
+                port,
+            )
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None or self.key is None:
             return None
         name = user(node, self.default_user)
         pinned = self.pinned or known(self.known_hosts, node)
-        return Ssh(where.host, where.port, name, self.key.private, self.known_hosts, alias(node), pinned, agent=not self.key.own)
+        return Ssh(
+            where.host,
+            where.port,
+            name,
+            self.key.private,
+            self.known_hosts,
+            alias(node),
+            pinned,
+            agent=not self.key.own,
+        )
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         try:
@@ -141,28 +205,48 @@ class SshProbe(NamedTuple):
             return ProbeResult(NO_ADDRESS, str(error), final=True)
         if line is None:
             has_host = node.external_ip or node.internal_ip
-            return ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet" if has_host else "the cloud has told none yet")
+            return ProbeResult(
+                NO_ADDRESS,
+                "its ssh port is not mapped yet" if has_host else "the cloud has told none yet",
+            )
         if isinstance(line, Own):
             return await self._own(line, placed)
         closed = await _closed(line)
         if closed:
             return ProbeResult(CLOSED, closed)
-        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
+        code, output, errors = await finished(
+            line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")
+        )
         if code == FAILED:
-            return ProbeResult(NO_LOGIN, f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}")
+            return ProbeResult(
+                NO_LOGIN,
+                f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}",
+            )
         return driver.look(code, output, errors, placed)
 
     async def _own(self, line: Own, placed: Ordered) -> ProbeResult:
-        code, output, errors = await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}"))
+        code, output, errors = await finished(
+            line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")
+        )
         if code == FAILED:
             return ProbeResult(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
         upgrade = self.own[line.provider][0].upgrade
-        return driver.look(code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else "")
+        return driver.look(
+            code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else ""
+        )
 
 
 def alias(node: Node) -> str:
-    """The name that a machine's host key is pinned under: addresses are used again, names of machines are not."""
-    return "gpus-" + "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in node.handle.native_id.lower())[-200:]
+    """The name that a machine's host key is pinned under: addresses are used again, names of
+    machines are not.
+    """
+    return (
+        "gpus-"
+        + "".join(
+            letter if letter.isalnum() or letter in "-." else "-"
+            for letter in node.handle.native_id.lower()
+        )[-200:]
+    )
 
 
 def known(known_hosts: Path, node: Node) -> bool:
@@ -179,10 +263,14 @@ def _last(errors: str) -> str:
 
 
 async def _closed(where: Endpoint | Ssh) -> str:
-    """Why ssh's port does not answer as ssh does; empty when it does. One connection, ended at once."""
+    """Why ssh's port does not answer as ssh does; empty when it does. One connection, ended at
+    once.
+    """
     name = f"{where.host}:{where.port}"
     try:
-        reader, writer = await asyncio.wait_for(asyncio.open_connection(where.host, where.port), CONNECT_S)
+        reader, writer = await asyncio.wait_for(
+            asyncio.open_connection(where.host, where.port), CONNECT_S
+        )
     except TimeoutError:
         return f"{name} does not answer"
     except OSError as error:
@@ -206,29 +294,55 @@ def program(name: str) -> str:
     """The path of one of OpenSSH's programs. Raises NoOpenSsh when it is not installed."""
     found = shutil.which(name)
     if found is None:
-        raise NoOpenSsh(f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client (Debian, Ubuntu) or openssh")
+        raise NoOpenSsh(
+            f"wanted OpenSSH's `{name}` on PATH, found none; install the package openssh-client"
+            " (Debian, Ubuntu) or openssh"
+        )
     return found
 
 
 def made_key(folder: Path, comment: str) -> Key:
-    """The key pair of this folder; made, without a passphrase and for this user alone, if it is not there. Runs ssh-keygen."""
+    """The key pair of this folder; made, without a passphrase and for this user alone, if it is not
+    there. Runs ssh-keygen.
+    """
     private = folder / "id_ed25519"
     if not private.exists():
-        argv = [program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(private)]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        argv = [
+            program("ssh-keygen"),
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            comment,
+            "-f",
+            str(private),
+        ]
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            raise GpusError(f"wanted a new ssh key at {private}, found that ssh-keygen failed: {done.stderr.strip() or done.returncode}")
+            raise GpusError(
+                f"wanted a new ssh key at {private}, found that ssh-keygen failed:"
+                f" {done.stderr.strip() or done.returncode}"
+            )
         private.with_name(f"{private.name}.pub").chmod(0o600)
     return Key(private, _public(private), own=True)
 
 
 def given_key(path: str | os.PathLike[str]) -> Key:
-    """The user's own key pair, by the path of its private half. Raises GpusError when a half is missing."""
+    """The user's own key pair, by the path of its private half. Raises GpusError when a half is
+    missing.
+    """
     private = Path(path).expanduser()
     if private.suffix == ".pub":
         private = private.with_suffix("")
     if not private.is_file():
-        raise GpusError(f"ssh_key: wanted the file of a private key, found none at {private}; leave ssh_key out to have one made")
+        raise GpusError(
+            f"ssh_key: wanted the file of a private key, found none at {private}; leave ssh_key out"
+            " to have one made"
+        )
     return Key(private.resolve(), _public(private), own=False)
 
 
@@ -237,9 +351,14 @@ def _public(private: Path) -> str:
     if file.is_file():
         return regular.content(file, regular.KEY_MAX).decode(errors="replace").strip()
     argv = [program("ssh-keygen"), "-y", "-P", "", "-f", str(private)]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise GpusError(f"ssh_key: wanted {file} beside the private key, found none, and the private key cannot be read: {done.stderr.strip()}")
+        raise GpusError(
+            f"ssh_key: wanted {file} beside the private key, found none, and the private key cannot"
+            f" be read: {done.stderr.strip()}"
+        )
     return done.stdout.strip()
 
 

@@ -1,7 +1,9 @@
-"""A stranger's tar stream, unpacked by our own rules: plain files and folders under one name, within limits, never through a link of this machine.
+"""A stranger's tar stream, unpacked by our own rules: plain files and folders under one name,
+within limits, never through a link of this machine.
 
-Owns the reading of headers, so that nothing a header says is believed before it is checked: a name, a length, a map of holes. `tarfile` calls itself
-for each long name, holds headers of any size in memory, and writes out a sparse file's holes. Format: POSIX.1-2017 pax and GNU tar's "Basic Tar
+Owns the reading of headers, so that nothing a header says is believed before it is checked: a name,
+a length, a map of holes. `tarfile` calls itself for each long name, holds headers of any size in
+memory, and writes out a sparse file's holes. Format: POSIX.1-2017 pax and GNU tar's "Basic Tar
 Format" (read 2026-11-28); what comes is what GNU tar, busybox and bsdtar send for `tar -ch`.
 """
 
@@ -26,11 +28,20 @@ _CHUNK = 1 << 18
 _NAME_MAX, _DEPTH_MAX, _HEADER_MAX = 4_096, 128, 1 << 20
 """Bytes of a name, folders in it, and bytes of what describes the next member."""
 _ABOUT_MAX = 8
-"""Headers in a row that describe the next member: a name, a link's name and a pax header are what there is."""
+"""Headers in a row that describe the next member: a name, a link's name and a pax header are what
+there is.
+"""
 _PADDING_MAX = 1 << 20
 _MODE = 0o755
 _FILE, _FOLDER, _LONG_NAME, _LONG_LINK, _PAX, _PAX_ALL = b"0\x007", b"5", b"L", b"K", b"x", b"g"
-_KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"}
+_KINDS = {
+    b"1": "a link",
+    b"2": "a link",
+    b"3": "a device",
+    b"4": "a device",
+    b"6": "a pipe",
+    b"S": "a sparse file",
+}
 
 
 class Limits(NamedTuple):
@@ -41,7 +52,9 @@ class Limits(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """What was written, and what is wrong with the stream: empty for nothing. `cut`: it was not read to its end, so the sender could not finish."""
+    """What was written, and what is wrong with the stream: empty for nothing. `cut`: it was not
+    read to its end, so the sender could not finish.
+    """
 
     files: int = 0
     size: int = 0
@@ -66,7 +79,9 @@ class _Member(NamedTuple):
 
 
 def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = None) -> Unpacked:
-    """Writes what the stream holds under `base` to `target`, over what is there. Never raises for what a stream says, nor for a full disk."""
+    """Writes what the stream holds under `base` to `target`, over what is there. Never raises for
+    what a stream says, nor for a full disk.
+    """
     limits = limits or Limits()
     count = size = seen = 0
     refused, named = "", ""
@@ -74,10 +89,16 @@ def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = No
         for member in _members(pipe):
             seen += 1
             if seen > limits.files:
-                raise _Wrong(f"wanted at most {limits.files:,} files and folders, found more; raise it with --max-files, or pack them there first")
+                raise _Wrong(
+                    f"wanted at most {limits.files:,} files and folders, found more; raise it with"
+                    " --max-files, or pack them there first"
+                )
             if size + member.size > limits.size:
                 found = f"{size_text(size + member.size)} or more"
-                raise _Wrong(f"wanted at most {size_text(limits.size)}, found {found}; raise it with --max-size")
+                raise _Wrong(
+                    f"wanted at most {size_text(limits.size)}, found {found}; raise it with"
+                    " --max-size"
+                )
             named = member.name
             parts = posixpath.normpath(member.name).split("/")
             why = _refusal(member, parts, base)
@@ -94,7 +115,12 @@ def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = No
     except _Wrong as wrong:
         return Unpacked(count, size, str(wrong), cut=not isinstance(wrong, _Ended))
     except (OSError, ValueError) as error:  # ValueError: a name that this system has not
-        return Unpacked(count, size, f"{_told(error, target)}{f' (at {_shown(named)})' if named else ''}", cut=True)
+        return Unpacked(
+            count,
+            size,
+            f"{_told(error, target)}{f' (at {_shown(named)})' if named else ''}",
+            cut=True,
+        )
     return Unpacked(count, size, refused or ("" if count else "nothing came"))
 
 
@@ -115,7 +141,8 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
     while True:
         block = _read(pipe, _BLOCK)
         if block.count(0) == _BLOCK:
-            # The rest is padding, and the sender must not be cut off in it; a stranger's has no end.
+            # The rest is padding, and the sender must not be cut off in it; a stranger's has no
+            # end.
             for _ in range(_PADDING_MAX // _CHUNK):
                 if not pipe.read(_CHUNK):
                     break
@@ -135,12 +162,22 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
             continue
         name = pax.get("path") or long_name or os.fsdecode(_name(block))
         if "size" in pax:
-            size = int(pax["size"]) if pax["size"].isascii() and pax["size"].isdigit() and len(pax["size"]) < 20 else -1
+            size = (
+                int(pax["size"])
+                if pax["size"].isascii() and pax["size"].isdigit() and len(pax["size"]) < 20
+                else -1
+            )
         if size < 0 or len(os.fsencode(name)) > _NAME_MAX:
             raise _Wrong("no tar stream came: a header that says what cannot be")
         is_folder = kind == _FOLDER or (kind in _FILE and name.endswith("/"))
         has_content = kind in _FILE or kind == b"S"
-        yield _Member(name, _FOLDER if is_folder else kind, size if has_content else 0, _octal(block[100:108]), any("sparse" in key for key in pax))
+        yield _Member(
+            name,
+            _FOLDER if is_folder else kind,
+            size if has_content else 0,
+            _octal(block[100:108]),
+            any("sparse" in key for key in pax),
+        )
         long_name, pax, about = "", {}, 0
 
 
@@ -152,7 +189,11 @@ def _name(block: bytes) -> bytes:
 def _octal(field: bytes) -> int:
     """A header's number: octal, or GNU's binary form for large ones."""
     if field[0] & 0x80:
-        return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big") if not field[0] & 0x40 else -1
+        return (
+            int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
+            if not field[0] & 0x40
+            else -1
+        )
     word = field.partition(b"\0")[0].strip()
     if not word:
         return 0
@@ -178,7 +219,9 @@ def _records(content: bytes) -> dict[str, str]:
 
 
 def _folder(target: Path, below: Sequence[str]) -> int:
-    """An open folder: `target` and the names below it, made where they are not there. A link on the way is an OSError."""
+    """An open folder: `target` and the names below it, made where they are not there. A link on the
+    way is an OSError.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     here = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     for name in (target.name, *below):
@@ -200,7 +243,9 @@ def _write(pipe: BinaryIO, member: _Member, target: Path, below: Sequence[str]) 
         target.parent.mkdir(parents=True, exist_ok=True)
         folder, name = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY), target.name
     try:
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=folder)
+        file = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=folder
+        )
     finally:
         os.close(folder)
     try:
@@ -237,9 +282,21 @@ def _read(pipe: BinaryIO, size: int) -> bytes:
 
 
 def _told(error: Exception, target: Path) -> str:
-    if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO):
-        return f"{target}: a link or another kind of file stands there, which is not written through; move it away, or name another target"
-    return f"{error.strerror}: {target}" if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.errno in (
+        errno.ELOOP,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENXIO,
+    ):
+        return (
+            f"{target}: a link or another kind of file stands there, which is not written through;"
+            " move it away, or name another target"
+        )
+    return (
+        f"{error.strerror}: {target}"
+        if isinstance(error, OSError) and error.strerror
+        else str(error)
+    )
 
 
 def _shown(name: str) -> str:

@@ -1,1 +1,3 @@
-"""Contract suite, fault injection, clock: shipped, so that outside adapters can be held to the same rules."""
+"""Contract suite, fault injection, clock: shipped, so that outside adapters can be held to the same
+rules.
+"""

@@ -1,7 +1,9 @@
-"""One adapter on its stand-in, for the contract suite: what to order, what to break, what really runs. Owns Harness, Knobs and Bench.
+"""One adapter on its stand-in, for the contract suite: what to order, what to break, what really
+runs. Owns Harness, Knobs and Bench.
 
-Everything goes through the adapter's own `connect` in the rehearsal world, and everything that is checked at the end is asked of the stand-in's
-state, never of the adapter. Time is the rehearsal store's and only ever jumps. Imports no cloud's folder: a harness brings its own.
+Everything goes through the adapter's own `connect` in the rehearsal world, and everything that is
+checked at the end is asked of the stand-in's state, never of the adapter. Time is the rehearsal
+store's and only ever jumps. Imports no cloud's folder: a harness brings its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.market.planning import market
 from providers.engine.runtime.world import open_world
 from providers.errors import QuotaExceeded
-from providers.model.ask import CAPACITIES, RESERVATION, SPOT, Ask, Capacity, Choice, PriceOverride, gpu_text
+from providers.model.ask import (
+    CAPACITIES,
+    RESERVATION,
+    SPOT,
+    Ask,
+    Capacity,
+    Choice,
+    PriceOverride,
+    gpu_text,
+)
 from providers.model.machine import GONE, Mark, Order, Setup
 from providers.model.worlds import REHEARSAL
 
@@ -46,9 +57,11 @@ STEP_S, STEP_MOST_S = 0.5, 30.0
 
 
 class Console(Protocol):
-    """What a stand-in's `console` module tells and does beside the wire. `preemptible()` is optional: which kinds of capacity can be taken back.
+    """What a stand-in's `console` module tells and does beside the wire. `preemptible()` is
+    optional: which kinds of capacity can be taken back.
 
-    So is `edit(store, name, machine_type, gpu, count)`: somebody changes the machines of this name, their type or their GPUs; how many that were.
+    So is `edit(store, name, machine_type, gpu, count)`: somebody changes the machines of this name,
+    their type or their GPUs; how many that were.
     """
 
     def running(self, store: Store) -> tuple[RehearsedMachine, ...]:
@@ -61,14 +74,17 @@ class Console(Protocol):
 class Harness(NamedTuple):
     """What the suite must know about one adapter.
 
-    `gpu` is what the cases order (`"L4:1"`), cheap and with several places where the cloud has them. `create` and `delete` are the calls that make
-    and end machines, as the stand-in's log names them (with `*`). `provoke(code)` is the adapter's own reading of an answer to a creating call that
-    bears a code of its error table. `page` is how many machines one page of the cloud's list holds (0: no pages). `limit` is what the account's limit
-    reads as. `regions` narrows what is ordered, `settings` is what `connect` gets. `setup` holds the provider's own options. `offers` replaces the
-    bundled catalog.
+    `gpu` is what the cases order (`"L4:1"`), cheap and with several places where the cloud has
+    them. `create` and `delete` are the calls that make and end machines, as the stand-in's log
+    names them (with `*`). `provoke(code)` is the adapter's own reading of an answer to a creating
+    call that bears a code of its error table. `page` is how many machines one page of the cloud's
+    list holds (0: no pages). `limit` is what the account's limit reads as. `regions` narrows what
+    is ordered, `settings` is what `connect` gets. `setup` holds the provider's own options.
+    `offers` replaces the bundled catalog.
 
-    `raise_price` is needed where offers are live, `reserve` (makes one, returns its name) where reservations are declared. `leftovers` names
-    what else costs money in the stand-in, such as disks. `offline` is the environment in which live credentials can't be found without a network.
+    `raise_price` is needed where offers are live, `reserve` (makes one, returns its name) where
+    reservations are declared. `leftovers` names what else costs money in the stand-in, such as
+    disks. `offline` is the environment in which live credentials can't be found without a network.
     """
 
     manifest: Manifest
@@ -88,10 +104,12 @@ class Harness(NamedTuple):
     leftovers: Callable[[Store], Sequence[str]] | None = None
     offline: Mapping[str, str] = {}
     knobs: Callable[[Harness, Store], Knobs] | None = None
-    """Other knobs than those over the store's common scenario, for a stand-in that keeps another one."""
+    """Other knobs than those over the store's common scenario, for a stand-in that keeps another
+    one.
+    """
     edited: Mapping[str, object] = {}
-    """What a machine of `gpu` is once somebody has made it another one at the cloud, as far as that can be done: property and value. It no longer is
-    what was declared.
+    """What a machine of `gpu` is once somebody has made it another one at the cloud, as far as that
+    can be done: property and value. It no longer is what was declared.
     """
     kind: str = "machine"
     """The kind of cluster that the cases order."""
@@ -115,8 +133,9 @@ class Knobs(Protocol):
         """The next creating calls fail by this kind of fault, before any work is done."""
 
     def lose_reply(self, kind: str = "reply-lost") -> None:
-        """The next creating call does its work, and its answer is lost (`malformed`: garbled, `error-after`: an error instead, `twice`: the call is
-        delivered twice, and the answer is that to the second).
+        """The next creating call does its work, and its answer is lost (`malformed`: garbled,
+        `error-after`: an error instead, `twice`: the call is delivered twice, and the answer is
+        that to the second).
         """
 
     def slow_start(self, seconds: float) -> None:
@@ -135,7 +154,9 @@ class Knobs(Protocol):
         """The cloud takes a machine back; how many that were."""
 
     def edit(self, name: str, machine_type: str, gpu: str, count: int) -> int:
-        """Somebody makes the machines of this name another type, or gives them other GPUs; how many that were."""
+        """Somebody makes the machines of this name another type, or gives them other GPUs; how many
+        that were.
+        """
 
     def heal(self) -> None:
         """No more faults."""
@@ -159,12 +180,20 @@ class StandIn:
         if candidate is None:
             self._store.set_stock(self._harness.name, "", "", "", left)
             return
-        self._store.set_stock(self._harness.name, candidate.zone or candidate.region, candidate.machine_type, candidate.capacity, left)
+        self._store.set_stock(
+            self._harness.name,
+            candidate.zone or candidate.region,
+            candidate.machine_type,
+            candidate.capacity,
+            left,
+        )
 
     def restock(self) -> None:
         """See Knobs."""
         for line in self._store.stock_lines(self._harness.name):
-            self._store.set_stock(line.provider, line.place, line.machine_type, line.capacity, None, line.gpu)
+            self._store.set_stock(
+                line.provider, line.place, line.machine_type, line.capacity, None, line.gpu
+            )
 
     def refuse(self, kind: str, *, times: int | None = 1, **settings: Any) -> None:
         """See Knobs."""
@@ -230,12 +259,16 @@ class StoreClock:
 
 
 class Bench:
-    """What a case works with: an adapter (`adapter`), others like it from other processes (`connect()`), knobs, and the engine on both."""
+    """What a case works with: an adapter (`adapter`), others like it from other processes
+    (`connect()`), knobs, and the engine on both.
+    """
 
     def __init__(self, harness: Harness, store: Store) -> None:
         self.harness = harness
         self.store = store
-        self.knobs: Knobs = StandIn(harness, store) if harness.knobs is None else harness.knobs(harness, store)
+        self.knobs: Knobs = (
+            StandIn(harness, store) if harness.knobs is None else harness.knobs(harness, store)
+        )
         self.said: list[str] = []
         """The lines that the engine reported, as `severity: text`."""
         self._worlds: list[World] = []
@@ -253,7 +286,9 @@ class Bench:
         return self.harness.name
 
     def connect(self) -> Adapter:
-        """The adapter as another process would have it: nothing remembered but what is on disk and at the cloud."""
+        """The adapter as another process would have it: nothing remembered but what is on disk and
+        at the cloud.
+        """
         return self.harness.manifest.connect(REHEARSAL, self.harness.settings)
 
     @cached_property
@@ -288,28 +323,61 @@ class Bench:
         told = getattr(self.harness.console, "preemptible", None)
         kinds = frozenset({SPOT}) if told is None else told()
         declared = self.harness.manifest.capabilities.capacities
-        return next((kind for kind in (SPOT, *CAPACITIES) if kind in kinds and kind in declared), "")
+        return next(
+            (kind for kind in (SPOT, *CAPACITIES) if kind in kinds and kind in declared), ""
+        )
 
-    def ask(self, capacity: str = "", *, nodes: int = 1, kind: str = "", reservation: str = "mine", wait_s: int = 900) -> Ask:
-        """One choice of the harness's GPU. What is not on demand gets a price, since catalogs often have none; live offers have their own."""
+    def ask(
+        self,
+        capacity: str = "",
+        *,
+        nodes: int = 1,
+        kind: str = "",
+        reservation: str = "mine",
+        wait_s: int = 900,
+    ) -> Ask:
+        """One choice of the harness's GPU. What is not on demand gets a price, since catalogs often
+        have none; live offers have their own.
+        """
         gpu, chosen = gpu_text(self.harness.gpu), capacity or self.usual
         way = Capacity(chosen, reservation if chosen == RESERVATION else "")
-        entry = Choice(gpu.type, gpu.gpu_count or 1, exact=gpu.exact, nodes=nodes, capacity=(way,), wait_s=wait_s)
+        entry = Choice(
+            gpu.type,
+            gpu.gpu_count or 1,
+            exact=gpu.exact,
+            nodes=nodes,
+            capacity=(way,),
+            wait_s=wait_s,
+        )
         unpriced = () if self.harness.manifest.capabilities.live_offers else CAPACITIES[1:]
         own = tuple(PriceOverride(1_000_000, self.name, capacity=kind) for kind in unpriced)
-        section = {self.name: dict(self.harness.setup.options)} if self.harness.setup.options else {}
+        section = (
+            {self.name: dict(self.harness.setup.options)} if self.harness.setup.options else {}
+        )
         kind = kind or self.harness.kind
-        return Ask((entry,), kind=kind, providers=(self.name,), regions=self.harness.regions, price_overrides=own, options=section)
+        return Ask(
+            (entry,),
+            kind=kind,
+            providers=(self.name,),
+            regions=self.harness.regions,
+            price_overrides=own,
+            options=section,
+        )
 
     def plan(self, ask: Ask) -> Plan:
-        """The plan of an ask over what this provider sells, without anything that was refused before."""
+        """The plan of an ask over what this provider sells, without anything that was refused
+        before.
+        """
         return market(self.world, ask).plan(ask)
 
-    def candidates(self, capacity: str = "", *, nodes: int = 1, reservation: str = "mine") -> tuple[Candidate, ...]:
+    def candidates(
+        self, capacity: str = "", *, nodes: int = 1, reservation: str = "mine"
+    ) -> tuple[Candidate, ...]:
         """Where the harness's GPU can be had, best first; at least one."""
         plan = self.plan(self.ask(capacity, nodes=nodes, reservation=reservation))
         assert plan.candidates, (
-            f"{self.name}: wanted a place for {self.harness.gpu} {capacity or self.usual}, found none; refused: {plan.rejected_by_rule}"
+            f"{self.name}: wanted a place for {self.harness.gpu} {capacity or self.usual}, found"
+            f" none; refused: {plan.rejected_by_rule}"
         )
         return plan.candidates
 
@@ -330,11 +398,20 @@ class Bench:
         chosen = candidates or self.candidates(nodes=nodes)[:1]
         return Order(mark, token, chosen, names, self.harness.setup._replace(ttl_s=ttl_s), wait_s)
 
-    def wanted(self, ask: Ask | None = None, *, owner: str = OWNER, cluster: str = CLUSTER, setup: Setup | None = None) -> ClusterSpec:
+    def wanted(
+        self,
+        ask: Ask | None = None,
+        *,
+        owner: str = OWNER,
+        cluster: str = CLUSTER,
+        setup: Setup | None = None,
+    ) -> ClusterSpec:
         """What the engine is asked for; options stand under their provider there."""
         chosen = setup or self.harness.setup
         own = ((self.name, dict(chosen.options)),) if chosen.options else ()
-        return ClusterSpec(owner, cluster, ask or self.ask(), chosen._replace(options=own), FINGERPRINT)
+        return ClusterSpec(
+            owner, cluster, ask or self.ask(), chosen._replace(options=own), FINGERPRINT
+        )
 
     # Time
 
@@ -349,8 +426,13 @@ class Bench:
             ticket = (adapter or self.adapter).poll(ticket)
             if ticket.state == "done":
                 return ticket
-            assert ticket.state in {"waiting", "queued"}, f"{self.name}: wanted a ticket that waits, is queued or done, found {ticket.state!r}"
-            assert passed < PATIENCE_S, f"{self.name}: wanted an order to end, found it {ticket.state} after {passed:.0f}s"
+            assert ticket.state in {
+                "waiting",
+                "queued",
+            }, f"{self.name}: wanted a ticket that waits, is queued or done, found {ticket.state!r}"
+            assert passed < PATIENCE_S, (
+                f"{self.name}: wanted an order to end, found it {ticket.state} after {passed:.0f}s"
+            )
             self.wait(step)
             step, passed = min(step * 1.6, STEP_MOST_S), passed + step
 
@@ -363,7 +445,9 @@ class Bench:
         """Waits until the adapter says that these are gone."""
         step, passed = STEP_S, 0.0
         while any(node.status != GONE for node in (adapter or self.adapter).observe(handles)):
-            assert passed < PATIENCE_S, f"{self.name}: wanted {handles} to be gone, found them after {passed:.0f}s"
+            assert passed < PATIENCE_S, (
+                f"{self.name}: wanted {handles} to be gone, found them after {passed:.0f}s"
+            )
             self.wait(step)
             step, passed = min(step * 1.6, STEP_MOST_S), passed + step
 
@@ -388,7 +472,9 @@ class Bench:
         """Exactly so many machines exist, on the stand-in's own word."""
         found = self.knobs.running()
         names = ", ".join(f"{machine.name} {machine.status}" for machine in found) or "none"
-        assert len(found) == count, f"{self.name}: {why}: wanted {count} machines, found {len(found)}: {names}"
+        assert len(found) == count, (
+            f"{self.name}: {why}: wanted {count} machines, found {len(found)}: {names}"
+        )
 
     def clean(self) -> None:
         """Nothing is left that costs money, deletions under way having had their time."""
@@ -398,7 +484,9 @@ class Bench:
             self.wait(10.0)
         self.exist(0, "after the case")
         left = self.harness.leftovers(self.store) if self.harness.leftovers is not None else ()
-        assert not left, f"{self.name}: after the case: wanted nothing that costs money, found {', '.join(left)}"
+        assert not left, (
+            f"{self.name}: after the case: wanted nothing that costs money, found {', '.join(left)}"
+        )
 
 
 @contextmanager

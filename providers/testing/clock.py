@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class JumpingClock:
-    """Time that passes only when somebody sleeps, or when the test says so. `slept` adds up the sleeps, in seconds."""
+    """Time that passes only when somebody sleeps, or when the test says so. `slept` adds up the
+    sleeps, in seconds.
+    """
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now

@@ -1,4 +1,5 @@
-"""The contract that every adapter keeps, as cases that run against its stand-in: of this package or of another one.
+"""The contract that every adapter keeps, as cases that run against its stand-in: of this package or
+of another one.
 
 Owns the list of cases and the running of one. An adapter's test is a harness and a few lines:
 
@@ -8,8 +9,9 @@ Owns the list of cases and the running of one. An adapter's test is a harness an
     def test_contract(case, tmp_path):
         case.run(HARNESS, tmp_path)
 
-Declared capabilities are tested; for an undeclared one the case is its refusal at plan time. After every case nothing may be left that costs money,
-asked of the stand-in's own state. Needs no pytest, no network beyond loopback, no credentials, no real time. Must not import a cloud's folder.
+Declared capabilities are tested; for an undeclared one the case is its refusal at plan time. After
+every case nothing may be left that costs money, asked of the stand-in's own state. Needs no pytest,
+no network beyond loopback, no credentials, no real time. Must not import a cloud's folder.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Case(NamedTuple):
         return self.body.__name__
 
     def run(self, harness: Harness, folder: Path) -> None:
-        """Runs the case with all state in `folder` (which cases may share: each begins anew there). Raises AssertionError, worth reading."""
+        """Runs the case with all state in `folder` (which cases may share: each begins anew there).
+        Raises AssertionError, worth reading.
+        """
         from providers.engine.journal.database import FILE
         from providers.rehearsal.store import open_store
 
@@ -60,4 +64,8 @@ class Case(NamedTuple):
 
 def cases(harness: Harness) -> list[Case]:
     """The cases that concern this adapter, in a stable order."""
-    return [Case(body) for module in (life_cases, fault_cases, money_cases, drift_cases) for body in module.cases(harness)]
+    return [
+        Case(body)
+        for module in (life_cases, fault_cases, money_cases, drift_cases)
+        for body in module.cases(harness)
+    ]

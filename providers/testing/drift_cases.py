@@ -1,4 +1,6 @@
-"""The contract's cases of what was bought and what is there: compared at the delivery and at each look, and what follows from a difference."""
+"""The contract's cases of what was bought and what is there: compared at the delivery and at each
+look, and what follows from a difference.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,22 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
     """Those for a cloud whose machines somebody can change, and those for every cloud."""
     return [
         a_property_that_is_not_reported_is_no_drift,
-        *([an_edited_machine_is_a_drift_of_just_that, an_edited_machine_is_replaced, an_edited_machine_is_only_reported] if harness.edited else []),
+        *(
+            [
+                an_edited_machine_is_a_drift_of_just_that,
+                an_edited_machine_is_replaced,
+                an_edited_machine_is_only_reported,
+            ]
+            if harness.edited
+            else []
+        ),
     ]
 
 
 def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
-    """What was bought is what every look finds; a property that the cloud leaves out once is unknown, and changes nothing."""
+    """What was bought is what every look finds; a property that the cloud leaves out once is
+    unknown, and changes nothing.
+    """
     held = _created(bench)
     world = bench.another_world()
     adapter = world.adapter(bench.name)
@@ -43,14 +55,20 @@ def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
         adapter.observe = observe  # type: ignore[method-assign]
         seen = bench.run(operations.read(world, held))
         assert seen is not None, f"without {name}: wanted it seen, found it gone"
-        assert (seen.bought, seen.status, seen.reasons) == ((), RUNNING, ()), f"without {name}: wanted no drift, found {seen.bought} {seen.reasons}"
+        assert (seen.bought, seen.status, seen.reasons) == (
+            (),
+            RUNNING,
+            (),
+        ), f"without {name}: wanted no drift, found {seen.bought} {seen.reasons}"
         assert [getattr(seen, each) for each in SHAPE] == [getattr(held, each) for each in SHAPE]
     adapter.observe = plain  # type: ignore[method-assign]
     bench.run(operations.delete(world, held))
 
 
 def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
-    """A machine that somebody made another one: the next look tells exactly what differs, in outputs and in a line, and does nothing about it."""
+    """A machine that somebody made another one: the next look tells exactly what differs, in
+    outputs and in a line, and does nothing about it.
+    """
     held = _created(bench)
     seen = _edited(bench, held)
     assert bench.said[-1].startswith("warning: "), bench.said[-1]
@@ -59,18 +77,27 @@ def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
         assert f"{name}: {getattr(held, name)} -> {value}" in bench.said[-1], bench.said[-1]
     again = bench.run(operations.read(bench.another_world(), seen))
     assert again is not None, "wanted it seen again, found it gone"
-    assert (again.bought, again.micro_usd) == (seen.bought, seen.micro_usd), "wanted the second look like the first"
+    assert (again.bought, again.micro_usd) == (
+        seen.bought,
+        seen.micro_usd,
+    ), "wanted the second look like the first"
     bench.run(operations.delete(bench.world, seen))
     bench.exist(0, "deleted")
 
 
 def an_edited_machine_is_replaced(bench: Bench) -> None:
-    """What no longer is what was declared is released, confirmed, and placed anew: one machine, as declared."""
+    """What no longer is what was declared is released, confirmed, and placed anew: one machine, as
+    declared.
+    """
     held = _created(bench)
     seen = _edited(bench, held)
     after = bench.run(operations.update(bench.world, seen, bench.wanted()))
     bench.exist(1, "replaced")
-    assert (after.status, after.reasons, after.bought) == (RUNNING, (), ()), f"wanted it whole, found {after.status} {after.reasons}"
+    assert (after.status, after.reasons, after.bought) == (
+        RUNNING,
+        (),
+        (),
+    ), f"wanted it whole, found {after.status} {after.reasons}"
     assert after.handles != held.handles, "wanted another machine"
     assert (after.gpu_type, after.gpu_count) == (held.gpu_type, held.gpu_count)
     assert after.micro_usd, "wanted its price"
@@ -78,12 +105,18 @@ def an_edited_machine_is_replaced(bench: Bench) -> None:
 
 
 def an_edited_machine_is_only_reported(bench: Bench) -> None:
-    """With `on_loss: report` it stays as it is, an update sends nothing, and the difference goes on being told."""
+    """With `on_loss: report` it stays as it is, an update sends nothing, and the difference goes on
+    being told.
+    """
     held = _created(bench)
     seen = _edited(bench, held, REPORT)
     wanted = bench.wanted()
     before = len(bench.store.mutations())
-    after = bench.run(operations.update(bench.world, seen, wanted._replace(setup=wanted.setup._replace(on_loss=REPORT))))
+    after = bench.run(
+        operations.update(
+            bench.world, seen, wanted._replace(setup=wanted.setup._replace(on_loss=REPORT))
+        )
+    )
     assert before == len(bench.store.mutations()), "wanted nothing changed"
     assert (after.handles, after.bought, after.reasons) == (held.handles, seen.bought, ())
     bench.run(operations.delete(bench.world, after))
@@ -91,21 +124,36 @@ def an_edited_machine_is_only_reported(bench: Bench) -> None:
 
 def _created(bench: Bench) -> ClusterRecord:
     held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
-    assert (held.status, held.reasons, held.bought) == (RUNNING, (), ()), f"wanted a cluster that is whole, found {held.status} {held.reasons}"
+    assert (held.status, held.reasons, held.bought) == (
+        RUNNING,
+        (),
+        (),
+    ), f"wanted a cluster that is whole, found {held.status} {held.reasons}"
     return held
 
 
 def _edited(bench: Bench, held: ClusterRecord, on_loss: str = "replace-all") -> ClusterRecord:
-    """What the next look finds once somebody has changed the machine; nothing else has happened to it."""
+    """What the next look finds once somebody has changed the machine; nothing else has happened to
+    it.
+    """
     (machine,) = bench.knobs.running()
     edited = bench.harness.edited
-    assert bench.knobs.edit(machine.name, str(edited.get("machine_type", "")), str(edited.get("gpu_type", held.gpu_type)), _count(held, edited))
+    assert bench.knobs.edit(
+        machine.name,
+        str(edited.get("machine_type", "")),
+        str(edited.get("gpu_type", held.gpu_type)),
+        _count(held, edited),
+    )
     before = len(bench.store.mutations())
     seen = bench.run(operations.read(bench.another_world(), held, on_loss))
     assert before == len(bench.store.mutations()), "wanted a look that changes nothing"
     bench.exist(1, "looked at")
     assert seen is not None, "wanted it seen, found it gone"
-    assert (seen.status, seen.handles, seen.reasons) == (RUNNING, held.handles, ()), f"wanted it there, found {seen.status} {seen.reasons}"
+    assert (seen.status, seen.handles, seen.reasons) == (
+        RUNNING,
+        held.handles,
+        (),
+    ), f"wanted it there, found {seen.status} {seen.reasons}"
     found = {name for name, _ in seen.bought} - set(PRICE)
     assert found == set(edited), f"wanted a drift of {sorted(edited)}, found {sorted(found)}"
     assert {name: getattr(seen, name) for name in edited} == edited

@@ -1,7 +1,9 @@
-"""A cloud in memory, behind the adapter protocol: for tests of the engine and of programs that use it.
+"""A cloud in memory, behind the adapter protocol: for tests of the engine and of programs that use
+it.
 
-It does what it says: a machine it reports exists in it, a refusal made nothing, and what an injected fault leaves behind can be found by its mark.
-Outcomes are injected (`fail`, `stock`, `twist`, `preempt`), every call is counted. Time comes from the clock it is given.
+It does what it says: a machine it reports exists in it, a refusal made nothing, and what an
+injected fault leaves behind can be found by its mark. Outcomes are injected (`fail`, `stock`,
+`twist`, `preempt`), every call is counted. Time comes from the clock it is given.
 """
 
 from __future__ import annotations
@@ -13,7 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.adapters.base import Manifest
 from providers.errors import CloudError, NoCapacity, OutcomeUnknown
 from providers.model.capability import Capabilities
-from providers.model.machine import ENDED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STOPPED, STOPPING, CheckLine, Handle, Node, Order, Ticket
+from providers.model.machine import (
+    ENDED,
+    GONE,
+    PENDING,
+    PREEMPTED,
+    QUEUED,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    CheckLine,
+    Handle,
+    Node,
+    Order,
+    Ticket,
+)
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -27,7 +43,9 @@ FOREVER = float("inf")
 
 
 class Fault(NamedTuple):
-    """The next `times` calls of a method raise this: before any work, or after it was done (the answer is lost)."""
+    """The next `times` calls of a method raise this: before any work, or after it was done (the
+    answer is lost).
+    """
 
     error: BaseException
     after: bool
@@ -35,15 +53,25 @@ class Fault(NamedTuple):
 
 
 class _Operation:
-    """One creating call that the cloud took. Its machines run from `done_at` on; with `error` it makes none and ends with that."""
+    """One creating call that the cloud took. Its machines run from `done_at` on; with `error` it
+    makes none and ends with that.
+    """
 
-    def __init__(self, placed: Candidate, done_at: float, handles: tuple[Handle, ...], error: CloudError | None) -> None:
+    def __init__(
+        self,
+        placed: Candidate,
+        done_at: float,
+        handles: tuple[Handle, ...],
+        error: CloudError | None,
+    ) -> None:
         self.placed, self.done_at, self.handles, self.error = placed, done_at, handles, error
         self.done = False
 
 
 class FakeCloud:
-    """The cloud and its adapter in one. `machines` is every machine that was ever made, gone ones too."""
+    """The cloud and its adapter in one. `machines` is every machine that was ever made, gone ones
+    too.
+    """
 
     def __init__(self, name: str, clock: Clock, capabilities: Capabilities | None = None) -> None:
         self.name = name
@@ -60,7 +88,9 @@ class FakeCloud:
         self.orders: list[Order] = []
         self.updates: list[tuple[Handle, dict[str, object]]] = []
         self.stock: dict[tuple[str, str], int] = {}
-        """(zone, capacity) -> machines that can still be had there; without an entry there is no end of them."""
+        """(zone, capacity) -> machines that can still be had there; without an entry there is no
+        end of them.
+        """
         self.create_s, self.delete_s, self.queue_s = 1.0, 1.0, 0.0
         self.twist: Callable[[list[Node]], list[Node]] | None = None
         """What the cloud makes instead of what was ordered, once: nodes in, nodes out."""
@@ -94,7 +124,9 @@ class FakeCloud:
 
     # What tests say and ask
 
-    def fail(self, method: str, error: BaseException, *, after: bool = False, times: float = 1) -> None:
+    def fail(
+        self, method: str, error: BaseException, *, after: bool = False, times: float = 1
+    ) -> None:
         """The next `times` calls of `method` raise `error`; with `after` the work is done first."""
         self._faults.setdefault(method, []).append(Fault(error, after, times))
 
@@ -139,8 +171,22 @@ class FakeCloud:
         first = candidates[0]
         size = 0
         for candidate in candidates:
-            same = (candidate.region, candidate.machine_type, candidate.capacity, candidate.micro_usd, candidate.reservation, candidate.entry)
-            if same != (first.region, first.machine_type, first.capacity, first.micro_usd, first.reservation, first.entry):
+            same = (
+                candidate.region,
+                candidate.machine_type,
+                candidate.capacity,
+                candidate.micro_usd,
+                candidate.reservation,
+                candidate.entry,
+            )
+            if same != (
+                first.region,
+                first.machine_type,
+                first.capacity,
+                first.micro_usd,
+                first.reservation,
+                first.entry,
+            ):
                 break
             size += 1
         return size
@@ -150,10 +196,18 @@ class FakeCloud:
         with self._lock:
             self.orders.append(order)
             if order.token not in self._operations:
-                placed = next((candidate for candidate in order.candidates if self._has(candidate)), None)
+                placed = next(
+                    (candidate for candidate in order.candidates if self._has(candidate)), None
+                )
                 if placed is None:
                     scopes = [
-                        Scope(self.name, candidate.region, candidate.zone, candidate.machine_type, capacity=candidate.capacity)
+                        Scope(
+                            self.name,
+                            candidate.region,
+                            candidate.zone,
+                            candidate.machine_type,
+                            capacity=candidate.capacity,
+                        )
                         for candidate in order.candidates
                     ]
                     raise NoCapacity("none there", provider=self.name, code="FULL", scopes=scopes)
@@ -189,7 +243,10 @@ class FakeCloud:
         with self._lock:
             self._end(fault)
             self._pass()
-            return [self.machines.get(handle) or Node(handle, handle.native_id.rpartition("/")[2], GONE) for handle in handles]
+            return [
+                self.machines.get(handle) or Node(handle, handle.native_id.rpartition("/")[2], GONE)
+                for handle in handles
+            ]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         fault = self._begin("find")
@@ -219,7 +276,9 @@ class FakeCloud:
         with self._lock:
             node = self.machines[handle]
             if node.mark is not None:
-                self.machines[handle] = node._replace(mark=node.mark._replace(generation=generation))
+                self.machines[handle] = node._replace(
+                    mark=node.mark._replace(generation=generation)
+                )
             self._end(fault)
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
@@ -234,7 +293,9 @@ class FakeCloud:
     # Inside
 
     def _begin(self, method: str) -> Fault | None:
-        """Counts the call; raises a fault that comes before the work, returns one that comes after it."""
+        """Counts the call; raises a fault that comes before the work, returns one that comes after
+        it.
+        """
         with self._lock:
             self.calls[method] += 1
             waiting = self._faults.get(method, [])
@@ -259,7 +320,14 @@ class FakeCloud:
         queued = placed.capacity == "flex-start"
         done_at = self.clock.now() + self.create_s + (self.queue_s if queued else 0.0)
         error, self.refuse_late = self.refuse_late, None
-        nodes = [] if error is not None else [self._node(order, placed, name, QUEUED if queued else PENDING) for name in order.node_names]
+        nodes = (
+            []
+            if error is not None
+            else [
+                self._node(order, placed, name, QUEUED if queued else PENDING)
+                for name in order.node_names
+            ]
+        )
         if self.twist is not None:
             nodes, self.twist = self.twist(nodes), None
         self.machines.update({node.handle: node for node in nodes})
@@ -271,7 +339,9 @@ class FakeCloud:
         native = (("token", order.token),)
         if operation.done:
             return Ticket(order, "done", native, operation.placed, operation.handles)
-        return Ticket(order, "queued" if operation.placed.capacity == "flex-start" else "waiting", native)
+        return Ticket(
+            order, "queued" if operation.placed.capacity == "flex-start" else "waiting", native
+        )
 
     def _pass(self) -> None:
         """What has happened by now."""
@@ -283,8 +353,15 @@ class FakeCloud:
         for operation in self._operations.values():
             if operation.done:
                 continue
-            if operation.handles and all(self.machines[handle].status in {STOPPING, GONE} for handle in operation.handles):
-                operation.done, operation.error = True, NoCapacity("deleted while it was being made", provider=self.name, code="DELETED")
+            if operation.handles and all(
+                self.machines[handle].status in {STOPPING, GONE} for handle in operation.handles
+            ):
+                operation.done, operation.error = (
+                    True,
+                    NoCapacity(
+                        "deleted while it was being made", provider=self.name, code="DELETED"
+                    ),
+                )
             elif now >= operation.done_at:
                 operation.done = True
                 for handle in operation.handles:
@@ -310,7 +387,9 @@ class FakeCloud:
 
 def lost(provider: str) -> OutcomeUnknown:
     """The answer to a creating call did not come."""
-    return OutcomeUnknown("the connection closed before the answer came", provider=provider, code="reset")
+    return OutcomeUnknown(
+        "the connection closed before the answer came", provider=provider, code="reset"
+    )
 
 
 def _no_problems(_options: Mapping[str, object]) -> Sequence[Problem]:

@@ -1,6 +1,8 @@
-"""The contract's bad days, of an adapter by itself: no room, limits, lost answers, machines that go, deletions that lag, web pages for answers.
+"""The contract's bad days, of an adapter by itself: no room, limits, lost answers, machines that
+go, deletions that lag, web pages for answers.
 
-What an adapter says then decides what the engine may do next, so each case demands the class of the error and what really exists.
+What an adapter says then decides what the engine may do next, so each case demands the class of the
+error and what really exists.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def cases(harness: Harness) -> list[Callable[[Bench], None]]:
-    """All of them; price rises only where offers are live, preemption only where the cloud takes machines back."""
+    """All of them; price rises only where offers are live, preemption only where the cloud takes
+    machines back.
+    """
     return [
         no_capacity_makes_nothing,
         the_accounts_limit_is_told,
@@ -41,7 +45,11 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         an_error_after_the_work_is_found_by_its_token,
         a_garbled_reply_is_found_by_its_token,
         a_request_that_arrives_twice_makes_one_machine,
-        *([the_same_order_sent_again_makes_no_second_machine] if harness.manifest.capabilities.deduplicates else []),
+        *(
+            [the_same_order_sent_again_makes_no_second_machine]
+            if harness.manifest.capabilities.deduplicates
+            else []
+        ),
         a_web_page_before_the_work_is_no_refusal_and_no_machine,
         an_unknown_code_is_an_unknown_outcome,
         an_order_that_fails_late_leaves_nothing_or_names_it,
@@ -60,7 +68,9 @@ def _refusal(bench: Bench, order: Order, adapter: Adapter | None = None) -> Clou
     try:
         ticket = bench.finish(chosen.submit(order), chosen)
     except CloudError as error:
-        assert error.provider == bench.name, f"wanted an error of {bench.name}, found one of {error.provider!r}"
+        assert error.provider == bench.name, (
+            f"wanted an error of {bench.name}, found one of {error.provider!r}"
+        )
         assert "<html" not in str(error).lower(), f"wanted a clear line, found a web page: {error}"
         return error
     raise AssertionError(f"{bench.name}: wanted a refusal, found {ticket.state} {ticket.handles}")
@@ -73,21 +83,29 @@ def _settled(bench: Bench, order: Order, adapter: Adapter) -> Ticket | None:
         try:
             return adapter.resume(order)
         except (OutcomeUnknown, Transient, RateLimited) as error:
-            assert not isinstance(error, HalfMade), f"wanted the whole order or nothing, found {error}"
-            assert passed < PATIENCE_S, f"{bench.name}: wanted certainty about an order, found {error} after {passed:.0f}s"
+            assert not isinstance(error, HalfMade), (
+                f"wanted the whole order or nothing, found {error}"
+            )
+            assert passed < PATIENCE_S, (
+                f"{bench.name}: wanted certainty about an order, found {error} after {passed:.0f}s"
+            )
             bench.wait(10.0)
             passed += 10.0
 
 
 def no_capacity_makes_nothing(bench: Bench) -> None:
-    """Sold out is NoCapacity (or OfferGone), about this place, for a while; nothing is made, and with stock it can be had."""
+    """Sold out is NoCapacity (or OfferGone), about this place, for a while; nothing is made, and
+    with stock it can be had.
+    """
     order = bench.order(wait_s=120)
     bench.knobs.sell_out()
     error = _refusal(bench, order)
     assert isinstance(error, (NoCapacity, OfferGone)), f"wanted NoCapacity, found {error!r}"
     assert error.block_s > 0, "wanted the place left alone for a while"
     assert all(scope.provider == bench.name for scope in error.scopes)
-    assert not error.scopes or any(scope.covers(candidate) for scope in error.scopes for candidate in order.candidates), error.scopes
+    assert not error.scopes or any(
+        scope.covers(candidate) for scope in error.scopes for candidate in order.candidates
+    ), error.scopes
     bench.exist(0, "sold out")
     bench.knobs.restock()
     bench.wait(60.0)
@@ -99,7 +117,9 @@ def the_accounts_limit_is_told(bench: Bench) -> None:
     """The account's limit has its own class, and nothing is made."""
     bench.knobs.refuse("quota")
     error = _refusal(bench, bench.order())
-    assert type(error) is bench.harness.limit, f"wanted {bench.harness.limit.__name__}, found {error!r}"
+    assert type(error) is bench.harness.limit, (
+        f"wanted {bench.harness.limit.__name__}, found {error!r}"
+    )
     assert error.code, "wanted the cloud's own code"
     bench.exist(0, "over the limit")
 
@@ -111,7 +131,9 @@ def rate_limits_made_nothing_and_the_same_order_may_be_sent_again(bench: Bench) 
         bench.knobs.refuse(kind)
         error = _refusal(bench, order)
         assert isinstance(error, RateLimited), f"{kind}: wanted RateLimited, found {error!r}"
-        assert bench.knobs.creates() == number, "wanted no creating call sent again by the adapter itself"
+        assert bench.knobs.creates() == number, (
+            "wanted no creating call sent again by the adapter itself"
+        )
         bench.knobs.heal()
         bench.exist(0, kind)
         bench.wait(max(60.0, error.retry_after_s))
@@ -121,12 +143,16 @@ def rate_limits_made_nothing_and_the_same_order_may_be_sent_again(bench: Bench) 
 
 
 def refused_credentials_are_told(bench: Bench) -> None:
-    """Refused keys and missing rights are BadCredentials about the whole provider, and nothing is made."""
+    """Refused keys and missing rights are BadCredentials about the whole provider, and nothing is
+    made.
+    """
     for kind in ("unauthorized", "forbidden"):
         bench.knobs.refuse(kind)
         error = _refusal(bench, bench.order())
         assert isinstance(error, BadCredentials), f"{kind}: wanted BadCredentials, found {error!r}"
-        assert all(scope == (bench.name, "", "", "", "", "") for scope in error.scopes), error.scopes
+        assert all(scope == (bench.name, "", "", "", "", "") for scope in error.scopes), (
+            error.scopes
+        )
         bench.knobs.heal()
         bench.exist(0, kind)
         bench.wait(60.0)
@@ -138,7 +164,10 @@ def a_slow_start_is_waited_for(bench: Bench) -> None:
     ticket = bench.adapter.submit(bench.order())
     bench.wait(60.0)
     ticket = bench.adapter.poll(ticket)
-    assert ticket.state in {"waiting", "queued"}, f"wanted it still waited for, found {ticket.state}"
+    assert ticket.state in {
+        "waiting",
+        "queued",
+    }, f"wanted it still waited for, found {ticket.state}"
     ticket = bench.finish(ticket)
     assert [node.status for node in bench.adapter.observe(ticket.handles)] == [RUNNING]
     assert bench.knobs.creates() == 1
@@ -147,38 +176,52 @@ def a_slow_start_is_waited_for(bench: Bench) -> None:
 
 
 def a_lost_reply_is_found_by_its_token(bench: Bench) -> None:
-    """The work done, the answer lost: OutcomeUnknown after one call, and another process finds the one machine by the order's token."""
+    """The work done, the answer lost: OutcomeUnknown after one call, and another process finds the
+    one machine by the order's token.
+    """
     _lost(bench, "reply-lost")
 
 
 def an_error_after_the_work_is_found_by_its_token(bench: Bench) -> None:
-    """The work done, an error for an answer: OutcomeUnknown after one call, and another process finds the one machine."""
+    """The work done, an error for an answer: OutcomeUnknown after one call, and another process
+    finds the one machine.
+    """
     _lost(bench, "error-after")
 
 
 def a_garbled_reply_is_found_by_its_token(bench: Bench) -> None:
-    """The work done, half of the answer: OutcomeUnknown after one call, and another process finds the one machine."""
+    """The work done, half of the answer: OutcomeUnknown after one call, and another process finds
+    the one machine.
+    """
     _lost(bench, "malformed")
 
 
 def a_request_that_arrives_twice_makes_one_machine(bench: Bench) -> None:
-    """Delivered twice, an order makes one machine; where the second answer is a refusal, the machine is still found by the order's token."""
+    """Delivered twice, an order makes one machine; where the second answer is a refusal, the
+    machine is still found by the order's token.
+    """
     order = bench.order()
     bench.knobs.lose_reply("twice")
     try:
         ticket: Ticket | None = bench.adapter.submit(order)
     except CloudError as error:
-        assert isinstance(error, (OutcomeUnknown, OfferGone)), f"wanted a ticket, OutcomeUnknown or OfferGone, found {error!r}"
+        assert isinstance(error, (OutcomeUnknown, OfferGone)), (
+            f"wanted a ticket, OutcomeUnknown or OfferGone, found {error!r}"
+        )
         bench.knobs.heal()
         ticket = _settled(bench, order, bench.connect())
-    assert ticket is not None, "wanted the one machine found by the order's token, found that nothing was made"
+    assert ticket is not None, (
+        "wanted the one machine found by the order's token, found that nothing was made"
+    )
     done = bench.finish(ticket)
     bench.exist(1, "delivered twice")
     bench.removed(done.handles)
 
 
 def the_same_order_sent_again_makes_no_second_machine(bench: Bench) -> None:
-    """Declared to do the work of one token once: the same order, sent again before and after it is made, is the same machine."""
+    """Declared to do the work of one token once: the same order, sent again before and after it is
+    made, is the same machine.
+    """
     order = bench.order()
     bench.adapter.submit(order)
     other = bench.connect()
@@ -199,7 +242,9 @@ def _lost(bench: Bench, kind: str) -> None:
         assert error.token in {"", order.token}, f"wanted the order's token, found {error.token!r}"
     else:
         raise AssertionError(f"{kind}: wanted OutcomeUnknown, found {ticket}")
-    assert bench.knobs.creates() == 1, "wanted one creating call, never sent again by the adapter itself"
+    assert bench.knobs.creates() == 1, (
+        "wanted one creating call, never sent again by the adapter itself"
+    )
     bench.knobs.heal()
     other = bench.connect()
     found = _settled(bench, order, other)
@@ -213,12 +258,16 @@ def _lost(bench: Bench, kind: str) -> None:
 
 
 def a_web_page_before_the_work_is_no_refusal_and_no_machine(bench: Bench) -> None:
-    """HTML or a 503 for an answer to a creating call is OutcomeUnknown (or Transient), and settles to nothing."""
+    """HTML or a 503 for an answer to a creating call is OutcomeUnknown (or Transient), and settles
+    to nothing.
+    """
     for kind in ("html", "unavailable"):
         order = bench.order()
         bench.knobs.refuse(kind)
         error = _refusal(bench, order)
-        assert isinstance(error, (OutcomeUnknown, Transient)), f"{kind}: wanted OutcomeUnknown, found {error!r}"
+        assert isinstance(error, (OutcomeUnknown, Transient)), (
+            f"{kind}: wanted OutcomeUnknown, found {error!r}"
+        )
         bench.knobs.heal()
         assert _settled(bench, order, bench.adapter) is None, f"{kind}: wanted nothing of it"
         bench.exist(0, kind)
@@ -229,14 +278,18 @@ def an_unknown_code_is_an_unknown_outcome(bench: Bench) -> None:
     order = bench.order()
     bench.knobs.refuse("http", status=418, reason="NEVER_SEEN_BEFORE")
     error = _refusal(bench, order)
-    assert isinstance(error, OutcomeUnknown), f"wanted Unclassified or OutcomeUnknown, found {error!r}"
+    assert isinstance(error, OutcomeUnknown), (
+        f"wanted Unclassified or OutcomeUnknown, found {error!r}"
+    )
     bench.knobs.heal()
     assert _settled(bench, order, bench.adapter) is None
     bench.exist(0, "an unknown code")
 
 
 def an_order_that_fails_late_leaves_nothing_or_names_it(bench: Bench) -> None:
-    """An order that was taken and then ends with an error leaves nothing, or HalfMade names what to delete."""
+    """An order that was taken and then ends with an error leaves nothing, or HalfMade names what to
+    delete.
+    """
     bench.knobs.refuse("op-error")
     order = bench.order()
     error = _refusal(bench, order)
@@ -250,7 +303,9 @@ def an_order_that_fails_late_leaves_nothing_or_names_it(bench: Bench) -> None:
 
 
 def a_machine_that_was_taken_back_is_seen(bench: Bench) -> None:
-    """A preempted machine is preempted or gone for any process, never running; deleting it is success."""
+    """A preempted machine is preempted or gone for any process, never running; deleting it is
+    success.
+    """
     kind = bench.preemptible
     if not kind:
         return
@@ -259,7 +314,10 @@ def a_machine_that_was_taken_back_is_seen(bench: Bench) -> None:
     bench.wait(30.0)
     for adapter in (bench.adapter, bench.connect()):
         (node,) = adapter.observe(ticket.handles)
-        assert node.status in {PREEMPTED, GONE}, f"wanted preempted, found {node.status} {node.detail}"
+        assert node.status in {
+            PREEMPTED,
+            GONE,
+        }, f"wanted preempted, found {node.status} {node.detail}"
         assert all(found.status != RUNNING for found in adapter.find(OWNER))
     bench.removed(ticket.handles)
 
@@ -276,7 +334,9 @@ def a_machine_that_vanished_is_gone(bench: Bench) -> None:
 
 
 def a_deletion_that_lags_is_not_done(bench: Bench) -> None:
-    """Accepted is not gone: for as long as the machine exists it is not reported gone, by any process."""
+    """Accepted is not gone: for as long as the machine exists it is not reported gone, by any
+    process.
+    """
     ticket, _ = bench.made()
     bench.knobs.delay_delete(300.0)
     bench.adapter.delete(ticket.handles[0])
@@ -284,7 +344,10 @@ def a_deletion_that_lags_is_not_done(bench: Bench) -> None:
         bench.wait(100.0)
         for adapter in (bench.adapter, bench.connect()):
             (node,) = adapter.observe(ticket.handles)
-            assert node.status not in {GONE, RUNNING}, f"wanted it on its way out, found {node.status}"
+            assert node.status not in {
+                GONE,
+                RUNNING,
+            }, f"wanted it on its way out, found {node.status}"
     bench.adapter.delete(ticket.handles[0])
     bench.wait(301.0)
     bench.gone(ticket.handles)
@@ -292,7 +355,9 @@ def a_deletion_that_lags_is_not_done(bench: Bench) -> None:
 
 
 def a_deletion_that_fails_is_told_and_can_be_repeated(bench: Bench) -> None:
-    """A deletion that failed is an error of the tree, unless the client repeated it by itself; repeated, it deletes."""
+    """A deletion that failed is an error of the tree, unless the client repeated it by itself;
+    repeated, it deletes.
+    """
     ticket, _ = bench.made()
     for kind in ("unavailable", "html"):
         bench.knobs.refuse_delete(kind)
@@ -307,9 +372,14 @@ def a_deletion_that_fails_is_told_and_can_be_repeated(bench: Bench) -> None:
 
 
 def a_web_page_while_looking_never_means_gone(bench: Bench) -> None:
-    """While the cloud answers with web pages, a look raises a passing fault; it never reports a machine gone, or none found."""
+    """While the cloud answers with web pages, a look raises a passing fault; it never reports a
+    machine gone, or none found.
+    """
     ticket, _ = bench.made()
-    looks: tuple[Callable[[], object], ...] = (lambda: bench.adapter.observe(ticket.handles), lambda: bench.adapter.find(OWNER))
+    looks: tuple[Callable[[], object], ...] = (
+        lambda: bench.adapter.observe(ticket.handles),
+        lambda: bench.adapter.find(OWNER),
+    )
     for look in looks:
         bench.knobs.garble()
         try:
@@ -318,7 +388,9 @@ def a_web_page_while_looking_never_means_gone(bench: Bench) -> None:
             assert isinstance(error, Transient), f"wanted Transient, found {error!r}"
         else:
             # A client may repeat a read by itself.
-            assert [node.status for node in found] == [RUNNING], f"wanted the machine, found {found}"  # type: ignore[attr-defined]
+            assert [node.status for node in found] == [RUNNING], (
+                f"wanted the machine, found {found}"
+            )  # type: ignore[attr-defined]
         bench.knobs.heal()
     bench.exist(1, "looked at")
     bench.removed(ticket.handles)
@@ -326,7 +398,9 @@ def a_web_page_while_looking_never_means_gone(bench: Bench) -> None:
 
 def a_price_that_rose_is_not_paid(bench: Bench) -> None:
     """An offer that costs more than planned is PriceRose (or OfferGone), and nothing is made."""
-    assert bench.harness.raise_price is not None, f"{bench.name} has live offers: wanted a harness with `raise_price`, found none"
+    assert bench.harness.raise_price is not None, (
+        f"{bench.name} has live offers: wanted a harness with `raise_price`, found none"
+    )
     order = bench.order()
     bench.harness.raise_price(bench.store, order.candidates[0])
     bench.wait(120.0)

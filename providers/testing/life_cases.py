@@ -1,6 +1,8 @@
-"""The contract's cases of an ordinary life: made, seen, found again, edited, ended; what is declared, and what is refused when planning.
+"""The contract's cases of an ordinary life: made, seen, found again, edited, ended; what is
+declared, and what is refused when planning.
 
-Each case is a function over a Bench, its docstring the rule; `cases` picks those that concern an adapter.
+Each case is a function over a Bench, its docstring the rule; `cases` picks those that concern an
+adapter.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsuppor
 from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import GONE, RUNNING, STOPPED
 from providers.model.worlds import LIVE, WORLDS
-from providers.testing.bench import CLUSTER, GENERATION, LATER, OTHER, OWNER, PATIENCE_S, SSH_KEY, environment
+from providers.testing.bench import (
+    CLUSTER,
+    GENERATION,
+    LATER,
+    OTHER,
+    OWNER,
+    PATIENCE_S,
+    SSH_KEY,
+    environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +65,11 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         an_order_is_settled_by_its_token,
         edits_in_place_keep_the_machine_and_its_mark,
         *([a_stopped_machine_is_kept_and_starts_again] if STATE in can.in_place else []),
-        a_new_generation_is_written_on_an_adopted_machine if can.relabels else a_generation_that_cannot_be_written_is_refused,
+        (
+            a_new_generation_is_written_on_an_adopted_machine
+            if can.relabels
+            else a_generation_that_cannot_be_written_is_refused
+        ),
         edits_that_are_not_declared_are_not_sent,
         groups_never_change_the_order,
         live_offers_are_whole if can.live_offers else offers_are_the_catalogs,
@@ -71,19 +86,28 @@ def manifest_is_whole(bench: Bench) -> None:
     """The manifest, its capabilities and the adapter name the same provider and known words only."""
     manifest, adapter = bench.harness.manifest, bench.adapter
     can = manifest.capabilities
-    assert (manifest.name, manifest.name) == (can.provider, adapter.name), f"wanted {manifest.name} everywhere, found {can.provider}, {adapter.name}"
+    assert (manifest.name, manifest.name) == (
+        can.provider,
+        adapter.name,
+    ), f"wanted {manifest.name} everywhere, found {can.provider}, {adapter.name}"
     assert adapter.world in WORLDS
     assert can.kinds, "wanted at least one kind"
     assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
     assert can.capacities, "wanted at least one kind of capacity"
-    assert can.capacities <= set(CAPACITIES), f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
+    assert can.capacities <= set(CAPACITIES), (
+        f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
+    )
     known = EDITS | {STATE, SERVICE, SCRIPT}
-    assert can.in_place <= known, f"wanted edits among {sorted(known)}, found {sorted(can.in_place)}"
+    assert can.in_place <= known, (
+        f"wanted edits among {sorted(known)}, found {sorted(can.in_place)}"
+    )
     assert can.max_nodes >= 1
 
 
 def unknown_options_are_named(bench: Bench) -> None:
-    """No options are no problem; one that nobody knows is a problem that names it; the harness's own are fine."""
+    """No options are no problem; one that nobody knows is a problem that names it; the harness's
+    own are fine.
+    """
     check = bench.harness.manifest.options
     assert not check({})
     assert not check(dict(bench.harness.setup.options))
@@ -93,24 +117,41 @@ def unknown_options_are_named(bench: Bench) -> None:
 
 
 def a_check_reads_and_changes_nothing(bench: Bench) -> None:
-    """`gpus check` has lines with known states, sends nothing that changes anything, and tells of refused keys and web pages without failing."""
+    """`gpus check` has lines with known states, sends nothing that changes anything, and tells of
+    refused keys and web pages without failing.
+    """
     bench.adapter.check()
     before = [request.method for request in bench.store.mutations()]
     lines = bench.adapter.check()
-    assert before == [request.method for request in bench.store.mutations()], f"{bench.name}: a check changed something"
-    assert any(line.state == "ok" for line in lines), f"wanted something that is there, found {lines}"
+    assert before == [request.method for request in bench.store.mutations()], (
+        f"{bench.name}: a check changed something"
+    )
+    assert any(line.state == "ok" for line in lines), (
+        f"wanted something that is there, found {lines}"
+    )
     for kind in ("unauthorized", "html"):
         bench.store.add_fault(bench.name, "*", kind, None)
         for line in bench.adapter.check():
             assert line.provider == bench.name
-            assert line.state in {"ok", "missing", "refused", "unknown"}, f"{line.topic}: {line.state}"
-            assert "\n" not in line.found + line.todo, f"{line.topic}: wanted one line, found {line.found + line.todo!r}"
-            assert "<html" not in line.found.lower(), f"{line.topic}: wanted a clear line, found a web page"
+            assert line.state in {
+                "ok",
+                "missing",
+                "refused",
+                "unknown",
+            }, f"{line.topic}: {line.state}"
+            assert "\n" not in line.found + line.todo, (
+                f"{line.topic}: wanted one line, found {line.found + line.todo!r}"
+            )
+            assert "<html" not in line.found.lower(), (
+                f"{line.topic}: wanted a clear line, found a web page"
+            )
         bench.knobs.heal()
 
 
 def live_without_credentials_is_not_configured(bench: Bench) -> None:
-    """Live without credentials is NotConfigured with what to do, never a rehearsal; a market anybody may read says so in `not_configured`."""
+    """Live without credentials is NotConfigured with what to do, never a rehearsal; a market
+    anybody may read says so in `not_configured`.
+    """
     manifest = bench.harness.manifest
     empty = {"HOME": str(bench.store.path.parent), **bench.harness.offline}
     with environment(empty, without=manifest.environment):
@@ -122,21 +163,31 @@ def live_without_credentials_is_not_configured(bench: Bench) -> None:
         else:
             said = getattr(adapter, "not_configured", "")
             assert adapter.world == LIVE
-    assert said, f"{bench.name}: wanted NotConfigured, found an adapter that connects without credentials"
+    assert said, (
+        f"{bench.name}: wanted NotConfigured, found an adapter that connects without credentials"
+    )
     assert "\n" not in said
 
 
 def groups_never_change_the_order(bench: Bench) -> None:
-    """A group is one or more of the leading candidates, of one kind of capacity, and asking for it makes no call."""
+    """A group is one or more of the leading candidates, of one kind of capacity, and asking for it
+    makes no call.
+    """
     candidates = bench.candidates()
     before = len(bench.store.requests())
     for start in range(min(len(candidates), 20)):
         size = bench.adapter.group(candidates[start:])
         assert 1 <= size <= len(candidates) - start
         chosen = candidates[start : start + size]
-        assert len({(candidate.capacity, candidate.reservation, candidate.nodes) for candidate in chosen}) == 1, (
-            f"unlike things in one call: {chosen}"
-        )
+        assert (
+            len(
+                {
+                    (candidate.capacity, candidate.reservation, candidate.nodes)
+                    for candidate in chosen
+                }
+            )
+            == 1
+        ), f"unlike things in one call: {chosen}"
     assert before == len(bench.store.requests())
 
 
@@ -146,19 +197,27 @@ def offers_are_the_catalogs(bench: Bench) -> None:
 
 
 def live_offers_are_whole(bench: Bench) -> None:
-    """Live offers are this provider's, unique, dated, with a price that is positive or unknown; listing them makes no changing call."""
+    """Live offers are this provider's, unique, dated, with a price that is positive or unknown;
+    listing them makes no changing call.
+    """
     listed = bench.adapter.offers()
     assert listed, f"{bench.name}: wanted live offers, found {listed}"
     assert not bench.store.mutations()
     ids = [offer.id for offer in listed]
-    assert len(ids) == len(set(ids)), f"listed twice: {[name for name in ids if ids.count(name) > 1][:3]}"
+    assert len(ids) == len(set(ids)), (
+        f"listed twice: {[name for name in ids if ids.count(name) > 1][:3]}"
+    )
     for offer in listed:
         assert offer.provider == bench.name
         assert offer.capacity in CAPACITIES
         assert offer.gpu_type, offer.id
         assert offer.gpu_count > 0, offer.id
-        assert offer.node_micro_usd is None or offer.node_micro_usd > 0, f"{offer.id}: an unknown price is None, never {offer.node_micro_usd}"
-        assert DAY.search(offer.price_as_of), f"{offer.id}: wanted the day of its price, found {offer.price_as_of!r}"
+        assert offer.node_micro_usd is None or offer.node_micro_usd > 0, (
+            f"{offer.id}: an unknown price is None, never {offer.node_micro_usd}"
+        )
+        assert DAY.search(offer.price_as_of), (
+            f"{offer.id}: wanted the day of its price, found {offer.price_as_of!r}"
+        )
         assert offer.price_source, offer.id
 
 
@@ -166,7 +225,9 @@ def live_offers_are_whole(bench: Bench) -> None:
 
 
 def a_machine_is_made_seen_and_deleted(bench: Bench) -> None:
-    """One order is one creating call and one machine, as ordered and bearing its mark; deleted, it is gone."""
+    """One order is one creating call and one machine, as ordered and bearing its mark; deleted, it
+    is gone.
+    """
     order = bench.order()
     ticket, nodes = bench.made(order)
     assert bench.knobs.creates() == 1, f"wanted one creating call, found {bench.knobs.creates()}"
@@ -197,12 +258,21 @@ def deleting_twice_is_success(bench: Bench) -> None:
 
 
 def another_process_finds_it_by_its_mark(bench: Bench) -> None:
-    """An adapter that was not there finds it by owner, cluster and generation, sees the same machine, and can delete it."""
+    """An adapter that was not there finds it by owner, cluster and generation, sees the same
+    machine, and can delete it.
+    """
     ticket, _ = bench.made()
     other = bench.connect()
-    for which in ((OWNER,), (OWNER, CLUSTER), (OWNER, CLUSTER, GENERATION), (OWNER, "", GENERATION)):
+    for which in (
+        (OWNER,),
+        (OWNER, CLUSTER),
+        (OWNER, CLUSTER, GENERATION),
+        (OWNER, "", GENERATION),
+    ):
         found = other.find(*which)
-        assert [node.handle for node in found] == list(ticket.handles), f"find{which}: wanted {ticket.handles}, found {found}"
+        assert [node.handle for node in found] == list(ticket.handles), (
+            f"find{which}: wanted {ticket.handles}, found {found}"
+        )
     for which in ((OTHER,), (OWNER, "other"), (OWNER, CLUSTER, LATER)):
         assert not other.find(*which), f"find{which}: wanted nothing, found {other.find(*which)}"
     (node,) = other.observe(ticket.handles)
@@ -221,21 +291,30 @@ def others_machines_are_never_listed(bench: Bench) -> None:
     made = [bench.made(order)[0] for order in orders]
     bench.exist(3, "three orders")
     for index, which in enumerate(((OWNER, CLUSTER), (OWNER, "serve"), (OTHER,))):
-        assert {node.handle for node in bench.adapter.find(*which)} == set(made[index].handles), f"find{which}"
-    assert {node.handle for node in bench.adapter.find(OWNER)} == {*made[0].handles, *made[1].handles}
+        assert {node.handle for node in bench.adapter.find(*which)} == set(made[index].handles), (
+            f"find{which}"
+        )
+    assert {node.handle for node in bench.adapter.find(OWNER)} == {
+        *made[0].handles,
+        *made[1].handles,
+    }
     bench.removed([*made[0].handles, *made[1].handles])
     assert {node.handle for node in bench.adapter.find(OTHER)} == set(made[2].handles)
     bench.removed(made[2].handles)
 
 
 def everybodys_machines_are_listed_when_asked_so(bench: Bench) -> None:
-    """Asked for any owner, every machine that bears a mark of the product is listed with whose it is, from any process; none is left out."""
+    """Asked for any owner, every machine that bears a mark of the product is listed with whose it
+    is, from any process; none is left out.
+    """
     places = iter(_different(bench, 2))
     orders = [bench.order(next(places)), bench.order(next(places), owner=OTHER, cluster="serve")]
     made = [bench.made(order)[0].handles[0] for order in orders]
     for adapter in (bench.adapter, bench.connect()):
         found = {node.handle: node.mark for node in adapter.find("")}
-        assert found == {handle: order.mark for handle, order in zip(made, orders, strict=True)}, f'find(""): {found}'
+        assert found == {handle: order.mark for handle, order in zip(made, orders, strict=True)}, (
+            f'find(""): {found}'
+        )
     assert [node.handle for node in bench.adapter.find("", "serve")] == made[1:]
     bench.removed(made)
     assert not bench.connect().find("")
@@ -260,7 +339,9 @@ def every_page_is_read(bench: Bench) -> None:
 
 
 def an_order_is_settled_by_its_token(bench: Bench) -> None:
-    """Another process gets the machine of an order by its token; of one that was never sent nothing comes, and nothing is made by asking."""
+    """Another process gets the machine of an order by its token; of one that was never sent nothing
+    comes, and nothing is made by asking.
+    """
     ticket, _ = bench.made()
     other = bench.connect()
     again = other.resume(ticket.order)
@@ -272,7 +353,9 @@ def an_order_is_settled_by_its_token(bench: Bench) -> None:
         try:
             found = other.resume(never)
         except OutcomeUnknown:
-            assert passed < PATIENCE_S, "wanted certainty about an order that was never sent, found none"
+            assert passed < PATIENCE_S, (
+                "wanted certainty about an order that was never sent, found none"
+            )
             bench.wait(30.0)
             passed += 30.0
         else:
@@ -289,7 +372,9 @@ def a_new_generation_is_written_on_an_adopted_machine(bench: Bench) -> None:
     bench.adapter.relabel(ticket.handles[0], LATER)
     for adapter in (bench.adapter, bench.connect()):
         (node,) = adapter.observe(ticket.handles)
-        assert node.mark == ticket.order.mark._replace(generation=LATER), f"wanted generation {LATER}, found {node.mark}"
+        assert node.mark == ticket.order.mark._replace(generation=LATER), (
+            f"wanted generation {LATER}, found {node.mark}"
+        )
         assert [node.handle for node in adapter.find(OWNER, CLUSTER, LATER)] == list(ticket.handles)
         assert not adapter.find(OWNER, CLUSTER, GENERATION)
     bench.exist(1, "relabelled")
@@ -304,14 +389,18 @@ def a_generation_that_cannot_be_written_is_refused(bench: Bench) -> None:
     except Unsupported:
         pass
     else:
-        raise AssertionError("wanted relabel refused, since the capabilities say that it cannot be; found it done")
+        raise AssertionError(
+            "wanted relabel refused, since the capabilities say that it cannot be; found it done"
+        )
     (node,) = bench.adapter.observe(ticket.handles)
     assert node.mark == ticket.order.mark, f"wanted {ticket.order.mark}, found {node.mark}"
     bench.removed(ticket.handles)
 
 
 def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
-    """Each declared edit is taken, the machine stays the same one and keeps its mark; labels stand on it where the cloud shows any."""
+    """Each declared edit is taken, the machine stays the same one and keeps its mark; labels stand
+    on it where the cloud shows any.
+    """
     ticket, before = bench.made()
     can = bench.harness.manifest.capabilities.in_place
     changes: dict[str, dict[str, object]] = {
@@ -323,12 +412,15 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
         bench.adapter.update(ticket.handles[0], changes[edit])
         bench.wait(5.0)
         (node,) = bench.connect().observe(ticket.handles)
-        assert (node.status, node.mark) == (RUNNING, before[0].mark), (
-            f"{edit}: wanted it running as {before[0].mark}, found {node.status} {node.mark}"
-        )
+        assert (node.status, node.mark) == (
+            RUNNING,
+            before[0].mark,
+        ), f"{edit}: wanted it running as {before[0].mark}, found {node.status} {node.mark}"
     (machine,) = bench.knobs.running()
     if "labels" in can and machine.labels:
-        assert machine.labels.get("team") == "blue", f"wanted the label on the machine, found {machine.labels}"
+        assert machine.labels.get("team") == "blue", (
+            f"wanted the label on the machine, found {machine.labels}"
+        )
         bench.adapter.update(ticket.handles[0], {"labels": {"team": "red"}})
         assert bench.connect().observe(ticket.handles)[0].mark == before[0].mark
         assert bench.knobs.running()[0].labels.get("team") == "red"
@@ -336,15 +428,27 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
 
 
 def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
-    """Stopped, it is there, found by its mark, and not running, on any process's word; started again, it is the same one; either twice is fine."""
+    """Stopped, it is there, found by its mark, and not running, on any process's word; started
+    again, it is the same one; either twice is fine.
+    """
     ticket, before = bench.made()
-    for state, status in (("stopped", STOPPED), ("stopped", STOPPED), ("running", RUNNING), ("running", RUNNING)):
+    for state, status in (
+        ("stopped", STOPPED),
+        ("stopped", STOPPED),
+        ("running", RUNNING),
+        ("running", RUNNING),
+    ):
         bench.adapter.update(ticket.handles[0], {STATE: state})
         bench.wait(60.0)
         for adapter in (bench.adapter, bench.connect()):
             (node,) = adapter.observe(ticket.handles)
-            assert (node.status, node.mark) == (status, before[0].mark), f"wanted it {status}, found {node.status} {node.mark}"
-            assert [found.handle for found in adapter.find(OWNER, CLUSTER, GENERATION)] == list(ticket.handles)
+            assert (node.status, node.mark) == (
+                status,
+                before[0].mark,
+            ), f"wanted it {status}, found {node.status} {node.mark}"
+            assert [found.handle for found in adapter.find(OWNER, CLUSTER, GENERATION)] == list(
+                ticket.handles
+            )
         bench.exist(1, state)
     bench.adapter.update(ticket.handles[0], {STATE: "stopped"})
     bench.removed(ticket.handles)
@@ -365,7 +469,9 @@ def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
         before = len(bench.store.mutations())
         bench.run(operations.update(world, held, wanted._replace(setup=edited[edit])))
         assert before == len(bench.store.mutations()), f"{edit} is not declared, and was sent"
-        assert any(f"cannot edit {edit}" in line for line in bench.said), f"wanted a warning about {edit}, found {bench.said}"
+        assert any(f"cannot edit {edit}" in line for line in bench.said), (
+            f"wanted a warning about {edit}, found {bench.said}"
+        )
     bench.run(operations.delete(world, held))
 
 
@@ -388,8 +494,12 @@ def flex_start(bench: Bench) -> None:
 
 
 def reservation(bench: Bench) -> None:
-    """A machine out of a reservation that the user owns is one, on the adapter's and on the stand-in's word."""
-    assert bench.harness.reserve is not None, f"{bench.name} declares reservations: wanted a harness with `reserve`, found none"
+    """A machine out of a reservation that the user owns is one, on the adapter's and on the
+    stand-in's word.
+    """
+    assert bench.harness.reserve is not None, (
+        f"{bench.name} declares reservations: wanted a harness with `reserve`, found none"
+    )
     name = bench.harness.reserve(bench.store, bench.candidates(RESERVATION)[0])
     bench.wait(5.0)
     _bought_as(bench, RESERVATION, name)
@@ -418,26 +528,34 @@ def no_reservation(bench: Bench) -> None:
 def _bought_as(bench: Bench, kind: str, reservation: str = "mine") -> None:
     ticket, nodes = bench.made(bench.order(bench.candidates(kind, reservation=reservation)[0]))
     delivered(ticket, nodes)
-    assert {node.capacity for node in nodes} == {kind}, f"wanted {kind}, found {[node.capacity for node in nodes]}"
+    assert {node.capacity for node in nodes} == {kind}, (
+        f"wanted {kind}, found {[node.capacity for node in nodes]}"
+    )
     assert [machine.capacity for machine in bench.knobs.running()] == [kind]
     bench.removed(ticket.handles)
 
 
 def _not_bought_as(bench: Bench, kind: str) -> None:
     plan = bench.plan(bench.ask(kind))
-    assert not plan.candidates, f"{bench.name} does not declare {kind}, and the plan has {plan.best}"
+    assert not plan.candidates, (
+        f"{bench.name} does not declare {kind}, and the plan has {plan.best}"
+    )
 
 
 # Several nodes, other kinds
 
 
 def several_nodes_are_made_whole_or_not_at_all(bench: Bench) -> None:
-    """Two nodes are two machines in one place, in the order of their names; where only one is left, none is made."""
+    """Two nodes are two machines in one place, in the order of their names; where only one is left,
+    none is made.
+    """
     best = bench.candidates(nodes=2)[0]
     order = bench.order(best, nodes=2)
     ticket, nodes = bench.made(order)
     bench.exist(2, "two nodes")
-    assert tuple(node.name for node in nodes) == order.node_names, f"wanted {order.node_names}, found {[node.name for node in nodes]}"
+    assert tuple(node.name for node in nodes) == order.node_names, (
+        f"wanted {order.node_names}, found {[node.name for node in nodes]}"
+    )
     delivered(ticket, nodes)
     bench.removed(ticket.handles)
     bench.exist(0, "deleted")
@@ -464,8 +582,12 @@ def more_nodes_than_declared_are_refused_in_the_plan(bench: Bench) -> None:
 def _too_many(bench: Bench, nodes: int) -> None:
     plan = bench.plan(bench.ask(nodes=nodes))
     assert not plan.candidates
-    assert plan.rejected_by_rule.get("nodes"), f"wanted a refusal by the rule for nodes, found {plan.rejected_by_rule}"
-    assert any("nodes" in problem.path for problem in plan.problems), f"wanted it said before any order, found {plan.problems}"
+    assert plan.rejected_by_rule.get("nodes"), (
+        f"wanted a refusal by the rule for nodes, found {plan.rejected_by_rule}"
+    )
+    assert any("nodes" in problem.path for problem in plan.problems), (
+        f"wanted it said before any order, found {plan.problems}"
+    )
 
 
 def kinds_that_are_not_declared_are_refused_in_the_plan(bench: Bench) -> None:
@@ -473,12 +595,18 @@ def kinds_that_are_not_declared_are_refused_in_the_plan(bench: Bench) -> None:
     for kind in sorted(KINDS):
         plan = bench.plan(bench.ask(kind=kind))
         declared = kind in bench.harness.manifest.capabilities.kinds
-        assert bool(plan.candidates) == declared, f"{kind} is {'' if declared else 'not '}declared, and the plan has {plan.best}"
+        assert bool(plan.candidates) == declared, (
+            f"{kind} is {'' if declared else 'not '}declared, and the plan has {plan.best}"
+        )
         assert declared or plan.rejected_by_rule.get("kind")
 
 
 def _different(bench: Bench, count: int, but: Ticket | None = None) -> list[Candidate]:
-    """So many candidates, each in another place where the cloud has several; a market sells each machine once."""
+    """So many candidates, each in another place where the cloud has several; a market sells each
+    machine once.
+    """
     taken = () if but is None or but.placed is None else (but.placed.offer.id,)
-    found = [candidate for candidate in bench.candidates() if candidate.offer.id not in taken] or list(bench.candidates())
+    found = [
+        candidate for candidate in bench.candidates() if candidate.offer.id not in taken
+    ] or list(bench.candidates())
     return [found[index % len(found)] for index in range(count)]

@@ -1,4 +1,6 @@
-"""The contract's cases about money: the real engine buys through the adapter, and exactly what is wanted exists afterwards, whatever went wrong."""
+"""The contract's cases about money: the real engine buys through the adapter, and exactly what is
+wanted exists afterwards, whatever went wrong.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def _deleted(bench: Bench, held: ClusterRecord) -> None:
 
 
 def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
-    """Create makes one machine by one call at a known price; read sees it unchanged; delete confirms that it is gone, and again is fine."""
+    """Create makes one machine by one call at a known price; read sees it unchanged; delete
+    confirms that it is gone, and again is fine.
+    """
     held = _created(bench)
     assert bench.knobs.creates() == 1
     bench.exist(1, "created")
@@ -69,7 +73,9 @@ def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
 
 
 def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
-    """With the first place sold out the next one is had, or nothing where the cloud has one place alone."""
+    """With the first place sold out the next one is had, or nothing where the cloud has one place
+    alone.
+    """
     candidates = bench.candidates()
     bench.knobs.sell_out(candidates[0])
     if len(candidates) == 1:
@@ -77,13 +83,18 @@ def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
         return
     held = _created(bench)
     had = (held.zone or held.region, held.machine_type)
-    assert had != (candidates[0].zone or candidates[0].region, candidates[0].machine_type), f"wanted another place than {had}"
+    assert had != (
+        candidates[0].zone or candidates[0].region,
+        candidates[0].machine_type,
+    ), f"wanted another place than {had}"
     bench.exist(1, "walked on")
     _deleted(bench, held)
 
 
 def nothing_is_left_when_nothing_can_be_had(bench: Bench) -> None:
-    """With everything sold out the walk ends with AllFailed, an attempt and its class in each line, and nothing exists."""
+    """With everything sold out the walk ends with AllFailed, an attempt and its class in each line,
+    and nothing exists.
+    """
     bench.knobs.sell_out()
     _nothing(bench)
 
@@ -92,7 +103,9 @@ def _nothing(bench: Bench) -> None:
     try:
         held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
     except AllFailed as failed:
-        assert all(attempt.outcome in {"NoCapacity", "OfferGone"} for attempt in failed.attempts), [str(attempt) for attempt in failed.attempts]
+        assert all(attempt.outcome in {"NoCapacity", "OfferGone"} for attempt in failed.attempts), [
+            str(attempt) for attempt in failed.attempts
+        ]
         assert "<html" not in str(failed).lower()
     else:
         if held.status == QUEUED:
@@ -103,19 +116,25 @@ def _nothing(bench: Bench) -> None:
 
 
 def one_machine_after_a_lost_reply(bench: Bench) -> None:
-    """The answer to a creating call is lost: the engine finds the machine, and buys no second one meanwhile."""
+    """The answer to a creating call is lost: the engine finds the machine, and buys no second one
+    meanwhile.
+    """
     bench.knobs.lose_reply()
     _one(bench, calls=1)
 
 
 def one_machine_after_a_garbled_reply(bench: Bench) -> None:
-    """Half of an answer to a creating call: the engine finds the machine, and buys no second one meanwhile."""
+    """Half of an answer to a creating call: the engine finds the machine, and buys no second one
+    meanwhile.
+    """
     bench.knobs.lose_reply("malformed")
     _one(bench, calls=1)
 
 
 def one_machine_after_a_web_page(bench: Bench) -> None:
-    """A web page for an answer to a creating call, once: the engine ends with exactly one machine, where there is one place alone too."""
+    """A web page for an answer to a creating call, once: the engine ends with exactly one machine,
+    where there is one place alone too.
+    """
     bench.knobs.refuse("html")
     _one(bench)
 
@@ -129,18 +148,28 @@ def one_machine_after_rate_limits(bench: Bench) -> None:
 def _one(bench: Bench, *, calls: int = 0) -> None:
     held = _created(bench)
     bench.exist(1, "after trouble")
-    assert not calls or bench.knobs.creates() == calls, f"wanted {calls} creating calls, found {bench.knobs.creates()}"
+    assert not calls or bench.knobs.creates() == calls, (
+        f"wanted {calls} creating calls, found {bench.knobs.creates()}"
+    )
     (node,) = bench.connect().find(OWNER, CLUSTER, GENERATION)
     assert node.handle == held.handles[0]
     _deleted(bench, held)
 
 
 def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
-    """An order that is not carried out within its wait is given up and leaves nothing; another place may serve."""
+    """An order that is not carried out within its wait is given up and leaves nothing; another
+    place may serve.
+    """
     bench.knobs.refuse("slow", times=None, seconds=3_000)
     try:
         held = bench.run(
-            operations.create(bench.world, bench.wanted(bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))), GENERATION)
+            operations.create(
+                bench.world,
+                bench.wanted(
+                    bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))
+                ),
+                GENERATION,
+            )
         )
     except GpusError as error:
         assert isinstance(error, AllFailed), f"wanted AllFailed, found {error!r}"
@@ -153,7 +182,9 @@ def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
 
 
 def _killed(bench: Bench) -> None:
-    """What a run leaves that was killed right after its creating call: an intent in the journal, and a machine."""
+    """What a run leaves that was killed right after its creating call: an intent in the journal,
+    and a machine.
+    """
     world, order = bench.another_world(), bench.order()
     world.journal.intend(world.name, order, world.clock.now())
     world.adapter(bench.name).submit(order)
@@ -175,7 +206,9 @@ def a_killed_runs_machine_is_adopted(bench: Bench) -> None:
 
 
 def a_killed_runs_machine_is_released_with_its_owner(bench: Bench) -> None:
-    """Releasing the owner finds and deletes what a killed run left, even where no cluster knows of it."""
+    """Releasing the owner finds and deletes what a killed run left, even where no cluster knows of
+    it.
+    """
     _killed(bench)
     found = bench.run(operations.settle(bench.world, OWNER))
     del found
@@ -184,7 +217,9 @@ def a_killed_runs_machine_is_released_with_its_owner(bench: Bench) -> None:
 
 
 def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
-    """The engine notices that a machine was taken back, and its update ends with exactly one that runs."""
+    """The engine notices that a machine was taken back, and its update ends with exactly one that
+    runs.
+    """
     kind = bench.preemptible
     if not kind:
         return
@@ -196,14 +231,19 @@ def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
     assert seen is None or seen.status == PREEMPTED, f"wanted it noticed, found {seen.status}"
     bench.wait(1_200.0)
     again = bench.run(operations.update(bench.another_world(), seen or held, wanted))
-    assert (again.status, again.reasons) == (RUNNING, ()), f"wanted another one, found {again.status} {again.reasons}"
+    assert (again.status, again.reasons) == (
+        RUNNING,
+        (),
+    ), f"wanted another one, found {again.status} {again.reasons}"
     up = [machine for machine in bench.knobs.running() if machine.status == "RUNNING"]
     assert len(up) == 1, f"wanted one that runs, found {up}"
     _deleted(bench, again)
 
 
 def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
-    """Taken back while its ssh is waited for: the wait ends soon, not with its time-out, what is left of it goes, and another place is asked."""
+    """Taken back while its ssh is waited for: the wait ends soon, not with its time-out, what is
+    left of it goes, and another place is asked.
+    """
     kind = bench.preemptible
     if not kind:
         return
@@ -224,12 +264,21 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
         attempts = failed.attempts
     else:
         attempts = held.attempts
-        assert (held.status, len(held.handles)) == (RUNNING, 1), f"wanted one that runs, found {held.status} {held.handles} {held.reasons}"
+        assert (held.status, len(held.handles)) == (
+            RUNNING,
+            1,
+        ), f"wanted one that runs, found {held.status} {held.handles} {held.reasons}"
         assert held.handles[0] not in died
-    assert attempts[0].outcome == "HalfMade", f"wanted the first one given back, found {attempts[0]}"
-    assert bench.store.now() - began < 1_800, f"wanted an end soon, found one after {bench.store.now() - began:.0f}s"
+    assert attempts[0].outcome == "HalfMade", (
+        f"wanted the first one given back, found {attempts[0]}"
+    )
+    assert bench.store.now() - began < 1_800, (
+        f"wanted an end soon, found one after {bench.store.now() - began:.0f}s"
+    )
     up = [machine for machine in bench.knobs.running() if machine.status == "RUNNING"]
-    assert len(up) == (attempts[-1].outcome == "acquired"), f"wanted nothing of the first one, found {up}"
+    assert len(up) == (attempts[-1].outcome == "acquired"), (
+        f"wanted nothing of the first one, found {up}"
+    )
     bench.run(operations.settle(bench.world, OWNER))
 
 
@@ -243,7 +292,9 @@ def a_vanished_machine_is_noticed(bench: Bench) -> None:
 
 
 def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
-    """While the cloud refuses every call, a read keeps the record and warns; a delete says what may still cost money, and works later."""
+    """While the cloud refuses every call, a read keeps the record and warns; a delete says what may
+    still cost money, and works later.
+    """
     held = _created(bench)
     world = bench.world
     bench.store.add_fault(bench.name, "*", "unauthorized", None)
@@ -251,13 +302,17 @@ def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
     assert seen is not None, "wanted it kept, found it dropped"
     assert seen.detail.startswith("unreachable: "), f"wanted it told as unreachable, found {seen}"
     assert seen._replace(detail=held.detail) == held
-    assert any(line.startswith("warning: ") for line in bench.said), f"wanted a warning, found {bench.said}"
+    assert any(line.startswith("warning: ") for line in bench.said), (
+        f"wanted a warning, found {bench.said}"
+    )
     try:
         bench.run(operations.delete(world, held))
     except CloudError as error:
         assert held.handles[0].native_id in str(error), f"wanted the machine named, found {error}"
     else:
-        raise AssertionError("wanted a delete that reaches nothing to fail, found that it succeeded")
+        raise AssertionError(
+            "wanted a delete that reaches nothing to fail, found that it succeeded"
+        )
     bench.knobs.heal()
     bench.exist(1, "while unreachable")
     _deleted(bench, held)
@@ -277,6 +332,8 @@ def an_owners_release_leaves_others_alone(bench: Bench) -> None:
     mine = _created(bench)
     theirs = bench.run(operations.create(bench.world, bench.wanted(owner=OTHER), GENERATION))
     bench.exist(2, "two owners")
-    assert {node.handle for node in bench.run(operations.settle(bench.world, OWNER))} == set(mine.handles)
+    assert {node.handle for node in bench.run(operations.settle(bench.world, OWNER))} == set(
+        mine.handles
+    )
     bench.exist(1, "another owner's")
     _deleted(bench, theirs)

@@ -1,7 +1,8 @@
-"""What a watch does about `idle_after`: measures the clusters that no timer of their own ends, remembers since when each is idle, and ends them.
+"""What a watch does about `idle_after`: measures the clusters that no timer of their own ends,
+remembers since when each is idle, and ends them.
 
-Owns that memory, `watch.json` in the state folder: a restart goes on where the last round was. A gap between rounds begins the count anew, since
-nobody knows what the GPUs did meanwhile.
+Owns that memory, `watch.json` in the state folder: a restart goes on where the last round was. A
+gap between rounds begins the count anew, since nobody knows what the GPUs did meanwhile.
 """
 
 from __future__ import annotations
@@ -34,11 +35,20 @@ class IdleCluster(NamedTuple):
 
 
 def ended(state: State, gap_s: float = GAP_S) -> IdleCluster:
-    """Measures and ends what has been idle for its `idle_after`. Every failure is a line; a cluster whose machine has its own timer is left to it."""
-    asked = [cluster for cluster in state.clusters if cluster.inputs.get("idle_after") and cluster.status == "running"]
+    """Measures and ends what has been idle for its `idle_after`. Every failure is a line; a cluster
+    whose machine has its own timer is left to it.
+    """
+    asked = [
+        cluster
+        for cluster in state.clusters
+        if cluster.inputs.get("idle_after") and cluster.status == "running"
+    ]
     if not asked or not state.owner:
         return IdleCluster()
-    settings = {str(name): {str(key): str(value) for key, value in section.items()} for name, section in state.settings.items()}
+    settings = {
+        str(name): {str(key): str(value) for key, value in section.items()}
+        for name, section in state.settings.items()
+    }
     world = open_world(state.world, settings)
     gone: list[str] = []
     lines: list[str] = []
@@ -48,7 +58,11 @@ def ended(state: State, gap_s: float = GAP_S) -> IdleCluster:
         for cluster in asked:
             line = _one(world, cluster, memory, kept, gap_s, gone)
             lines += [f"{cluster.name}: {line}"] if line else []
-        others = {key: value for key, value in memory.items() if key not in {cluster.id for cluster in asked}}
+        others = {
+            key: value
+            for key, value in memory.items()
+            if key not in {cluster.id for cluster in asked}
+        }
         private(home() / FILE).write_text(json.dumps({**others, **kept}), encoding="utf-8")
     except (GpusError, OSError) as error:
         said = of_machine(error) if isinstance(error, OSError) else error
@@ -58,13 +72,23 @@ def ended(state: State, gap_s: float = GAP_S) -> IdleCluster:
     return IdleCluster(tuple(gone), tuple(lines))
 
 
-def _one(world: World, cluster: DeployedCluster, memory: dict[str, Any], kept: dict[str, list[float]], gap_s: float, gone: list[str]) -> str:
+def _one(
+    world: World,
+    cluster: DeployedCluster,
+    memory: dict[str, Any],
+    kept: dict[str, list[float]],
+    gap_s: float,
+    gone: list[str],
+) -> str:
     try:
         held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
     except ValueError:
         return f"idle_after: wanted a duration such as 2h, found {cluster.inputs['idle_after']!r}"
     if held is None:
-        return "idle_after: it was not placed from this machine, so nobody can look at its GPUs from here"
+        return (
+            "idle_after: it was not placed from this machine, so nobody can look at its GPUs from"
+            " here"
+        )
     if idle.timed(world, held):
         return ""
     found = asyncio.run(idle.measured(world, held))
@@ -79,7 +103,10 @@ def _one(world: World, cluster: DeployedCluster, memory: dict[str, Any], kept: d
     if now - since < limit_s:
         return f"idle for {duration.text(int(now - since))}, ends after {duration.text(limit_s)}"
     if cluster.inputs.get("on_ttl") == "keep":
-        return f"idle for {duration.text(int(now - since))}; `on_ttl: keep`: a watch stops nothing, so it runs on"
+        return (
+            f"idle for {duration.text(int(now - since))}; `on_ttl: keep`: a watch stops nothing, so"
+            " it runs on"
+        )
     why = f"idle for {duration.text(int(now - since))}, as idle_after says"
     asyncio.run(idle.end(world, held, why))
     del kept[cluster.id]
@@ -94,8 +121,16 @@ def _held(world: World, cluster: DeployedCluster) -> ClusterRecord | None:
     if not world.has_journal:
         return None
     _, owner, name, generation = cluster.id.split("/")
-    launches = [launch for launch in world.journal.launches(world.name, owner, name) if launch.generation == generation and launch.ended_at is None]
-    return ClusterRecord.from_dict(launches[-1].record) if launches and not launches[-1].record.get("remembered") else None
+    launches = [
+        launch
+        for launch in world.journal.launches(world.name, owner, name)
+        if launch.generation == generation and launch.ended_at is None
+    ]
+    return (
+        ClusterRecord.from_dict(launches[-1].record)
+        if launches and not launches[-1].record.get("remembered")
+        else None
+    )
 
 
 def _read() -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""One round of a watch: look, see what an update would buy, buy it unless the cap for this hour is reached. Owns the cap and what a round came to.
+"""One round of a watch: look, see what an update would buy, buy it unless the cap for this hour is
+reached. Owns the cap and what a round came to.
 
-What was bought lately is counted from three memories, the highest counts: this machine's journal, the moments of launch in the stack's state, and
-the backend's history of updates. So a restart forgets nothing, and a pipeline that begins on an empty machine still counts.
+What was bought lately is counted from three memories, the highest counts: this machine's journal,
+the moments of launch in the stack's state, and the backend's history of updates. So a restart
+forgets nothing, and a pipeline that begins on an empty machine still counts.
 """
 
 from __future__ import annotations
@@ -20,12 +22,22 @@ if TYPE_CHECKING:
 
 HOUR_S = 3_600.0
 LOCK_PAUSE_S = 5.0
-UNCHANGED, CHANGED, BOUGHT, CAPPED, BUSY, FAILED, STOPPED = "unchanged", "changed", "bought", "capped", "busy", "failed", "stopped"
+UNCHANGED, CHANGED, BOUGHT, CAPPED, BUSY, FAILED, STOPPED = (
+    "unchanged",
+    "changed",
+    "bought",
+    "capped",
+    "busy",
+    "failed",
+    "stopped",
+)
 """What a round comes to. `busy`: another update of the stack did not end in time."""
 
 
 class Round(NamedTuple):
-    """One round, as the log has it. `bought` names the clusters that machines were got for, or would have been."""
+    """One round, as the log has it. `bought` names the clusters that machines were got for, or
+    would have been.
+    """
 
     at: float
     result: str
@@ -45,29 +57,55 @@ class Round(NamedTuple):
 
 
 class Watch:
-    """The rounds of one stack. `pause(seconds)` waits and says whether to go on; `now` is in epoch seconds."""
+    """The rounds of one stack. `pause(seconds)` waits and says whether to go on; `now` is in epoch
+    seconds.
+    """
 
-    def __init__(self, stack: Stack, most: int, patience_s: float, now: Callable[[], float], pause: Callable[[float], bool]) -> None:
-        self._stack, self._most, self._patience_s, self._now, self._pause = stack, most, patience_s, now, pause
+    def __init__(
+        self,
+        stack: Stack,
+        most: int,
+        patience_s: float,
+        now: Callable[[], float],
+        pause: Callable[[float], bool],
+    ) -> None:
+        self._stack, self._most, self._patience_s, self._now, self._pause = (
+            stack,
+            most,
+            patience_s,
+            now,
+            pause,
+        )
         self._money: dict[str, Any] | None = None
         self.stopping = False
 
     def stop(self) -> None:
-        """Ends the round in order: no further command is begun, and the one under way is told to stop."""
+        """Ends the round in order: no further command is begun, and the one under way is told to
+        stop.
+        """
         self.stopping = True
         self._stack.stop()
 
     def round(self) -> Round:
-        """One round. What fails is a result, never an exception, but for what no later round could mend (no such stack)."""
+        """One round. What fails is a result, never an exception, but for what no later round could
+        mend (no such stack).
+        """
         began = self._now()
         while True:
             try:
                 result = self._round(began)
             except Locked as error:
-                # Another update is waited for, never cancelled; what it did is seen by beginning anew.
-                if self._now() - began < self._patience_s and not self.stopping and self._pause(LOCK_PAUSE_S):
+                # Another update is waited for, never cancelled; what it did is seen by beginning
+                # anew.
+                if (
+                    self._now() - began < self._patience_s
+                    and not self.stopping
+                    and self._pause(LOCK_PAUSE_S)
+                ):
                     continue
-                result = Round(began, BUSY, f"another update is under way, and had not ended in time: {error}")
+                result = Round(
+                    began, BUSY, f"another update is under way, and had not ended in time: {error}"
+                )
             except Failed as error:
                 result = Round(began, FAILED, str(error), lines=error.lines)
             except OSError as error:
@@ -94,35 +132,83 @@ class Watch:
         planned = self._stack.preview()
         buys = planned.buys
         count = bought_since(self._stack, state, began - HOUR_S)
-        # With nothing bought for an hour, more may be lost at once than the cap: they are bought in one round.
+        # With nothing bought for an hour, more may be lost at once than the cap: they are bought in
+        # one round.
         if buys and count + len(buys) > self._most and (count or not self._most):
-            text = f"{count} bought in the last hour, at most {self._most} may be: {', '.join(buys)} waits"
-            return Round(began, CAPPED, text, buys, count, _clusters(state), (*idle.lines, *planned.lines))
+            text = (
+                f"{count} bought in the last hour, at most {self._most} may be: {', '.join(buys)}"
+                " waits"
+            )
+            return Round(
+                began, CAPPED, text, buys, count, _clusters(state), (*idle.lines, *planned.lines)
+            )
         if self.stopping:
-            return Round(began, STOPPED, "nothing was changed", (), count, _clusters(state), (*idle.lines, *planned.lines))
+            return Round(
+                began,
+                STOPPED,
+                "nothing was changed",
+                (),
+                count,
+                _clusters(state),
+                (*idle.lines, *planned.lines),
+            )
         done = self._stack.up()
         after = self._stack.state()
-        launched = tuple(cluster.name for cluster in after.clusters if cluster.name in done.buys and _launches(cluster) - _launched(state))
+        launched = tuple(
+            cluster.name
+            for cluster in after.clusters
+            if cluster.name in done.buys and _launches(cluster) - _launched(state)
+        )
         if launched:
-            text = f"bought {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
-            return Round(began, BOUGHT, text, launched, count + len(launched), _clusters(after), (*idle.lines, *done.lines))
+            text = (
+                "bought"
+                f" {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
+            )
+            return Round(
+                began,
+                BOUGHT,
+                text,
+                launched,
+                count + len(launched),
+                _clusters(after),
+                (*idle.lines, *done.lines),
+            )
         changed = ", ".join(f"{name} ({operation})" for name, operation in done.operations.items())
         text = f"changed {changed}" if changed else "nothing to do"
         if idle.ended:
-            text = f"released {', '.join(idle.ended)}, which had nothing to do{f'; {text}' if changed else ''}"
-        return Round(began, CHANGED if changed or idle.ended else UNCHANGED, text, (), count, _clusters(after), (*idle.lines, *done.lines))
+            text = (
+                f"released {', '.join(idle.ended)}, which had nothing to"
+                f" do{f'; {text}' if changed else ''}"
+            )
+        return Round(
+            began,
+            CHANGED if changed or idle.ended else UNCHANGED,
+            text,
+            (),
+            count,
+            _clusters(after),
+            (*idle.lines, *done.lines),
+        )
 
 
 def bought_since(stack: Stack, state: State, since: float) -> int:
-    """Placements that were had since then, as far as journal, state and history know; the world's clock counts where it is a rehearsal's."""
+    """Placements that were had since then, as far as journal, state and history know; the world's
+    clock counts where it is a rehearsal's.
+    """
     if not state.owner:
         return stack.updates(since)
     from providers.engine.runtime.world import open_world
 
     world = open_world(state.world, {})
     try:
-        shift = world.clock.now() - datetime.now(UTC).timestamp() if state.world == REHEARSAL else 0.0
-        moments = [launch.launched_at for launch in world.journal.launches(state.world, state.owner)] if world.has_journal else []
+        shift = (
+            world.clock.now() - datetime.now(UTC).timestamp() if state.world == REHEARSAL else 0.0
+        )
+        moments = (
+            [launch.launched_at for launch in world.journal.launches(state.world, state.owner)]
+            if world.has_journal
+            else []
+        )
     except GpusError:
         moments, shift = [], 0.0
     finally:
@@ -133,7 +219,9 @@ def bought_since(stack: Stack, state: State, since: float) -> int:
 
 
 def money(state: State) -> dict[str, Any] | None:
-    """What the stack has spent this month and what is to come, in US dollars, as its state and this machine's journal know; None without a limit."""
+    """What the stack has spent this month and what is to come, in US dollars, as its state and this
+    machine's journal know; None without a limit.
+    """
     if state.max_spend is None or not state.owner:
         return None
     from providers.engine import budget as spending
@@ -147,9 +235,16 @@ def money(state: State) -> dict[str, Any] | None:
         return None
     finally:
         world.close()
-    budget = spending.Budget(0, spending.merged(spending.read(state.ownership.get("spending")), known, now))
+    budget = spending.Budget(
+        0, spending.merged(spending.read(state.ownership.get("spending")), known, now)
+    )
     sums = budget.sums(now)
-    found = {"month": spending.month(now), "max_spend_usd": state.max_spend, "spent_usd": sums.spent / 1e6, "to_come_usd": sums.running / 1e6}
+    found = {
+        "month": spending.month(now),
+        "max_spend_usd": state.max_spend,
+        "spent_usd": sums.spent / 1e6,
+        "to_come_usd": sums.running / 1e6,
+    }
     return {**found, "unknown": list(sums.unknown)}
 
 
@@ -158,7 +253,9 @@ def _launched(state: State) -> set[tuple[str, str]]:
 
 
 def _launches(cluster: Any) -> set[tuple[str, str]]:
-    """What tells one purchase of a cluster from the next: each of its machines, which are others then."""
+    """What tells one purchase of a cluster from the next: each of its machines, which are others
+    then.
+    """
     return {(cluster.name, str(handle)) for handle in cluster.outputs.get("handles") or ()}
 
 
@@ -168,4 +265,7 @@ def _moment(text: str) -> float:
 
 def _clusters(state: State) -> tuple[dict[str, Any], ...]:
     kept = ("name", "status", "detail", "where", "price_usd_per_hour", "launched_at")
-    return tuple({key: value for key, value in cluster._asdict().items() if key in kept} for cluster in state.clusters)
+    return tuple(
+        {key: value for key, value in cluster._asdict().items() if key in kept}
+        for cluster in state.clusters
+    )

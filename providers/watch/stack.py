@@ -1,7 +1,9 @@
-"""One Pulumi stack, through Pulumi's Automation API and the real CLI. Owns the CLI's process, and what is read of previews, updates and the state.
+"""One Pulumi stack, through Pulumi's Automation API and the real CLI. Owns the CLI's process, and
+what is read of previews, updates and the state.
 
-The CLI runs in a session of its own, so that a Ctrl-C at the terminal reaches this process alone and is handed on once: a second one would end the
-plugin in the middle of its cleaning up (tried with CLI 3.276). Must not import a cloud's SDK or the engine's loop.
+The CLI runs in a session of its own, so that a Ctrl-C at the terminal reaches this process alone
+and is handed on once: a second one would end the plugin in the middle of its cleaning up (tried
+with CLI 3.276). Must not import a cloud's SDK or the engine's loop.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand
-from pulumi.automation.errors import CommandError, ConcurrentUpdateError, StackNotFoundError, create_command_error
+from pulumi.automation.errors import (
+    CommandError,
+    ConcurrentUpdateError,
+    StackNotFoundError,
+    create_command_error,
+)
 from semver import VersionInfo
 
 from providers.errors import GpusError, Problem, SpecError
@@ -72,8 +79,9 @@ class State(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a preview or an update came to: operations on clusters by name, those of them that get machines for it (what is made, replaced, or has
-    something to repair), and the warnings and errors, one line each.
+    """What a preview or an update came to: operations on clusters by name, those of them that get
+    machines for it (what is made, replaced, or has something to repair), and the warnings and
+    errors, one line each.
     """
 
     operations: Mapping[str, str]
@@ -82,19 +90,26 @@ class Run(NamedTuple):
 
 
 class Stack:
-    """A stack of the project in a folder. Every method runs the CLI once; raises Locked, or Failed with what the CLI said."""
+    """A stack of the project in a folder. Every method runs the CLI once; raises Locked, or Failed
+    with what the CLI said.
+    """
 
     def __init__(self, project: Path, name: str) -> None:
         try:
             self._cli = _Cli(PulumiCommand(skip_version_check=True))
         except FileNotFoundError:
-            raise GpusError("wanted the Pulumi CLI on PATH, found none; run `make setup`, or see docs/how-to/own-project.md") from None
+            raise GpusError(
+                "wanted the Pulumi CLI on PATH, found none; run `make setup`, or see"
+                " docs/how-to/own-project.md"
+            ) from None
         self._project = project
         self.name = name
         self._stack: PulumiStack | None = None
 
     def stop(self) -> None:
-        """Lets the command that is under way, if any, stop in order: what is half made is released. Returns at once; only the first call counts."""
+        """Lets the command that is under way, if any, stop in order: what is half made is released.
+        Returns at once; only the first call counts.
+        """
         self._cli.interrupt()
 
     def preview(self) -> Run:
@@ -103,11 +118,19 @@ class Stack:
 
     def up(self) -> Run:
         """Looks at the clouds, then brings the stack to its declaration."""
-        return self._ran(lambda stack, on_event: stack.up(refresh=True, on_event=on_event, show_secrets=False, message="gpus watch"))
+        return self._ran(
+            lambda stack, on_event: stack.up(
+                refresh=True, on_event=on_event, show_secrets=False, message="gpus watch"
+            )
+        )
 
     def refresh(self) -> Run:
         """Looks at the clouds and writes down what is there."""
-        return self._ran(lambda stack, on_event: stack.refresh(on_event=on_event, show_secrets=False, message="gpus watch"))
+        return self._ran(
+            lambda stack, on_event: stack.refresh(
+                on_event=on_event, show_secrets=False, message="gpus watch"
+            )
+        )
 
     def state(self) -> State:
         """What the state holds now. Secret values stay encrypted."""
@@ -118,7 +141,9 @@ class Stack:
         return read_state(deployment)
 
     def updates(self, since: float) -> int:
-        """How many updates since then (epoch seconds) made something, by the backend's own history; it knows those of every machine."""
+        """How many updates since then (epoch seconds) made something, by the backend's own history;
+        it knows those of every machine.
+        """
         try:
             found = self._selected().history(page_size=50, page=1, show_secrets=False)
         except CommandError as error:
@@ -126,7 +151,11 @@ class Stack:
         made = 0
         for summary in found:
             changes = summary.resource_changes or {}
-            new = sum(int(count or 0) for operation, count in changes.items() if str(getattr(operation, "value", operation)) in _MAKES)
+            new = sum(
+                int(count or 0)
+                for operation, count in changes.items()
+                if str(getattr(operation, "value", operation)) in _MAKES
+            )
             made += summary.kind == "update" and new > 0 and summary.start_time.timestamp() >= since
         return made
 
@@ -139,7 +168,13 @@ class Stack:
                 self._stack = Automated.select(self.name, workspace)
             except StackNotFoundError:
                 todo = f"make it: `pulumi stack init {self.name}`, then `pulumi up` once by hand"
-                raise SpecError([Problem("--stack", "a stack of this project and backend", repr(self.name), todo)]) from None
+                raise SpecError(
+                    [
+                        Problem(
+                            "--stack", "a stack of this project and backend", repr(self.name), todo
+                        )
+                    ]
+                ) from None
             except CommandError as error:
                 raise _failure(error, []) from None
         return self._stack
@@ -150,9 +185,14 @@ class Stack:
         said: list[tuple[str, str]] = []
 
         def heard(event: EngineEvent) -> None:
-            step = event.resource_pre_event.metadata if event.resource_pre_event is not None else None
+            step = (
+                event.resource_pre_event.metadata if event.resource_pre_event is not None else None
+            )
             if step is not None and step.type == CLUSTER:
-                operation, name = str(getattr(step.op, "value", step.op)), step.urn.rpartition("::")[2]
+                operation, name = (
+                    str(getattr(step.op, "value", step.op)),
+                    step.urn.rpartition("::")[2],
+                )
                 if operation not in _SILENT and operations.get(name) not in _MAKES:
                     operations[name] = operation
                 if operation == "update" and step.old is not None and step.old.init_errors:
@@ -168,12 +208,16 @@ class Stack:
             raise Locked(_first(str(error))) from None
         except CommandError as error:
             raise _failure(error, said) from None
-        buys = tuple(name for name, operation in operations.items() if operation in _MAKES or name in repairs)
+        buys = tuple(
+            name for name, operation in operations.items() if operation in _MAKES or name in repairs
+        )
         return Run(operations, buys, _lines(said))
 
 
 class _Workspace(LocalWorkspace):
-    """A workspace that leaves the folder's selected stack alone: a person's next bare `pulumi destroy` means what it meant before."""
+    """A workspace that leaves the folder's selected stack alone: a person's next bare `pulumi
+    destroy` means what it meant before.
+    """
 
     def select_stack(self, stack_name: str) -> None:
         """Looks whether it is there; every command names its stack. Raises StackNotFoundError."""
@@ -184,7 +228,8 @@ class _Cli:
     """The command that the Automation API runs, each in a session of its own, one at a time."""
 
     def __init__(self, found: PulumiCommand) -> None:
-        # A CLI that was built from its source names no version; the API then needs one from which every command is known here.
+        # A CLI that was built from its source names no version; the API then needs one from which
+        # every command is known here.
         self.command, self.version = found.command, found.version or VersionInfo(3, 205, 0)
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
@@ -257,14 +302,26 @@ def read_state(deployment: Mapping[str, Any]) -> State:
             continue
         if item.get("type") == OWNERSHIP:
             world, _, owner = str(item.get("id", "")).partition("/")
-            settings, ownership, max_spend = inputs.get("settings") or {}, outputs, inputs.get("max_spend")
+            settings, ownership, max_spend = (
+                inputs.get("settings") or {},
+                outputs,
+                inputs.get("max_spend"),
+            )
         elif item.get("type") == CLUSTER:
             clusters.append(
                 DeployedCluster(
                     str(item.get("urn", "")).rpartition("::")[2],
                     str(outputs.get("status", "")),
                     str(outputs.get("detail", "")),
-                    " ".join(filter(None, (str(outputs.get("provider", "")), str(outputs.get("zone") or outputs.get("region") or "")))),
+                    " ".join(
+                        filter(
+                            None,
+                            (
+                                str(outputs.get("provider", "")),
+                                str(outputs.get("zone") or outputs.get("region") or ""),
+                            ),
+                        )
+                    ),
                     outputs.get("price_usd_per_hour"),
                     str(outputs.get("launched_at", "")),
                     str(item.get("id", "")),
@@ -293,7 +350,14 @@ def _plain(text: str) -> str:
 
 
 def _first(text: str) -> str:
-    """The CLI's own error line of a failed command's text, which names exit code and streams before what they hold (SDK 3.272)."""
-    lines = [line.strip().removeprefix("stderr: ").removeprefix("stdout: ") for line in _plain(text).splitlines()]
+    """The CLI's own error line of a failed command's text, which names exit code and streams before
+    what they hold (SDK 3.272).
+    """
+    lines = [
+        line.strip().removeprefix("stderr: ").removeprefix("stdout: ")
+        for line in _plain(text).splitlines()
+    ]
     said = [line for line in lines if line and not re.fullmatch(r"code: \d+|std(out|err):", line)]
-    return next((line.removeprefix("error: ") for line in said if line.startswith("error: ")), "") or next(iter(said), "")
+    return next(
+        (line.removeprefix("error: ") for line in said if line.startswith("error: ")), ""
+    ) or next(iter(said), "")

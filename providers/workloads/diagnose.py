@@ -1,7 +1,8 @@
-"""What is wrong with a GPU machine, and what to do: one shell script that looks, and the judgement of what it prints.
+"""What is wrong with a GPU machine, and what to do: one shell script that looks, and the judgement
+of what it prints.
 
-Owns the looks and the advice. The script changes nothing and needs no more than a shell; what is not installed is said to be unknown. Pure: who runs
-the script is elsewhere.
+Owns the looks and the advice. The script changes nothing and needs no more than a shell; what is
+not installed is said to be unknown. Pure: who runs the script is elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 OK, BAD, UNKNOWN = "ok", "wrong", "unknown"
 MARK = "gpus-doctor"
 
-LEFT_OUT = "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is left out"
+LEFT_OUT = (
+    "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is"
+    " left out"
+)
 """Of a rehearsal's stand-in node."""
 
 SHM_LEAST_MIB = 1024
@@ -29,7 +33,9 @@ _SLOWED = {
     "NCCL_SHM_DISABLE": "GPUs of one machine exchange over the network",
     "NCCL_IB_DISABLE": "machines exchange over TCP, not over InfiniBand or RoCE",
 }
-"""Settings that, when not 0, take a fast way from NCCL (NCCL user guide, "Environment Variables", read 2026-11-28), and what is left then."""
+"""Settings that, when not 0, take a fast way from NCCL (NCCL user guide, "Environment Variables",
+read 2026-11-28), and what is left then.
+"""
 
 
 class Finding(NamedTuple):
@@ -41,11 +47,15 @@ class Finding(NamedTuple):
     todo: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name:<11} {self.state:<8} {self.found}" + (f"\n{'':21}{self.todo}" if self.todo else "")
+        return f"{self.name:<11} {self.state:<8} {self.found}" + (
+            f"\n{'':21}{self.todo}" if self.todo else ""
+        )
 
 
 def script(*, stand_in: bool = False) -> str:
-    """The shell script: each look's name, exit code and output, one after the other; on a rehearsal's stand-in of its nvidia-smi alone."""
+    """The shell script: each look's name, exit code and output, one after the other; on a
+    rehearsal's stand-in of its nvidia-smi alone.
+    """
     return shell.program(__file__, "diagnose", mark=MARK, stand_in="yes" if stand_in else "")
 
 
@@ -64,7 +74,9 @@ def read(output: str) -> dict[str, tuple[int, list[str]]]:
 
 
 def judge(output: str, wanted: int = 0, *, stand_in: bool = False) -> list[Finding]:
-    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not known). Of a stand-in the driver's alone."""
+    """The findings of what the script printed; `wanted` is how many GPUs were ordered (0: not
+    known). Of a stand-in the driver's alone.
+    """
     looks = read(output)
     gpus = _rows(looks, "gpus")
     if stand_in:
@@ -80,7 +92,11 @@ def judge(output: str, wanted: int = 0, *, stand_in: bool = False) -> list[Findi
 
 def _rows(looks: Mapping[str, tuple[int, list[str]]], name: str) -> list[list[str]]:
     code, lines = looks.get(name, (1, []))
-    return [[field.strip() for field in line.split(",")] for line in lines if "," in line] if code == 0 else []
+    return (
+        [[field.strip() for field in line.split(",")] for line in lines if "," in line]
+        if code == 0
+        else []
+    )
 
 
 def _text(looks: Mapping[str, tuple[int, list[str]]], name: str) -> str:
@@ -94,9 +110,14 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _driver(looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]], wanted: int) -> Finding:
+def _driver(
+    looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]], wanted: int
+) -> Finding:
     if not gpus:
-        lost = "`nvidia-smi` shows why; after an update of the kernel or driver reboot, else install the driver that the card needs"
+        lost = (
+            "`nvidia-smi` shows why; after an update of the kernel or driver reboot, else install"
+            " the driver that the card needs"
+        )
         return Finding("driver", BAD, "it does not answer, or shows no GPU", lost)
     names = ", ".join(dict.fromkeys(row[1] for row in gpus))
     if wanted and len(gpus) != wanted:
@@ -112,7 +133,8 @@ def _driver(looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]], w
             "driver",
             BAD,
             f"{len(gpus)} x {names}, with errors: {xid}",
-            "NVIDIA's Xid table says whether it is the program, the driver or the card (48, 63, 79: the card)",
+            "NVIDIA's Xid table says whether it is the program, the driver or the card (48, 63, 79:"
+            " the card)",
         )
     return Finding("driver", OK, f"{len(gpus)} x {names}")
 
@@ -127,12 +149,29 @@ def _torch(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
     if seen.isdigit() and int(seen) == count:
         return [Finding("torch", OK, f"{version}, CUDA {cuda}, sees {seen} GPUs")]
     if cuda == "None":
-        return [Finding("torch", BAD, f"{version} was built without CUDA", "install the CUDA build of the same version")]
+        return [
+            Finding(
+                "torch",
+                BAD,
+                f"{version} was built without CUDA",
+                "install the CUDA build of the same version",
+            )
+        ]
     if visible not in {"unset", ""}:
-        return [Finding("torch", BAD, f"sees {seen} of {count}: CUDA_VISIBLE_DEVICES is {visible}", "unset it, or name those that you mean")]
+        return [
+            Finding(
+                "torch",
+                BAD,
+                f"sees {seen} of {count}: CUDA_VISIBLE_DEVICES is {visible}",
+                "unset it, or name those that you mean",
+            )
+        ]
     return [
         Finding(
-            "torch", BAD, f"{version}, CUDA {cuda}, sees {seen} of {count}", "its CUDA is newer than the driver: an older build, or a newer driver"
+            "torch",
+            BAD,
+            f"{version}, CUDA {cuda}, sees {seen} of {count}",
+            "its CUDA is newer than the driver: an older build, or a newer driver",
         )
     ]
 
@@ -140,65 +179,134 @@ def _torch(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Findi
 def _memory(looks: Mapping[str, tuple[int, list[str]]], gpus: list[list[str]]) -> list[Finding]:
     found = []
     full = [
-        row[0] for row in gpus if len(row) > 3 and (used := _number(row[2])) is not None and (total := _number(row[3])) and used / total > MEMORY_FULL
+        row[0]
+        for row in gpus
+        if len(row) > 3
+        and (used := _number(row[2])) is not None
+        and (total := _number(row[3]))
+        and used / total > MEMORY_FULL
     ]
     apps = _rows(looks, "apps")
-    who = ", ".join(f"pid {row[0]} {row[1]} MiB {row[2].rpartition('/')[2]}" for row in apps[:4] if len(row) > 2)
+    who = ", ".join(
+        f"pid {row[0]} {row[1]} MiB {row[2].rpartition('/')[2]}" for row in apps[:4] if len(row) > 2
+    )
     if full:
-        todo = "a smaller batch or context, recompute activations (gradient checkpointing), or more GPUs: `gpus size` says how many"
-        found.append(Finding("memory", BAD, f"GPU {', '.join(full)} is full{f': {who}' if who else ''}", todo))
+        todo = (
+            "a smaller batch or context, recompute activations (gradient checkpointing), or more"
+            " GPUs: `gpus size` says how many"
+        )
+        found.append(
+            Finding(
+                "memory", BAD, f"GPU {', '.join(full)} is full{f': {who}' if who else ''}", todo
+            )
+        )
     elif gpus:
         found.append(Finding("memory", OK, who or "nothing is loaded"))
     if oom := _text(looks, "oom"):
-        found.append(Finding("host memory", BAD, oom[:160], "the kernel ended a process: fewer data workers, or a machine with more memory"))
+        found.append(
+            Finding(
+                "host memory",
+                BAD,
+                oom[:160],
+                "the kernel ended a process: fewer data workers, or a machine with more memory",
+            )
+        )
     return found
 
 
 def _links(looks: Mapping[str, tuple[int, list[str]]], count: int) -> list[Finding]:
     found = []
     rows = [row for row in _rows(looks, "pcie") if len(row) > 2]
-    narrow = [row for row in rows if (now := _number(row[1])) is not None and (most := _number(row[2])) and now < most / 2]
+    narrow = [
+        row
+        for row in rows
+        if (now := _number(row[1])) is not None and (most := _number(row[2])) and now < most / 2
+    ]
     if narrow:
         told = ", ".join(f"GPU {row[0]} x{row[1]} of x{row[2]}" for row in narrow)
-        found.append(Finding("PCIe", BAD, told, "half the lanes or fewer: data comes in slowly; on a marketplace take another host"))
+        found.append(
+            Finding(
+                "PCIe",
+                BAD,
+                told,
+                "half the lanes or fewer: data comes in slowly; on a marketplace take another host",
+            )
+        )
     if count > 1:
         found.append(_between(looks, count))
         size = _number(_text(looks, "shm"))
         if size is not None and size < SHM_LEAST_MIB:
-            found.append(Finding("NCCL", BAD, f"shared memory has {size:.0f} MiB", "start the container with --ipc host or --shm-size 8g"))
+            found.append(
+                Finding(
+                    "NCCL",
+                    BAD,
+                    f"shared memory has {size:.0f} MiB",
+                    "start the container with --ipc host or --shm-size 8g",
+                )
+            )
         found.append(_nccl(looks))
     hot = [row for row in _rows(looks, "throttle") if len(row) > 3 and "Active" in {row[1], row[2]}]
     if hot:
         told = ", ".join(f"GPU {row[0]} at {row[3]} C" for row in hot)
         found.append(
-            Finding("clocks", BAD, f"slowed down by the hardware: {told}", "heat or power: nothing that a program can do; take another host")
+            Finding(
+                "clocks",
+                BAD,
+                f"slowed down by the hardware: {told}",
+                "heat or power: nothing that a program can do; take another host",
+            )
         )
     return found
 
 
 def _between(looks: Mapping[str, tuple[int, list[str]]], count: int) -> Finding:
-    """How the GPUs reach each other, by the matrix of `nvidia-smi topo -m`: a row a GPU, whose first columns are the GPUs, then the network cards."""
-    rows = [re.split(r"\s+", line)[1 : 1 + count] for line in looks.get("topology", (1, []))[1] if re.match(r"GPU\d+\s+(X|NV\d+|[A-Z]{3,4})\s", line)]
+    """How the GPUs reach each other, by the matrix of `nvidia-smi topo -m`: a row a GPU, whose
+    first columns are the GPUs, then the network cards.
+    """
+    rows = [
+        re.split(r"\s+", line)[1 : 1 + count]
+        for line in looks.get("topology", (1, []))[1]
+        if re.match(r"GPU\d+\s+(X|NV\d+|[A-Z]{3,4})\s", line)
+    ]
     pairs = [kind for at, row in enumerate(rows) for kind in row[at + 1 :]]
     if len(rows) != count or len(pairs) != count * (count - 1) // 2:
         return Finding("links", UNKNOWN, "no topology")
     fast = sum(kind.startswith("NV") for kind in pairs)
     if fast == len(pairs):
         return Finding("links", OK, "NVLink")
-    todo = "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data parallelism"
+    todo = (
+        "exchange over PCIe: a smaller tensor-parallel group and pipeline stages, or data"
+        " parallelism"
+    )
     if not fast:
         return Finding("links", BAD, "no NVLink between the GPUs", todo)
-    return Finding("links", BAD, f"NVLink between {fast} of {len(pairs)} pairs of GPUs", "a tensor-parallel group no larger than those it joins")
+    return Finding(
+        "links",
+        BAD,
+        f"NVLink between {fast} of {len(pairs)} pairs of GPUs",
+        "a tensor-parallel group no larger than those it joins",
+    )
 
 
 def _nccl(looks: Mapping[str, tuple[int, list[str]]]) -> Finding:
     """What the environment tells NCCL, and which of it makes exchange slow."""
     settings = looks.get("nccl", (1, []))[1]
-    off = [line for line in settings if line.partition("=")[0] in _SLOWED and line.partition("=")[2].strip() not in {"", "0"}]
+    off = [
+        line
+        for line in settings
+        if line.partition("=")[0] in _SLOWED and line.partition("=")[2].strip() not in {"", "0"}
+    ]
     if off:
         slow = "; ".join(dict.fromkeys(_SLOWED[line.partition("=")[0]] for line in off))
-        return Finding("NCCL", BAD, ", ".join(off), f"{slow}; unset it, unless another fault made it necessary")
-    return Finding("NCCL", OK, "; ".join(settings) or "no settings", "" if settings else "NCCL_DEBUG=INFO shows which links it takes")
+        return Finding(
+            "NCCL", BAD, ", ".join(off), f"{slow}; unset it, unless another fault made it necessary"
+        )
+    return Finding(
+        "NCCL",
+        OK,
+        "; ".join(settings) or "no settings",
+        "" if settings else "NCCL_DEBUG=INFO shows which links it takes",
+    )
 
 
 def _machine(looks: Mapping[str, tuple[int, list[str]]]) -> list[Finding]:
@@ -209,10 +317,19 @@ def _machine(looks: Mapping[str, tuple[int, list[str]]]) -> list[Finding]:
         found.append(Finding("disk", BAD if todo else OK, f"{disk:.0f} % full", todo))
     load, _, cores = _text(looks, "load").partition(" ")
     if (busy := _number(load)) is not None and (has := _number(cores)):
-        idle = [row for row in _rows(looks, "pcie") if len(row) > 3 and (_number(row[3]) or 0.0) < 50]
+        idle = [
+            row for row in _rows(looks, "pcie") if len(row) > 3 and (_number(row[3]) or 0.0) < 50
+        ]
         starved = busy > has and bool(idle)
-        todo = "the GPUs wait for the CPU: more data workers will not help, a machine with more cores or prepared data will" if starved else ""
-        found.append(Finding("CPU", BAD if starved else OK, f"load {busy:.1f} on {has:.0f} cores", todo))
+        todo = (
+            "the GPUs wait for the CPU: more data workers will not help, a machine with more cores"
+            " or prepared data will"
+            if starved
+            else ""
+        )
+        found.append(
+            Finding("CPU", BAD if starved else OK, f"load {busy:.1f} on {has:.0f} cores", todo)
+        )
     return found
 
 

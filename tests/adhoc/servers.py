@@ -1,6 +1,8 @@
-"""Real ssh servers on loopback that stand for a rented machine, and a live world whose only cloud rents them out.
+"""Real ssh servers on loopback that stand for a rented machine, and a live world whose only cloud
+rents them out.
 
-Two servers: asyncssh's, always; OpenSSH's sshd where it is installed. Each has a home folder of its own and an `nvidia-smi` that a test can edit.
+Two servers: asyncssh's, always; OpenSSH's sshd where it is installed. Each has a home folder of its
+own and an `nvidia-smi` that a test can edit.
 """
 
 import asyncio
@@ -25,7 +27,12 @@ from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import offer
 
 SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:/sbin:{os.environ.get('PATH', '')}")
-SERVERS = ["asyncssh", pytest.param("sshd", marks=pytest.mark.skipif(SSHD is None, reason="OpenSSH's server is not installed"))]
+SERVERS = [
+    "asyncssh",
+    pytest.param(
+        "sshd", marks=pytest.mark.skipif(SSHD is None, reason="OpenSSH's server is not installed")
+    ),
+]
 
 
 def free_port():
@@ -40,10 +47,16 @@ def answers(port):
 
 
 class Host:
-    """A machine's inside: its home, its tools, whose key it takes, and what it was sent in the environment."""
+    """A machine's inside: its home, its tools, whose key it takes, and what it was sent in the
+    environment.
+    """
 
     def __init__(self, folder):
-        self.home, self.tools, self.keys = folder / "home", folder / "tools", folder / "authorized_keys"
+        self.home, self.tools, self.keys = (
+            folder / "home",
+            folder / "tools",
+            folder / "authorized_keys",
+        )
         self.home.mkdir()
         self.tools.mkdir()
         self.keys.write_text("")
@@ -60,11 +73,18 @@ class Host:
 
     @property
     def environment(self):
-        return {"HOME": str(self.home), "PATH": f"{self.tools}:/usr/bin:/bin", "USER": "gpus", "GPUS_START_UP": str(self.home / ".start-up")}
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{self.tools}:/usr/bin:/bin",
+            "USER": "gpus",
+            "GPUS_START_UP": str(self.home / ".start-up"),
+        }
 
 
 class AsyncSshServer:
-    """asyncssh's server in a thread: runs commands, forwards ports, takes the keys of the host's file."""
+    """asyncssh's server in a thread: runs commands, forwards ports, takes the keys of the host's
+    file.
+    """
 
     def __init__(self, host):
         self.host, self.user = host, "gpus"
@@ -97,7 +117,9 @@ class AsyncSshServer:
 
             def validate_public_key(self, username, key):
                 line = key.export_public_key("openssh").decode().split()[:2]
-                return username == outer.user and line in [known.split()[:2] for known in host.keys.read_text().splitlines()]
+                return username == outer.user and line in [
+                    known.split()[:2] for known in host.keys.read_text().splitlines()
+                ]
 
             def connection_requested(self, dest_host, dest_port, orig_host, orig_port):
                 return True
@@ -106,7 +128,15 @@ class AsyncSshServer:
             outer.sent.append(dict(process.env))
             outer.agents += process.channel.get_agent_path() is not None
             child = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", process.command or "cat", cwd=host.home, env=host.environment, stdin=-1, stdout=-1, stderr=-1, start_new_session=True
+                "/bin/sh",
+                "-c",
+                process.command or "cat",
+                cwd=host.home,
+                env=host.environment,
+                stdin=-1,
+                stdout=-1,
+                stderr=-1,
+                start_new_session=True,
             )
 
             async def into():
@@ -126,7 +156,9 @@ class AsyncSshServer:
 
             feeding = asyncio.ensure_future(into())
             try:
-                await asyncio.gather(out(child.stdout, process.stdout), out(child.stderr, process.stderr))
+                await asyncio.gather(
+                    out(child.stdout, process.stdout), out(child.stderr, process.stderr)
+                )
                 process.exit(await child.wait())
             except (OSError, asyncssh.Error):
                 os.killpg(child.pid, 9)
@@ -166,12 +198,17 @@ class SshdServer:
         inside = " ".join(f"{name}={value}" for name, value in self.host.environment.items())
         config = self.folder / "sshd_config"
         config.write_text(
-            f"Port {self.host.port}\nListenAddress 127.0.0.1\nHostKey {key}\nAuthorizedKeysFile {self.host.keys}\nStrictModes no\nPidFile none\n"
-            f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nAcceptEnv *\n"
-            f'ForceCommand cd {self.host.home} && exec env -i {inside} sh -c "$SSH_ORIGINAL_COMMAND"\n'
+            f"Port {self.host.port}\nListenAddress 127.0.0.1\nHostKey {key}\nAuthorizedKeysFile"
+            f" {self.host.keys}\nStrictModes no\nPidFile none\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin"
+            " prohibit-password\nAcceptEnv *\n"
+            f"ForceCommand cd {self.host.home} && exec env -i {inside} sh -c"
+            ' "$SSH_ORIGINAL_COMMAND"\n'
         )
         os.makedirs("/run/sshd", exist_ok=True) if os.getuid() == 0 else None
-        self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL
+        )
         for _ in range(100):
             if answers(self.host.port):
                 return
@@ -197,7 +234,9 @@ class BriskClock:
 
 
 class Bench:
-    """A live world with one cloud, whose machines are the ssh server; `rent` is what `provision` does once its world is open."""
+    """A live world with one cloud, whose machines are the ssh server; `rent` is what `provision`
+    does once its world is open.
+    """
 
     def __init__(self, server):
         self.server, self.host = server, server.host
@@ -209,7 +248,9 @@ class Bench:
         made_node = self.cloud._node
         self.cloud._node = lambda *order: self.made(made_node(*order), order[0])
         self.ports = lambda: ((22, self.host.port),)
-        self.offers = table([offer("alpha", "north", "north-a", usd=10), offer("alpha", "south", "south-a", usd=12)])
+        self.offers = table(
+            [offer("alpha", "north", "north-a", usd=10), offer("alpha", "south", "south-a", usd=12)]
+        )
 
     def world(self):
         return open_world(
@@ -222,8 +263,14 @@ class Bench:
         )
 
     def made(self, node, order):
-        """What the cloud makes of an order: the key goes into the machine, and the port is another one outside."""
-        keys = [key for key in (order.setup.ssh_public_key, order.setup.own_public_key) if key and self.takes_keys]
+        """What the cloud makes of an order: the key goes into the machine, and the port is another
+        one outside.
+        """
+        keys = [
+            key
+            for key in (order.setup.ssh_public_key, order.setup.own_public_key)
+            if key and self.takes_keys
+        ]
         self.host.keys.write_text("".join(f"{key}\n" for key in keys))
         return node._replace(external_ip="127.0.0.1", ports=self.ports(), ssh_user=self.server.user)
 
@@ -231,7 +278,11 @@ class Bench:
         """What the plugin has the engine do for a declared cluster; what is held then."""
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
         wanted = ClusterSpec("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
-        return asyncio.run((do or (lambda w, want: operations.create(w, want, "g1")))(world or self.world(), wanted))
+        return asyncio.run(
+            (do or (lambda w, want: operations.create(w, want, "g1")))(
+                world or self.world(), wanted
+            )
+        )
 
     def rent(self, name="bench", ssh_key=None, **fields):
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})

@@ -12,15 +12,21 @@ from providers.errors import GpusError
 def live(monkeypatch):
     """The live world's plan is the rehearsal's: prices and places of the catalog, no cloud asked."""
     walked = planning.walked
-    monkeypatch.setattr(planning, "walked", lambda ask, **more: walked(ask, **{**more, "world": "rehearsal"}))
+    monkeypatch.setattr(
+        planning, "walked", lambda ask, **more: walked(ask, **{**more, "world": "rehearsal"})
+    )
 
 
 def spec(gpu="L4:1", **fields):
     return provision.declared(gpu, {"name": "box", "providers": ["gcp"], **fields})
 
 
-@pytest.mark.parametrize(("answer", "bought"), [("yes", True), ("y", False), ("", False), (EOFError, False)])
-def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(live, monkeypatch, capsys, answer, bought):
+@pytest.mark.parametrize(
+    ("answer", "bought"), [("yes", True), ("y", False), ("", False), (EOFError, False)]
+)
+def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(
+    live, monkeypatch, capsys, answer, bought
+):
     """The dearest accepted place until the ttl; only a whole `yes` buys."""
 
     def said(_question):
@@ -39,7 +45,9 @@ def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(live
 def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch):
     """A script is told of --yes, with the cost; with it nothing is asked."""
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    with pytest.raises(GpusError, match=r"at most \$.*there is no terminal to ask at: --yes buys without asking"):
+    with pytest.raises(
+        GpusError, match=r"at most \$.*there is no terminal to ask at: --yes buys without asking"
+    ):
         consent.given(spec(), "live", None, yes=False)
     assert consent.given(spec(), "live", None, yes=True)
 
@@ -47,7 +55,9 @@ def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch):
 def test_place_that_ends_nothing_at_a_ttl_has_no_limit(monkeypatch):
     """A market that keeps no ttl: what it can cost is a price, not a sum."""
     made = planning.walked(spec("RTX-4090:2", providers=["clore"]).ask())
-    assert "no limit: up to $" in consent.most(made, 7_200) and "(clore ends nothing by itself)" in consent.most(made, 7_200)
+    assert "no limit: up to $" in consent.most(
+        made, 7_200
+    ) and "(clore ends nothing by itself)" in consent.most(made, 7_200)
 
 
 def test_rehearsal_never_asks(monkeypatch):
@@ -61,10 +71,21 @@ def never_bought(monkeypatch):
     monkeypatch.setattr(provision, "had", lambda *_, **__: pytest.fail("bought"))
 
 
-@pytest.mark.parametrize("words", ["L4:1 --world live -- true", "L4:1 --keep --name box --world live", "-s train-ddp-2x8 --on L4:1 --world live"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "L4:1 --world live -- true",
+        "L4:1 --keep --name box --world live",
+        "-s train-ddp-2x8 --on L4:1 --world live",
+    ],
+)
 @pytest.mark.parametrize(("answer", "code"), [(None, 2), ("no", 1)])
-def test_live_purchase_that_is_not_agreed_to_ends_with_an_exit_code(live, never_bought, monkeypatch, capsys, tmp_path, words, answer, code):
-    """2 where nobody could be asked (use it otherwise), 1 where the answer was no; a stack that `--on` overlays asks as well."""
+def test_live_purchase_that_is_not_agreed_to_ends_with_an_exit_code(
+    live, never_bought, monkeypatch, capsys, tmp_path, words, answer, code
+):
+    """2 where nobody could be asked (use it otherwise), 1 where the answer was no; a stack that
+    `--on` overlays asks as well.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None, raising=False)
     monkeypatch.setattr("builtins.input", lambda _question: answer)

@@ -1,4 +1,6 @@
-"""A declared cluster over a real ssh server: its own key, its readiness, its pinned host key, and what of all that stays here."""
+"""A declared cluster over a real ssh server: its own key, its readiness, its pinned host key, and
+what of all that stays here.
+"""
 
 import asyncio
 import json
@@ -24,21 +26,35 @@ def deleted(bench, held):
 
 
 def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, tmp_path):
-    """The machine bears two keys, the user's and one made for the cluster; the second logs in, and goes once the delete is confirmed."""
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "mine")], check=True)
+    """The machine bears two keys, the user's and one made for the cluster; the second logs in, and
+    goes once the delete is confirmed.
+    """
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "mine")], check=True
+    )
     users = (tmp_path / "mine.pub").read_text().strip()
     held = bench.declare(ssh_key=users)
     assert held.status == "running" and not held.reasons
     assert bench.host.keys.read_text().splitlines()[0] == users
     own = bench.host.keys.read_text().splitlines()[1]
-    assert own.endswith(" gpus-own-train") and own == (key_folder() / "id_ed25519.pub").read_text().strip()
-    assert stat.S_IMODE(key_folder().stat().st_mode) == 0o700 and stat.S_IMODE((key_folder() / "id_ed25519").stat().st_mode) == 0o600
+    assert (
+        own.endswith(" gpus-own-train")
+        and own == (key_folder() / "id_ed25519.pub").read_text().strip()
+    )
+    assert (
+        stat.S_IMODE(key_folder().stat().st_mode) == 0o700
+        and stat.S_IMODE((key_folder() / "id_ed25519").stat().st_mode) == 0o600
+    )
     deleted(bench, held)
     assert bench.cloud.alive == [] and not key_folder().exists()
 
 
-def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_nowhere_else(bench, tmp_path):
-    """State, journal, orders and lines hold no private key; the record and its fingerprint say nothing of the public one either."""
+def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_nowhere_else(
+    bench, tmp_path
+):
+    """State, journal, orders and lines hold no private key; the record and its fingerprint say
+    nothing of the public one either.
+    """
     held = bench.declare()
     private = (key_folder() / "id_ed25519").read_text().splitlines()[1]
     public = (key_folder() / "id_ed25519.pub").read_text().split()[1]
@@ -53,25 +69,35 @@ def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_no
 
 
 def test_b32_wrong_gpus_are_ended_and_the_next_place_is_tried_in_the_same_run(bench):
-    """Seven of eight GPUs: that machine is released, the attempt says so, and the next place is had."""
+    """Seven of eight GPUs: that machine is released, the attempt says so, and the next place is
+    had.
+    """
     bench.host.gpus(7)
     real = bench.cloud.delete
     bench.cloud.delete = lambda handle: (bench.host.gpus(8), real(handle))[1]
     held = bench.declare()
     first, last = held.attempts
-    assert (first.outcome, first.code) == ("HalfMade", "wrong-gpus") and "7 of 8 GPUs answer" in first.message
+    assert (first.outcome, first.code) == (
+        "HalfMade",
+        "wrong-gpus",
+    ) and "7 of 8 GPUs answer" in first.message
     assert last.outcome == "acquired" and len(bench.cloud.alive) == 1
     deleted(bench, held)
 
 
 def test_b30_a_closed_port_says_what_ready_running_is_for(bench):
-    """Where the port never answers, the failure names the stage and the field to set; nothing is left, no key either."""
+    """Where the port never answers, the failure names the stage and the field to set; nothing is
+    left, no key either.
+    """
     bench.server.stop()
     try:
         with pytest.raises(errors.AllFailed) as failed:
             bench.declare(wait="30s")
         said = " ".join(str(failed.value).split())
-        assert "port closed" in said and "`ready: running` is for networks where this machine cannot reach it by ssh" in said
+        assert (
+            "port closed" in said
+            and "`ready: running` is for networks where this machine cannot reach it by ssh" in said
+        )
         assert bench.cloud.alive == [] and not key_folder().exists()
         held = bench.declare(ready="running", wait="30s")
         assert held.status == "running" and len(held.attempts) == 1
@@ -80,8 +106,12 @@ def test_b30_a_closed_port_says_what_ready_running_is_for(bench):
     deleted(bench, held)
 
 
-def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_looked_at_again(bench):
-    """A machine that was ready once and shows another host key is not taken over: it is deleted, and another one bought."""
+def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_looked_at_again(
+    bench,
+):
+    """A machine that was ready once and shows another host key is not taken over: it is deleted,
+    and another one bought.
+    """
     world = bench.world()
     held = bench.declare(world=world)
     assert (key_folder() / "known_hosts").read_text().count("gpus-") == 1
@@ -89,48 +119,73 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_lo
     assert same.handles == held.handles and same.generation == "g2"
     bench.server.stop()
     bench.server.start()
-    other = bench.declare(world=world, do=lambda w, want: operations.create(w, want, "g3"), wait="2m")
+    other = bench.declare(
+        world=world, do=lambda w, want: operations.create(w, want, "g3"), wait="2m"
+    )
     assert other.handles != held.handles and len(bench.cloud.alive) == 1
     assert any("login refused" in line and "deleting it" in line for line in bench.lines)
     deleted(bench, other)
 
 
 def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, monkeypatch):
-    """A clone that has neither key nor journal takes the machine over by its marks, ready as the cloud says, and says that."""
+    """A clone that has neither key nor journal takes the machine over by its marks, ready as the
+    cloud says, and says that.
+    """
     held = bench.declare()
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
     taken = bench.declare(do=lambda w, want: operations.create(w, want, "g2"))
     assert taken.handles == held.handles
-    assert any("ready as alpha reports it" in line and "the key to it is not here" in line for line in bench.lines)
+    assert any(
+        "ready as alpha reports it" in line and "the key to it is not here" in line
+        for line in bench.lines
+    )
     deleted(bench, taken)
     assert bench.cloud.alive == []
 
 
 def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench):
-    """A manifest that says a login is not possible: readiness is what the API reports, in a line, and no look is made."""
+    """A manifest that says a login is not possible: readiness is what the API reports, in a line,
+    and no look is made.
+    """
     bench.takes_keys = False
     manifest = bench.cloud.manifest()
-    bench.cloud.manifest = lambda: manifest._replace(unreachable=lambda _placed, setup: "it takes one key" if setup.ssh_public_key else "")
+    bench.cloud.manifest = lambda: manifest._replace(
+        unreachable=lambda _placed, setup: "it takes one key" if setup.ssh_public_key else ""
+    )
     held = bench.declare(ssh_key="ssh-ed25519 AAAA me")
-    assert any("ready as alpha reports it, its GPUs not looked at: it takes one key" in line for line in bench.lines)
+    assert any(
+        "ready as alpha reports it, its GPUs not looked at: it takes one key" in line
+        for line in bench.lines
+    )
     deleted(bench, held)
 
 
 def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monkeypatch):
-    """No ssh-keygen on PATH: a checked cluster is refused before anything is bought, one that is only to run is had."""
+    """No ssh-keygen on PATH: a checked cluster is refused before anything is bought, one that is
+    only to run is had.
+    """
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(errors.GpusError, match=r"nothing is bought: wanted OpenSSH's `ssh-keygen`.*or set ready: running"):
+    with pytest.raises(
+        errors.GpusError,
+        match=r"nothing is bought: wanted OpenSSH's `ssh-keygen`.*or set ready: running",
+    ):
         bench.declare()
     assert bench.cloud.calls["submit"] == 0
     deleted(bench, bench.declare(ready="running"))
 
 
 def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench):
-    """An older generation's delete, which touches nothing any more, leaves the key of the machine that a newer one has taken over."""
+    """An older generation's delete, which touches nothing any more, leaves the key of the machine
+    that a newer one has taken over.
+    """
     first = bench.declare()
     second = bench.declare(do=lambda w, want: operations.create(w, want, "g2"))
     deleted(bench, first)
-    assert second.handles == first.handles and (key_folder() / "id_ed25519").exists() and len(bench.cloud.alive) == 1
+    assert (
+        second.handles == first.handles
+        and (key_folder() / "id_ed25519").exists()
+        and len(bench.cloud.alive) == 1
+    )
     asyncio.run(operations.settle(bench.world(), "own"))
     assert bench.cloud.alive == [] and not key_folder().parent.exists()
 
@@ -141,14 +196,20 @@ def in_hand(bench, monkeypatch):
     monkeypatch.setattr(stack_clusters, "open_world", lambda _name: bench.world())
     monkeypatch.setattr(stack_clusters, "WORLDS", ("live",))
     bench.world().journal.owned("live", "own", "gpus", "train-h100x8", new=True)
-    return lambda name="train", stack="train-h100x8": Machine(portal().run(stack_clusters.opened(name, None, stack)))
+    return lambda name="train", stack="train-h100x8": Machine(
+        portal().run(stack_clusters.opened(name, None, stack))
+    )
 
 
 def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, capfd, tmp_path):
-    """A command, a file back and the log of the start-up go over the key that was made for the cluster, to the port that is mapped outside."""
+    """A command, a file back and the log of the start-up go over the key that was made for the
+    cluster, to the port that is mapped outside.
+    """
     held = bench.declare()
     machine = in_hand()
-    assert machine.run("echo here > out; echo $HOME") == 0 and capfd.readouterr().out.strip() == str(bench.host.home)
+    assert machine.run(
+        "echo here > out; echo $HOME"
+    ) == 0 and capfd.readouterr().out.strip() == str(bench.host.home)
     assert machine.get("out", tmp_path / "out").read_text() == "here\n"
     (bench.host.tools / "journalctl").write_text("#!/bin/sh\necho the start-up script: done\n")
     (bench.host.tools / "journalctl").chmod(0o755)
@@ -182,9 +243,17 @@ def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, 
 
 
 def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
-    """A machine bought with another key, or by an older version, is not tried: the message says why and names the other way."""
+    """A machine bought with another key, or by an older version, is not tried: the message says why
+    and names the other way.
+    """
     held = bench.declare(ready="")
-    with pytest.raises(errors.GpusError, match="the key that it was ordered with is not here; `pulumi stack output -s train-h100x8` shows"):
+    with pytest.raises(
+        errors.GpusError,
+        match=(
+            "the key that it was ordered with is not here; `pulumi stack output -s train-h100x8`"
+            " shows"
+        ),
+    ):
         in_hand().run("true")
     deleted(bench, held)
 
@@ -211,7 +280,10 @@ def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand):
     bench.world().journal.owned("live", "other", "gpus", "debug", new=True)
     held = bench.declare()
     bench.world().journal.launched(held._replace(owner="other", generation="g9"))
-    with pytest.raises(errors.GpusError, match=r"found 2: -s (train-h100x8|debug) --world live .*-s (train-h100x8|debug)"):
+    with pytest.raises(
+        errors.GpusError,
+        match=r"found 2: -s (train-h100x8|debug) --world live .*-s (train-h100x8|debug)",
+    ):
         in_hand(stack="")
     assert in_hand().run("true") == 0
     deleted(bench, held)

@@ -1,4 +1,6 @@
-"""`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left, and what a killed process left is found."""
+"""`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left, and
+what a killed process left is found.
+"""
 
 import _thread
 import asyncio
@@ -37,7 +39,13 @@ def machines():
 
 
 def python(code, **more):
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
 
 
 def until(condition, seconds=30):
@@ -49,20 +57,40 @@ def until(condition, seconds=30):
 
 
 def test_the_block_of_the_readme(tmp_path, capfd):
-    """Files go there, a command runs, a result comes back, attempts are printed, and afterwards nothing is left and nothing is held."""
+    """Files go there, a command runs, a result comes back, attempts are printed, and afterwards
+    nothing is left and nothing is held.
+    """
     (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "run.py").write_text("import json, pathlib; pathlib.Path('out.json').write_text(json.dumps({'ok': True}))")
-    with p.provision("H100!:8", spot="prefer", max_price_per_hour=60, ttl="1h", providers=["gcp"], world="rehearsal") as c:
+    (tmp_path / "bench" / "run.py").write_text(
+        "import json, pathlib; pathlib.Path('out.json').write_text(json.dumps({'ok': True}))"
+    )
+    with p.provision(
+        "H100!:8",
+        spot="prefer",
+        max_price_per_hour=60,
+        ttl="1h",
+        providers=["gcp"],
+        world="rehearsal",
+    ) as c:
         assert isinstance(c, p.Machine) and machines() == [c.held.machines[0].name]
         c.put("bench")
         assert c.run("python bench/run.py && nvidia-smi") == 0
         c.get("out.json")
-        assert c.gpu == "H100:8" and c.price_usd_per_hour == c.held.micro_usd / 1e6 and c.held.ends_at - c.held.launched_at == 3600
+        assert (
+            c.gpu == "H100:8"
+            and c.price_usd_per_hour == c.held.micro_usd / 1e6
+            and c.held.ends_at - c.held.launched_at == 3600
+        )
     assert json.loads((tmp_path / "out.json").read_text()) == {"ok": True}
     assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
     out, err = capfd.readouterr()
     assert "rehearsal stand-in: there is no GPU here" in out
-    assert "sold out" in err and "acquired" in err and "released, confirmed" in err and "nothing is bought" in err
+    assert (
+        "sold out" in err
+        and "acquired" in err
+        and "released, confirmed" in err
+        and "nothing is bought" in err
+    )
 
 
 @pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt(), SystemExit(4)])
@@ -83,7 +111,9 @@ def test_a_failing_command_raises_only_when_asked():
 
 
 def test_four_hours_unless_said_otherwise():
-    """Without a ttl the cloud itself ends it after four hours, also when a Cluster was given; one that says its own keeps it."""
+    """Without a ttl the cloud itself ends it after four hours, also when a Cluster was given; one
+    that says its own keeps it.
+    """
     with p.provision("L4:1") as c:
         assert c.held.ends_at - c.held.launched_at == 4 * 3600
     with p.provision(p.Cluster(name="own", gpu="L4:1")) as c:
@@ -114,7 +144,10 @@ def test_what_is_wrong_is_said_at_once_and_nothing_is_bought(arguments, words):
 def test_nothing_to_be_had_leaves_nothing():
     """When every place is refused, AllFailed says what was tried, and no key or name is left."""
     open_store().set_stock("gcp", "", "", "", 0)
-    with pytest.raises(p.AllFailed, match="none was acquired"), p.provision("L4:1", regions=["us-central1"], name="none"):
+    with (
+        pytest.raises(p.AllFailed, match="none was acquired"),
+        p.provision("L4:1", regions=["us-central1"], name="none"),
+    ):
         pass
     assert machines() == [] and access.names("rehearsal") == ()
 
@@ -131,11 +164,17 @@ def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
 
 
 def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys):
-    """A rehearsed host with seven of eight GPUs is released, the reason is an attempt and is said once, and another place serves."""
+    """A rehearsed host with seven of eight GPUs is released, the reason is an attempt and is said
+    once, and another place serves.
+    """
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
     with p.provision("A100-80GB:8", providers=["gcp"]) as c:
         first, *_, last = c.held.attempts
-        assert first.code == "wrong-gpus" and "7 of 8 GPUs answer" in first.message and last.outcome == "acquired"
+        assert (
+            first.code == "wrong-gpus"
+            and "7 of 8 GPUs answer" in first.message
+            and last.outcome == "acquired"
+        )
         said = " ".join(capsys.readouterr().err.split())
         assert said.count("7 of 8 GPUs answer") == 1 and "(wrong-gpus)" in said
         assert machines() == [c.held.machines[0].name]
@@ -144,24 +183,35 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys):
 
 @pytest.mark.parametrize("gpu", ["L4:1", "T4:1"])
 def test_one_wrong_gpu_is_another_card(gpu):
-    """Where one GPU was ordered the fault shows another card: that machine is released for it, never taken for one whose driver is still to come."""
+    """Where one GPU was ordered the fault shows another card: that machine is released for it,
+    never taken for one whose driver is still to come.
+    """
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
     with p.provision(gpu, providers=["gcp"]) as c:
         first, *_, last = c.held.attempts
-        assert first.code == "wrong-gpus" and f"where {gpu} was ordered" in first.message and last.outcome == "acquired"
+        assert (
+            first.code == "wrong-gpus"
+            and f"where {gpu} was ordered" in first.message
+            and last.outcome == "acquired"
+        )
         assert machines() == [c.held.machines[0].name]
     assert machines() == []
 
 
 def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
-    """A machine that was seen with no GPU, or fewer, shows the same at every later look, though the fault was planned for one."""
+    """A machine that was seen with no GPU, or fewer, shows the same at every later look, though the
+    fault was planned for one.
+    """
     import asyncio
 
     from providers.rehearsal.node import StandInProbe
     from providers.model.machine import Handle, Node
 
     store = open_store()
-    probe, node = StandInProbe(tmp_path, store), Node(Handle("gcp", "n1"), "n1", "running", region="r", zone="z", machine_type="m")
+    probe, node = (
+        StandInProbe(tmp_path, store),
+        Node(Handle("gcp", "n1"), "n1", "running", region="r", zone="z", machine_type="m"),
+    )
     ordered = p.plan("L4:1", providers=["gcp"]).candidates[0]
     for settings, words in (({"count": 0}, "lists no GPU"), ({}, "where L4:1 was ordered")):
         store.add_fault("gcp", "node.look", "wrong-gpus", **settings)
@@ -181,7 +231,9 @@ def test_a_slow_machine_is_waited_for(kind):
 
 
 def test_a_machine_taken_back_during_a_command():
-    """The rehearsal cloud preempts while a command runs: the command ends with that, and the release finds nothing wrong."""
+    """The rehearsal cloud preempts while a command runs: the command ends with that, and the
+    release finds nothing wrong.
+    """
     from providers.cli import rehearse
 
     with p.provision("L4:1", spot="only") as c:
@@ -192,8 +244,13 @@ def test_a_machine_taken_back_during_a_command():
 
 
 def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
-    """A marketplace ends nothing by itself: that is said, and a command that outlives the ttl is ended and the machine released."""
-    with pytest.raises(p.GpusError, match="has reached its ttl while the command ran"), p.provision("RTX-4090:1", providers=["clore"], ttl="1h") as c:
+    """A marketplace ends nothing by itself: that is said, and a command that outlives the ttl is
+    ended and the machine released.
+    """
+    with (
+        pytest.raises(p.GpusError, match="has reached its ttl while the command ran"),
+        p.provision("RTX-4090:1", providers=["clore"], ttl="1h") as c,
+    ):
         assert not c.inner.ends_itself
         threading.Timer(1.0, lambda: open_store().advance(3700)).start()
         c.run("sleep 60")
@@ -201,7 +258,9 @@ def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
 
 
 def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
-    """Ctrl-C while it is being released is answered, the release goes on to its end, and then the interrupt does."""
+    """Ctrl-C while it is being released is answered, the release goes on to its end, and then the
+    interrupt does.
+    """
     open_store().set_latency("gcp", "delete", 3.0)
     with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
         threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -210,7 +269,9 @@ def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
 
 
 def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd):
-    """Ctrl-C between the last step of the purchase and the block: the machine is released and confirmed, kept or not."""
+    """Ctrl-C between the last step of the purchase and the block: the machine is released and
+    confirmed, kept or not.
+    """
     had = provision._rented
 
     async def then_interrupted(*arguments, **more):
@@ -221,13 +282,20 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
 
     monkeypatch.setattr(provision, "_rented", then_interrupted)
     for keep in (False, True):
-        with pytest.raises(KeyboardInterrupt), p.provision("L4:1", name="box", providers=["gcp"], keep=keep):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            p.provision("L4:1", name="box", providers=["gcp"], keep=keep),
+        ):
             raise AssertionError("the block was entered")
-        assert machines() == [] and p.find() == () and "released, confirmed" in capfd.readouterr().err
+        assert (
+            machines() == [] and p.find() == () and "released, confirmed" in capfd.readouterr().err
+        )
 
 
 def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
-    """A report that raises, as where stderr is a closed pipe, is passed over: the block runs and the machine is released."""
+    """A report that raises, as where stderr is a closed pipe, is passed over: the block runs and
+    the machine is released.
+    """
 
     def closed(severity, text):
         raise BrokenPipeError(32, "Broken pipe")
@@ -238,8 +306,20 @@ def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
 
 
 def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
-    """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or unsettled."""
-    command = [sys.executable, "-c", "from providers.cli.main import main; raise SystemExit(main())", "run", "L4:1", "--name", "box", "--", "sleep 1"]
+    """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or
+    unsettled.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        "from providers.cli.main import main; raise SystemExit(main())",
+        "run",
+        "L4:1",
+        "--name",
+        "box",
+        "--",
+        "sleep 1",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     process.stdout.readline()
     process.stdout.close()
@@ -258,13 +338,18 @@ def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch
 @pytest.mark.parametrize("field", ["ttl", "wait"])
 def test_a_time_that_has_no_date_is_refused(field):
     """Longer than ten years is a mistake, told before anything is bought."""
-    with pytest.raises(p.SpecError, match=f"{field}: wanted at most 3650d"), p.provision("L4:1", **{field: "9999999d"}):
+    with (
+        pytest.raises(p.SpecError, match=f"{field}: wanted at most 3650d"),
+        p.provision("L4:1", **{field: "9999999d"}),
+    ):
         raise AssertionError("the block was entered")
     assert machines() == []
 
 
 def test_two_interrupts_at_once_release(monkeypatch, capfd):
-    """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the purchase still ends in order."""
+    """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the
+    purchase still ends in order.
+    """
     say, told = sync._say, []
 
     def interrupted_again(text):
@@ -297,24 +382,37 @@ def test_forward_in_a_rehearsal_reaches_this_machine():
     import http.server
     import urllib.request
 
-    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    service = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
+    )
     threading.Thread(target=service.serve_forever, daemon=True).start()
     there = service.server_address[1]
     with p.provision("L4:1") as c:
         with c.forward(there) as here:
             assert here == there
         with c.forward(there, local=0) as here:
-            assert here != there and urllib.request.urlopen(f"http://127.0.0.1:{here}/").status == 200
+            assert (
+                here != there and urllib.request.urlopen(f"http://127.0.0.1:{here}/").status == 200
+            )
     service.shutdown()
 
 
 def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
-    """When the cloud refuses to delete, the block ends with what may still cost money and how to try again; trying again works."""
-    with pytest.raises(errors.HalfMade) as failed, p.provision("L4:1", name="stuck", providers=["gcp"]) as c:
+    """When the cloud refuses to delete, the block ends with what may still cost money and how to
+    try again; trying again works.
+    """
+    with (
+        pytest.raises(errors.HalfMade) as failed,
+        p.provision("L4:1", name="stuck", providers=["gcp"]) as c,
+    ):
         name = c.held.machines[0].name
         open_store().add_fault("gcp", "instances.delete", "unauthorized", times=None)
     text = str(failed.value)
-    assert name in text and "may still cost $" in text and "gpus release stuck --world rehearsal" in text
+    assert (
+        name in text
+        and "may still cost $" in text
+        and "gpus release stuck --world rehearsal" in text
+    )
     assert machines() == [name] and [machine.name for machine in p.find()] == ["stuck"]
     open_store().clear_faults()
     p.release("stuck")
@@ -324,7 +422,9 @@ def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
 
 
 def test_a_name_in_use_is_busy_and_stays_untouched():
-    """The name of a machine that a live process works with is refused to another, which harms nothing."""
+    """The name of a machine that a live process works with is refused to another, which harms
+    nothing.
+    """
     with p.provision("L4:1", name="mine") as c:
         with pytest.raises(p.Busy, match="mine"), p.provision("L4:1", name="mine"):
             pass
@@ -333,7 +433,9 @@ def test_a_name_in_use_is_busy_and_stays_untouched():
 
 
 def test_kept_found_taken_over_and_released(capfd):
-    """`keep` leaves it running for other processes; the same name and spec takes it over, with its files; its block's end releases it."""
+    """`keep` leaves it running for other processes; the same name and spec takes it over, with its
+    files; its block's end releases it.
+    """
     with p.provision("L4:1", name="kept", keep=True) as c:
         c.run("echo data > file")
         name = c.held.machines[0].name
@@ -348,10 +450,15 @@ def test_kept_found_taken_over_and_released(capfd):
 
 
 def test_a_failed_purchase_leaves_a_kept_machine_alone():
-    """A name is taken over or left: a purchase that is refused does not delete what ran under it before."""
+    """A name is taken over or left: a purchase that is refused does not delete what ran under it
+    before.
+    """
     with p.provision("L4:1", name="kept", keep=True) as c:
         name = c.held.machines[0].name
-    with pytest.raises(errors.SpecError), p.provision("L4:1", name="kept", options={"gcp": {"no_such": 1}}):
+    with (
+        pytest.raises(errors.SpecError),
+        p.provision("L4:1", name="kept", options={"gcp": {"no_such": 1}}),
+    ):
         pass
     assert machines() == [name]
     p.release("kept")
@@ -405,7 +512,9 @@ BLOCK = """
 
 
 def test_ctrl_c_at_a_command_releases():
-    """SIGINT while a command runs: the command ends, the release is confirmed, and the process ends as interrupted."""
+    """SIGINT while a command runs: the command ends, the release is confirmed, and the process ends
+    as interrupted.
+    """
     process = python(BLOCK)
     assert process.stdout.readline() == "inside\n"
     time.sleep(0.5)
@@ -429,7 +538,9 @@ def test_ctrl_c_while_acquiring_releases():
 
 @pytest.mark.parametrize("when", ["inside", "acquiring"])
 def test_a_killed_process_is_found_and_released_from_another(when, capfd):
-    """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as nobody's, and `gpus release` ends it."""
+    """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as
+    nobody's, and `gpus release` ends it.
+    """
     if when == "acquiring":
         open_store().add_fault("gcp", "node.look", "no-driver", times=None)
     process = python(BLOCK)
@@ -469,7 +580,9 @@ def test_one_owner_for_every_process():
 
 
 def test_only_machines_that_take_commands_are_asked_for():
-    """A provider whose machines take no commands from here is refused by that rule; with a key of the user's own, only ssh will do."""
+    """A provider whose machines take no commands from here is refused by that rule; with a key of
+    the user's own, only ssh will do.
+    """
     from providers.engine.market import planning
     from providers.engine.runtime.world import open_world
     from providers.model.spec import read_cluster
@@ -480,8 +593,15 @@ def test_only_machines_that_take_commands_are_asked_for():
 
     clouds = [FakeCloud(name, JumpingClock()) for name in ("aws", "gcp", "modal")]
     clouds[2].capabilities = clouds[2].capabilities._replace(ssh=False)
-    rows = [offer(name, "north", "north-z", usd=price, capacity="on-demand") for name, price in (("aws", 3), ("gcp", 2), ("modal", 1))]
-    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
+    rows = [
+        offer(name, "north", "north-z", usd=price, capacity="on-demand")
+        for name, price in (("aws", 3), ("gcp", 2), ("modal", 1))
+    ]
+    world = open_world(
+        "rehearsal",
+        manifests={cloud.name: cloud.manifest() for cloud in clouds},
+        offers=table(rows),
+    )
     wanted = f"{rows[0].gpu_type}:{rows[0].gpu_count:g}"
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
     plan = planning.market(world, ask).plan(ask)
@@ -491,11 +611,19 @@ def test_only_machines_that_take_commands_are_asked_for():
         rentals.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
     world.close()
     clouds[2].capabilities = clouds[2].capabilities._replace(login=True)
-    world = open_world("rehearsal", manifests={cloud.name: cloud.manifest() for cloud in clouds}, offers=table(rows))
+    world = open_world(
+        "rehearsal",
+        manifests={cloud.name: cloud.manifest() for cloud in clouds},
+        offers=table(rows),
+    )
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
-    assert ["modal", "gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
+    assert ["modal", "gcp", "aws"] == [
+        candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates
+    ]
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
-    assert ["gcp", "aws"] == [candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates]
+    assert ["gcp", "aws"] == [
+        candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates
+    ]
     world.close()
 
 
@@ -503,9 +631,24 @@ def test_only_machines_that_take_commands_are_asked_for():
 
 
 def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
-    """`gpus run` gives the command's output and exit code, brings results back also when it failed, and leaves nothing."""
+    """`gpus run` gives the command's output and exit code, brings results back also when it failed,
+    and leaves nothing.
+    """
     (tmp_path / "in.txt").write_text("in")
-    code = main.main(["run", "L4:1", "--put", "in.txt:d/", "--get", "out.txt", "--ttl", "1h", "--", "cat d/in.txt; echo out > out.txt; exit 3"])
+    code = main.main(
+        [
+            "run",
+            "L4:1",
+            "--put",
+            "in.txt:d/",
+            "--get",
+            "out.txt",
+            "--ttl",
+            "1h",
+            "--",
+            "cat d/in.txt; echo out > out.txt; exit 3",
+        ]
+    )
     out, err = capfd.readouterr()
     assert (code, out, (tmp_path / "out.txt").read_text()) == (3, "in", "out\n")
     assert "released, confirmed" in err and machines() == []
@@ -547,7 +690,9 @@ def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
-    """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the signal's number."""
+    """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the
+    signal's number.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"],
         stdout=subprocess.PIPE,
@@ -562,9 +707,19 @@ def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
 
 
 def test_a_command_whose_reader_went_away_releases_and_is_no_success():
-    """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed pipe, never 0."""
+    """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed
+    pipe, never 0.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "while :; do echo inside; sleep 0.1; done"],
+        [
+            sys.executable,
+            "-m",
+            "providers.cli",
+            "run",
+            "L4:1",
+            "--",
+            "while :; do echo inside; sleep 0.1; done",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -573,13 +728,29 @@ def test_a_command_whose_reader_went_away_releases_and_is_no_success():
     assert process.stdout.readline() == "inside\n"
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(timeout=60) == 141 and "released, confirmed" in err and "Traceback" not in err and machines() == []
+    assert (
+        process.wait(timeout=60) == 141
+        and "released, confirmed" in err
+        and "Traceback" not in err
+        and machines() == []
+    )
 
 
 def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
-    """Live without credentials: the message names every provider with what to do, and no frame of the engine stands between it and the script."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_"))}
-    env = {**bare, "HOME": str(tmp_path), "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    """Live without credentials: the message names every provider with what to do, and no frame of
+    the engine stands between it and the script.
+    """
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_"))
+    }
+    env = {
+        **bare,
+        "HOME": str(tmp_path),
+        "NO_GCE_CHECK": "true",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     code = """
         import providers as p
         with p.provision("L4:1", name="box", world="live") as c:
@@ -591,22 +762,45 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
     head, *lines = message.splitlines()
     assert head == "box: no allowed provider is configured in the live world"
     asked = {line.partition(":")[0] for line in lines}
-    assert {"aws", "gcp", "modal"} <= asked and "clore" not in asked, "strangers' hosts are not asked for"
+    assert {
+        "aws",
+        "gcp",
+        "modal",
+    } <= asked and "clore" not in asked, "strangers' hosts are not asked for"
     assert all("found n" in line and "; " in line for line in lines)
     done = subprocess.run(
-        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--name", "box", "--world", "live", "--", "true"],
+        [
+            sys.executable,
+            "-m",
+            "providers.cli",
+            "run",
+            "L4:1",
+            "--name",
+            "box",
+            "--world",
+            "live",
+            "--",
+            "true",
+        ],
         env=env,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 2 and [line.removeprefix("gpus: ") for line in done.stderr.splitlines()] == [head, *lines]
+    assert done.returncode == 2 and [
+        line.removeprefix("gpus: ") for line in done.stderr.splitlines()
+    ] == [head, *lines]
 
 
 def left_behind(c):
-    """The id of a program that was left running in the background of a machine, in a session of its own, out of reach of the shell that began it."""
-    c.run('python3 -c \'import subprocess; print(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)\' >left 2>&1 & wait')
+    """The id of a program that was left running in the background of a machine, in a session of its
+    own, out of reach of the shell that began it.
+    """
+    c.run(
+        'python3 -c \'import subprocess; print(subprocess.Popen(["sleep", "600"],'
+        " start_new_session=True).pid)' >left 2>&1 & wait"
+    )
     return int(c.run(["cat", "left"]) == 0 and (c.inner.line(0).folder / "left").read_text())
 
 
@@ -621,7 +815,9 @@ def gone(pid):
 
 @pytest.mark.parametrize("asked", ["proc", "ps"])
 def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
-    """A released machine runs nothing any more: neither does its stand-in, however the program was left behind; others' go on."""
+    """A released machine runs nothing any more: neither does its stand-in, however the program was
+    left behind; others' go on.
+    """
     from providers.rehearsal import node as standin
 
     if asked == "ps":

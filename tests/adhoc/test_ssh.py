@@ -1,4 +1,6 @@
-"""Commands, files and ports over OpenSSH's client to a real ssh server, and what is and is not sent there."""
+"""Commands, files and ports over OpenSSH's client to a real ssh server, and what is and is not sent
+there.
+"""
 
 import http.server
 import stat
@@ -14,9 +16,13 @@ from providers.remote.ssh import given_key
 
 
 def test_put_run_get(bench, tmp_path, capfd):
-    """A folder goes there, a command uses it and its output and exit code come back, a result comes back; then nothing is left."""
+    """A folder goes there, a command uses it and its output and exit code come back, a result comes
+    back; then nothing is left.
+    """
     (tmp_path / "bench" / "deep").mkdir(parents=True)
-    (tmp_path / "bench" / "run.sh").write_text("cat deep/with\\ blank > ../out.json; echo done; echo oops >&2; exit 3\n")
+    (tmp_path / "bench" / "run.sh").write_text(
+        "cat deep/with\\ blank > ../out.json; echo done; echo oops >&2; exit 3\n"
+    )
     (tmp_path / "bench" / "deep" / "with blank").write_text('{"ok": "ä"}\n')
     machine = bench.rent()
     assert machine.put("bench") == "bench"
@@ -31,7 +37,9 @@ def test_put_run_get(bench, tmp_path, capfd):
 
 
 def test_b31_the_port_is_the_one_outside_and_an_empty_map_is_not_port_22(bench):
-    """Port 22 inside is another one outside: that one is used. A map that is still empty is waited for, and is never taken for 22."""
+    """Port 22 inside is another one outside: that one is used. A map that is still empty is waited
+    for, and is never taken for 22.
+    """
     asked = []
 
     def ports():
@@ -55,10 +63,15 @@ def test_b31_the_port_is_the_one_outside_and_an_empty_map_is_not_port_22(bench):
 
 
 def test_the_made_key_stays_here_and_is_private(bench):
-    """The key is made for this cluster, in a folder for its user alone; only its public half leaves."""
+    """The key is made for this cluster, in a folder for its user alone; only its public half
+    leaves.
+    """
     machine = bench.rent()
     place = access.folder("live", "bench")
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700 and stat.S_IMODE((place / "id_ed25519").stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE(place.stat().st_mode) == 0o700
+        and stat.S_IMODE((place / "id_ed25519").stat().st_mode) == 0o600
+    )
     private = (place / "id_ed25519").read_text()
     assert private.splitlines()[1] not in repr(bench.cloud.orders)
     assert machine.run("test ! -e .ssh/id_ed25519") == 0
@@ -70,7 +83,9 @@ def test_a_given_key_is_used_and_kept(bench, tmp_path):
     """With `ssh_key` the user's own pair logs in, and is left where it is."""
     import subprocess
 
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "my key")], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "my key")], check=True
+    )
     machine = bench.rent(ssh_key=tmp_path / "my key")
     assert machine.run("true") == 0 and not (access.folder("live", "bench") / "id_ed25519").exists()
     machine.release()
@@ -88,15 +103,22 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd):
         machine.run("touch reached")
     with pytest.raises(errors.GpusError):
         machine.put(bench.host.keys)
-    assert not (bench.host.home / "reached").exists() and not (bench.host.home / "authorized_keys").exists()
+    assert (
+        not (bench.host.home / "reached").exists()
+        and not (bench.host.home / "authorized_keys").exists()
+    )
     machine.release()
 
 
 def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path):
-    """No environment, no agent and no ssh configuration of the user's reach the machine, whatever that says."""
+    """No environment, no agent and no ssh configuration of the user's reach the machine, whatever
+    that says.
+    """
     config = tmp_path / "userhome" / ".ssh"
     config.mkdir(parents=True)
-    (config / "config").write_text("Host *\n  ForwardAgent yes\n  SendEnv *\n  ProxyCommand false\n")
+    (config / "config").write_text(
+        "Host *\n  ForwardAgent yes\n  SendEnv *\n  ProxyCommand false\n"
+    )
     monkeypatch.setenv("HOME", str(config.parent))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent.sock"))
@@ -108,7 +130,9 @@ def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path):
 
 
 def test_words_arrive_as_they_are(bench, capfd):
-    """A command given as a list arrives word by word, whatever the words hold; so do names of files."""
+    """A command given as a list arrives word by word, whatever the words hold; so do names of
+    files.
+    """
     machine = bench.rent()
     source = bench.host.home.parent / "source"
     source.write_text("x")
@@ -122,7 +146,9 @@ def test_words_arrive_as_they_are(bench, capfd):
 
 
 def test_exit_codes_check_and_255(bench):
-    """The code is the command's own, 255 too while the machine answers; `check` raises for any but 0."""
+    """The code is the command's own, 255 too while the machine answers; `check` raises for any but
+    0.
+    """
     machine = bench.rent()
     assert [machine.run(f"exit {code}") for code in (0, 7, 255)] == [0, 7, 255]
     with pytest.raises(errors.GpusError, match="ended with 7"):
@@ -131,10 +157,14 @@ def test_exit_codes_check_and_255(bench):
 
 
 def test_a_port_there_is_a_port_here_while_the_block_runs(bench):
-    """`forward` reaches what listens on the machine's loopback, only inside the block; a local port in use is named."""
+    """`forward` reaches what listens on the machine's loopback, only inside the block; a local port
+    in use is named.
+    """
     import urllib.request
 
-    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    service = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
+    )
     threading.Thread(target=service.serve_forever, daemon=True).start()
     there = service.server_address[1]
     machine = bench.rent()
@@ -163,7 +193,9 @@ def test_missing_files_are_named(bench):
 
 
 def test_a_machine_taken_back_ends_the_command(bench):
-    """While a command runs the cloud is asked: once it took the machine back, the wait ends and says so, and the release is clean."""
+    """While a command runs the cloud is asked: once it took the machine back, the wait ends and
+    says so, and the release is clean.
+    """
     machine = bench.rent()
     threading.Timer(0.5, lambda: bench.cloud.preempt(machine.held.handles[0], remains=True)).start()
     with pytest.raises(errors.GpusError, match="was taken back while the command ran: sleep 60"):
@@ -173,9 +205,12 @@ def test_a_machine_taken_back_ends_the_command(bench):
 
 
 def test_b32_a_real_look_at_the_driver(bench):
-    """Over ssh: a driver that is not there yet is waited for; seven of eight GPUs, and another card, end the rental and name what was found."""
+    """Over ssh: a driver that is not there yet is waited for; seven of eight GPUs, and another
+    card, end the rental and name what was found.
+    """
     bench.host.script(
-        f"n=$(cat {bench.host.home}/n 2>/dev/null || echo 0); echo $((n+1)) > {bench.host.home}/n; [ $n -ge 2 ] || exit 9; cat {bench.host.home}/gpus"
+        f"n=$(cat {bench.host.home}/n 2>/dev/null || echo 0); echo $((n+1)) > {bench.host.home}/n;"
+        f" [ $n -ge 2 ] || exit 9; cat {bench.host.home}/gpus"
     )
     rows = ["NVIDIA H100 80GB HBM3, 81559 MiB\n"] * 8
     (bench.host.home / "gpus").write_text("".join(rows))
@@ -184,7 +219,10 @@ def test_b32_a_real_look_at_the_driver(bench):
     machine.release()
     for shown, words in (
         (rows[1:], "7 of 8 GPUs answer"),
-        (["NVIDIA A100-SXM4-80GB, 81920 MiB\n"] * 8, "8 x NVIDIA A100-SXM4-80GB where H100:8 was ordered"),
+        (
+            ["NVIDIA A100-SXM4-80GB, 81920 MiB\n"] * 8,
+            "8 x NVIDIA A100-SXM4-80GB where H100:8 was ordered",
+        ),
     ):
         (bench.host.home / "gpus").write_text("".join(shown))
         with pytest.raises(errors.AllFailed, match=words):
@@ -193,7 +231,9 @@ def test_b32_a_real_look_at_the_driver(bench):
 
 
 def test_b30_a_closed_port_and_a_refused_key_are_told_apart(bench):
-    """Real stages: nobody listens, then something that is not ssh, then ssh that does not take the key: each is named when the wait has passed."""
+    """Real stages: nobody listens, then something that is not ssh, then ssh that does not take the
+    key: each is named when the wait has passed.
+    """
     good = bench.ports
     bench.ports = lambda: ((22, 9),)
     with pytest.raises(errors.AllFailed, match="port closed: 127.0.0.1:9"):

@@ -1,4 +1,6 @@
-"""`python -m tests.benchmarks [NAME...]`: runs the benchmarks named (start, plan, ...), or all; exit code 1 when a p50 misses its limit."""
+"""`python -m tests.benchmarks [NAME...]`: runs the benchmarks named (start, plan, ...), or all;
+exit code 1 when a p50 misses its limit.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,20 @@ from tests.benchmarks.timing import RUNS, busy
 
 
 def main(names: list[str]) -> int:
-    known = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
+    known = sorted(
+        path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py")
+    )
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"wanted some of {', '.join(known)}, found {', '.join(unknown)}", file=sys.stderr)
         return 2
-    # As an installer does, so that no side compiles its source in each run, whatever PYTHONDONTWRITEBYTECODE says.
+    # As an installer does, so that no side compiles its source in each run, whatever
+    # PYTHONDONTWRITEBYTECODE says.
     compileall.compile_dir(str(Path(__file__).parents[2] / "providers"), quiet=2)
-    print(f"Limits are held against p50 of {RUNS} cold runs (warm: {WARM_RUNS} calls), each side run in turn; p95 is the slowest of the {RUNS}.")
+    print(
+        f"Limits are held against p50 of {RUNS} cold runs (warm: {WARM_RUNS} calls), each side run"
+        f" in turn; p95 is the slowest of the {RUNS}."
+    )
     print(f"{busy()}\n" if busy() else "")
     missed = False
     for name in names or known:

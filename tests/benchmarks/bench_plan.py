@@ -1,6 +1,7 @@
 """A plan: cold as a process of its own against gpuhunt over the same rows, and warm as a call.
 
-gpuhunt is dstack's catalog of GPU offers (MIT, on PyPI): what a Python program would use today to ask who sells a GPU. It is given our own rows.
+gpuhunt is dstack's catalog of GPU offers (MIT, on PyPI): what a Python program would use today to
+ask who sells a GPU. It is given our own rows.
 """
 
 from __future__ import annotations
@@ -30,11 +31,17 @@ def lines() -> list[Line]:
 
 
 def write_rows(path: Path) -> int:
-    """Our catalog as gpuhunt can hold it: every whole-GPU offer with a price (it knows no unknown price and no part of a GPU). The count."""
+    """Our catalog as gpuhunt can hold it: every whole-GPU offer with a price (it knows no unknown
+    price and no part of a GPU). The count.
+    """
     from providers.catalog.offers import load
 
     offers = load()
-    rows = [offer for offer in map(offers.offer, range(len(offers))) if offer.node_micro_usd and offer.gpu_count == int(offer.gpu_count)]
+    rows = [
+        offer
+        for offer in map(offers.offer, range(len(offers)))
+        if offer.node_micro_usd and offer.gpu_count == int(offer.gpu_count)
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         for o in rows:
@@ -60,11 +67,35 @@ def _cold(folder: Path) -> list[Line]:
     base = getattr(sys, "_base_executable", sys.executable)
     theirs = folder / "gpuhunt" / "bin" / "python"
     try:
-        subprocess.run([base, "-m", "venv", str(folder / "gpuhunt")], check=True, capture_output=True)
-        subprocess.run([str(theirs), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "gpuhunt"], check=True, capture_output=True)
+        subprocess.run(
+            [base, "-m", "venv", str(folder / "gpuhunt")], check=True, capture_output=True
+        )
+        subprocess.run(
+            [
+                str(theirs),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "gpuhunt",
+            ],
+            check=True,
+            capture_output=True,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
-        reason = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().splitlines()
-        return [Line(what, None, None, "", f"not measured: gpuhunt cannot be installed ({reason[-1] if reason else error})")]
+        reason = (
+            (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().splitlines()
+        )
+        return [
+            Line(
+                what,
+                None,
+                None,
+                "",
+                f"not measured: gpuhunt cannot be installed ({reason[-1] if reason else error})",
+            )
+        ]
     rows = write_rows(folder / "rows.csv")
     ours = Path(sys.executable).with_name("gpus")
     command = [str(ours)] if ours.exists() else [sys.executable, "-m", "providers.cli"]
@@ -76,24 +107,46 @@ def _cold(folder: Path) -> list[Line]:
         [str(theirs), "-c", "pass"],
         env={"GPUS_HOME": str(folder / "home")},
     )
-    answered = json.loads(subprocess.run([str(theirs), query, str(folder / "rows.csv"), "H100", "8"], check=True, capture_output=True).stdout)
+    answered = json.loads(
+        subprocess.run(
+            [str(theirs), query, str(folder / "rows.csv"), "H100", "8"],
+            check=True,
+            capture_output=True,
+        ).stdout
+    )
     assert answered["rows"] == rows
     from providers.catalog.offers import load
 
     every, unlike = len(load()), len(load()) - rows
-    same = f"the bundled catalog, less {unlike:,} of its {every:,} rows that gpuhunt cannot hold (no price, part of a GPU); ours reads them all"
+    same = (
+        f"the bundled catalog, less {unlike:,} of its {every:,} rows that gpuhunt cannot hold (no"
+        " price, part of a GPU); ours reads them all"
+    )
     return [
         Line(
             "gpuhunt",
             None,
             None,
             "",
-            "dstack's catalog of GPU offers, from PyPI: what a Python program would ask today; in an environment of its own",
+            "dstack's catalog of GPU offers, from PyPI: what a Python program would ask today; in"
+            " an environment of its own",
         ),
         Line("same rows", None, None, "", f"{same}, and the rehearsal market's"),
-        Line(what, plan.p50 / other.p50, COLD_LIMIT, " x", f"ours {both(plan)}; gpuhunt {both(other)}"),
+        Line(
+            what,
+            plan.p50 / other.p50,
+            COLD_LIMIT,
+            " x",
+            f"ours {both(plan)}; gpuhunt {both(other)}",
+        ),
         *further(plan, other),
-        Line("  bare Python, here and in gpuhunt's environment", None, None, "", f"{both(bare)}; {both(its_bare)}"),
+        Line(
+            "  bare Python, here and in gpuhunt's environment",
+            None,
+            None,
+            "",
+            f"{both(bare)}; {both(its_bare)}",
+        ),
     ]
 
 
@@ -104,44 +157,90 @@ def _warm() -> list[Line]:
     from providers.planner.plan import make
 
     offers = load()
-    able = {name: Capabilities(name, capacities=frozenset({ON_DEMAND, SPOT}), max_nodes=8) for name in ("gcp", "aws", "modal")}
+    able = {
+        name: Capabilities(name, capacities=frozenset({ON_DEMAND, SPOT}), max_nodes=8)
+        for name in ("gcp", "aws", "modal")
+    }
     ways = (Capacity(SPOT), Capacity(ON_DEMAND))
     asks = {
         "warm plan H100:8": Ask((Choice("H100", 8),)),
         "warm plan H100:8, else H200:8, else A100-80GB:8, capped": Ask(
-            tuple(Choice(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")), max_price_micro_usd=60_000_000
+            tuple(Choice(gpu, 8, capacity=ways) for gpu in ("H100", "H200", "A100-80GB")),
+            max_price_micro_usd=60_000_000,
         ),
         "warm plan T4:1, the GPU with the most offers": Ask((Choice("T4", 1, capacity=ways),)),
-        "warm plan of 8 GPUs of at least 80 GiB": Ask((Choice("", 8, min_memory_gib=80.0, capacity=ways),)),
+        "warm plan of 8 GPUs of at least 80 GiB": Ask(
+            (Choice("", 8, min_memory_gib=80.0, capacity=ways),)
+        ),
         LARGEST: Ask((Choice("", 1, min_memory_gib=24.0, capacity=ways),)),
     }
     out = []
     for what, ask in asks.items():
         taken = []
         for _ in range(WARM_RUNS):
-            # The processor's time: it makes no call and waits for nothing, so that this is the wall time of a quiet machine.
+            # The processor's time: it makes no call and waits for nothing, so that this is the wall
+            # time of a quiet machine.
             start = time.thread_time()
             plan = make(ask, offers, able)
             refused = sum(plan.rejected_by_rule.values())
             taken.append(time.thread_time() - start)
         figures = Figures(tuple(taken))
-        detail = f"p95 {figures.p95 * 1e3:.2f} ms; {len(plan.candidates):,} candidates, {refused:,} refused"
-        out.append(Line(what, figures.p50 * 1e3, None if what == LARGEST else WARM_LIMIT_MS, " ms", detail))
+        detail = (
+            f"p95 {figures.p95 * 1e3:.2f} ms; {len(plan.candidates):,} candidates, {refused:,}"
+            " refused"
+        )
+        out.append(
+            Line(what, figures.p50 * 1e3, None if what == LARGEST else WARM_LIMIT_MS, " ms", detail)
+        )
     return out
 
 
 def _skypilot() -> list[Line]:
-    """SkyPilot's own listing of the same GPU, for comparison, if `GPUS_BENCH_SKYPILOT` names a Python that can import it."""
+    """SkyPilot's own listing of the same GPU, for comparison, if `GPUS_BENCH_SKYPILOT` names a
+    Python that can import it.
+    """
     python = os.environ.get("GPUS_BENCH_SKYPILOT", sys.executable)
-    if subprocess.run([python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('sky') is None)"], check=False).returncode:
-        return [Line("SkyPilot", None, None, "", "not installed here; GPUS_BENCH_SKYPILOT=PYTHON names an environment that has it")]
+    if subprocess.run(
+        [
+            python,
+            "-c",
+            "import importlib.util, sys; sys.exit(importlib.util.find_spec('sky') is None)",
+        ],
+        check=False,
+    ).returncode:
+        return [
+            Line(
+                "SkyPilot",
+                None,
+                None,
+                "",
+                "not installed here; GPUS_BENCH_SKYPILOT=PYTHON names an environment that has it",
+            )
+        ]
     code = (
-        "import time; s = time.perf_counter(); import sky; from sky import catalog; i = time.perf_counter();"
-        "f = lambda: catalog.list_accelerators(name_filter='^H100$', quantity_filter=8, clouds=['gcp', 'aws']);"
-        "f(); a = time.perf_counter(); f(); b = time.perf_counter(); print(i - s, a - i, b - a)"
+        "import time; s = time.perf_counter(); import sky; from sky import catalog; i ="
+        " time.perf_counter();f = lambda: catalog.list_accelerators(name_filter='^H100$',"
+        " quantity_filter=8, clouds=['gcp', 'aws']);f(); a = time.perf_counter(); f(); b ="
+        " time.perf_counter(); print(i - s, a - i, b - a)"
     )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
-        return [Line("SkyPilot", None, None, "", f"did not answer: {done.stderr.strip().splitlines()[-1:]}")]
+        return [
+            Line(
+                "SkyPilot",
+                None,
+                None,
+                "",
+                f"did not answer: {done.stderr.strip().splitlines()[-1:]}",
+            )
+        ]
     imported, first, warm = (float(part) for part in done.stdout.split()[-3:])
-    return [Line("SkyPilot, the same question", imported + first, None, " s", f"import {imported:.2f} s, first {first:.2f} s, warm {warm:.3f} s")]
+    return [
+        Line(
+            "SkyPilot, the same question",
+            imported + first,
+            None,
+            " s",
+            f"import {imported:.2f} s, first {first:.2f} s, warm {warm:.3f} s",
+        )
+    ]

@@ -18,6 +18,18 @@ def lines() -> list[Line]:
     )
     detail = f"bare {both(bare)}; with it {both(package)}"
     return [
-        Line("import providers, over bare Python", package.p50 - bare.p50, IMPORT_LIMIT_S, " s", detail),
-        Line("  the same and a first Cluster (imports pydantic)", spec.p50 - bare.p50, None, " s", both(spec)),
+        Line(
+            "import providers, over bare Python",
+            package.p50 - bare.p50,
+            IMPORT_LIMIT_S,
+            " s",
+            detail,
+        ),
+        Line(
+            "  the same and a first Cluster (imports pydantic)",
+            spec.p50 - bare.p50,
+            None,
+            " s",
+            both(spec),
+        ),
     ]

@@ -1,4 +1,6 @@
-"""Timing of cold processes and warm calls. Owns how it is measured: alternating runs, so that a busy machine slows both sides alike."""
+"""Timing of cold processes and warm calls. Owns how it is measured: alternating runs, so that a
+busy machine slows both sides alike.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ RUNS = 5
 
 
 class Figures(NamedTuple):
-    """Seconds of wall time, and of the processor's time where it was a process of its own (its children that it waited for included)."""
+    """Seconds of wall time, and of the processor's time where it was a process of its own (its
+    children that it waited for included).
+    """
 
     runs: tuple[float, ...]
     processor: tuple[float, ...] = ()
@@ -46,26 +50,48 @@ class Line(NamedTuple):
         if self.value is None and self.limit is None:
             return f"{self.what}: {self.detail}"
         value = "" if self.value is None else f"{self.value:.2f}{self.unit}"
-        verdict = "" if self.limit is None else f"{'reached' if self.reached else 'MISSED'}, at most {self.limit:g}{self.unit}"
+        verdict = (
+            ""
+            if self.limit is None
+            else f"{'reached' if self.reached else 'MISSED'}, at most {self.limit:g}{self.unit}"
+        )
         return f"{self.what:<58} {value:>9}  {verdict:<24} {self.detail}"
 
 
-def cold(command: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> tuple[float, float]:
+def cold(
+    command: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None
+) -> tuple[float, float]:
     """Seconds of wall time and of processor time of a fresh process. Raises when it fails."""
     with tempfile.TemporaryFile() as told:
         start = time.perf_counter()
-        process = subprocess.Popen(command, env={**os.environ, **(env or {})}, cwd=cwd, stdout=subprocess.DEVNULL, stderr=told)
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+        )
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             told.seek(0)
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {told.read().decode(errors='replace')[-2000:]}")
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {process.returncode}:"
+                f" {told.read().decode(errors='replace')[-2000:]}"
+            )
     return seconds, used.ru_utime + used.ru_stime
 
 
-def side_by_side(*commands: list[str], runs: int = RUNS, env: dict[str, str] | None = None, cwd: str | None = None) -> tuple[Figures, ...]:
-    """The figures of each command, run in turn. One unmeasured round before, so that no side pays for reading files from disk."""
+def side_by_side(
+    *commands: list[str],
+    runs: int = RUNS,
+    env: dict[str, str] | None = None,
+    cwd: str | None = None,
+) -> tuple[Figures, ...]:
+    """The figures of each command, run in turn. One unmeasured round before, so that no side pays
+    for reading files from disk.
+    """
     for command in commands:
         cold(command, env=env, cwd=cwd)
     taken: list[list[tuple[float, float]]] = [[] for _ in commands]
@@ -81,16 +107,26 @@ def both(figures: Figures) -> str:
 
 
 def further(ours: Figures, theirs: Figures) -> list[Line]:
-    """The same ratio otherwise: by p95, and by processor time, which says the same on a busy machine. Nothing is held against these."""
+    """The same ratio otherwise: by p95, and by processor time, which says the same on a busy
+    machine. Nothing is held against these.
+    """
     spent, spent_there = statistics.median(ours.processor), statistics.median(theirs.processor)
     return [
         Line("  the same by p95", ours.p95 / theirs.p95, None, " x", ""),
-        Line("  the same by processor time (p50)", spent / spent_there, None, " x", f"ours {spent:.3f} s, theirs {spent_there:.3f} s"),
+        Line(
+            "  the same by processor time (p50)",
+            spent / spent_there,
+            None,
+            " x",
+            f"ours {spent:.3f} s, theirs {spent_there:.3f} s",
+        ),
     ]
 
 
 def busy() -> str:
-    """How busy the machine is, for the reader to judge the figures by; empty where the system does not say."""
+    """How busy the machine is, for the reader to judge the figures by; empty where the system does
+    not say.
+    """
     if not hasattr(os, "getloadavg"):
         return ""
     load, processors = os.getloadavg()[0], os.cpu_count() or 1

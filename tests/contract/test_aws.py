@@ -19,7 +19,9 @@ def provoke(code):
 def reserve(store, place):
     store.tables(SCHEMA)  # the user's account is there before anything was ordered in it
     with store.transaction() as db:
-        things.own_reservation(Rows(store, db, store.now()), place.zone, place.machine_type, 1, {"Name": "mine"})
+        things.own_reservation(
+            Rows(store, db, store.now()), place.zone, place.machine_type, 1, {"Name": "mine"}
+        )
     return "mine"
 
 

@@ -11,7 +11,9 @@ from providers.testing.contract import Harness, cases
 
 def raise_price(store, candidate):
     prices = {coin: 1e9 for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain")}
-    State(store).change(int(candidate.machine_type.removeprefix("server-")), price={"on_demand": prices})
+    State(store).change(
+        int(candidate.machine_type.removeprefix("server-")), price={"on_demand": prices}
+    )
 
 
 HARNESS = Harness(
@@ -30,6 +32,7 @@ HARNESS = Harness(
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
 def test_contract(case, contract_home, monkeypatch):
     """Every case of the contract holds."""
-    # The pace has tests of its own, with its own clock: a busy machine's jitter must not be refused here.
+    # The pace has tests of its own, with its own clock: a busy machine's jitter must not be refused
+    # here.
     monkeypatch.setattr(server, "_TOLERANCE", 0.0)
     case.run(HARNESS, contract_home)

@@ -1,4 +1,6 @@
-"""The contract has teeth: an adapter that breaks a rule fails the case of that rule, and so does a cloud that keeps a machine."""
+"""The contract has teeth: an adapter that breaks a rule fails the case of that rule, and so does a
+cloud that keeps a machine.
+"""
 
 import pytest
 
@@ -26,7 +28,9 @@ class DeletesNothing(Broken):
 
 class ListsEverybodys(Broken):
     def find(self, owner, cluster="", generation=""):
-        return [node for owner in (OWNER, OTHER) for node in self.real.find(owner, cluster, generation)]
+        return [
+            node for owner in (OWNER, OTHER) for node in self.real.find(owner, cluster, generation)
+        ]
 
 
 class ReadsOnePage(Broken):
@@ -70,7 +74,10 @@ class ForgetsTheGeneration(Broken):
 
 class SaysGoneOnceAccepted(Broken):
     def observe(self, handles):
-        return [node if node.status == "running" else node._replace(status=GONE) for node in self.real.observe(handles)]
+        return [
+            node if node.status == "running" else node._replace(status=GONE)
+            for node in self.real.observe(handles)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,9 @@ class SaysGoneOnceAccepted(Broken):
 )
 def test_a_broken_adapter_fails(kind, name, contract_home):
     """Each broken rule is noticed by its case."""
-    manifest = HARNESS.manifest._replace(connect=lambda world, config: kind(HARNESS.manifest.connect(world, config)))
+    manifest = HARNESS.manifest._replace(
+        connect=lambda world, config: kind(HARNESS.manifest.connect(world, config))
+    )
     (case,) = [case for case in cases(HARNESS) if str(case) == name]
     with pytest.raises((AssertionError, HalfMade)):
         case.run(HARNESS._replace(manifest=manifest), contract_home)
@@ -106,10 +115,16 @@ def test_every_case_states_its_rule():
 
 
 def test_a_declared_capability_must_be_testable(contract_home):
-    """Reservations that are declared without a way to make one in the stand-in fail; undeclared ones are refused in the plan instead."""
+    """Reservations that are declared without a way to make one in the stand-in fail; undeclared
+    ones are refused in the plan instead.
+    """
     (case,) = [case for case in cases(HARNESS) if str(case) == "reservation"]
     with pytest.raises(AssertionError, match="declares reservations"):
         case.run(HARNESS._replace(reserve=None), contract_home)
-    less = HARNESS.manifest._replace(capabilities=HARNESS.manifest.capabilities._replace(capacities=frozenset({"on-demand"}), max_nodes=1))
+    less = HARNESS.manifest._replace(
+        capabilities=HARNESS.manifest.capabilities._replace(
+            capacities=frozenset({"on-demand"}), max_nodes=1
+        )
+    )
     names = [str(case) for case in cases(HARNESS._replace(manifest=less))]
     assert {"no_reservation", "no_spot", "one_node_is_the_most"} <= set(names)

@@ -1,4 +1,6 @@
-"""Vertex AI's custom jobs, with Google's own client, keep the adapter contract against their stand-in."""
+"""Vertex AI's custom jobs, with Google's own client, keep the adapter contract against their
+stand-in.
+"""
 
 import json
 
@@ -17,7 +19,9 @@ def provoke(code):
     if code.isdigit() and int(code) in errors.ENDS:
         return errors.never_ran({"error": {"code": int(code)}}, context)
     body = {"error": {"code": 400, "message": "any words", "status": code}}
-    return errors.from_http(int(code) if code.isdigit() else 400, b"" if code.isdigit() else json.dumps(body), context)
+    return errors.from_http(
+        int(code) if code.isdigit() else 400, b"" if code.isdigit() else json.dumps(body), context
+    )
 
 
 def knobs(harness, store):

@@ -1,5 +1,7 @@
-"""The crash matrix: kill the tool anywhere, break any reply, recover as documented, then count what is really running.
+"""The crash matrix: kill the tool anywhere, break any reply, recover as documented, then count what
+is really running.
 
-`point` has the records and the counting. `kills` is part A (the real command line and the plugin, killed), `replies` part B (the plugin under
-recorded engine sequences, each reply of the cloud broken). `python -m tests.crash` runs points; `make crash` runs all of them.
+`point` has the records and the counting. `kills` is part A (the real command line and the plugin,
+killed), `replies` part B (the plugin under recorded engine sequences, each reply of the cloud
+broken). `python -m tests.crash` runs points; `make crash` runs all of them.
 """

@@ -1,7 +1,9 @@
-"""The calls that each step of part B makes when all goes well, as they were recorded. Owns `calls.json`.
+"""The calls that each step of part B makes when all goes well, as they were recorded. Owns
+`calls.json`.
 
-How often a step polls, and what it asks again, depends on the machine's load; the points of a seed must not. So the list of points is made of a record:
-what each of two runs made, in the order of the first. `python -m tests.crash.calls` writes it anew after the product's calls have changed.
+How often a step polls, and what it asks again, depends on the machine's load; the points of a seed
+must not. So the list of points is made of a record: what each of two runs made, in the order of the
+first. `python -m tests.crash.calls` writes it anew after the product's calls have changed.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def record(steps: Sequence[tuple[str, str]]) -> None:
         found.setdefault(cloud, {})[step] = common(first, other)
     # One line a step.
     clouds = [
-        f'"{cloud}": {{\n' + ",\n".join(f'  "{step}": {json.dumps(calls)}' for step, calls in steps.items()) + "\n }"
+        f'"{cloud}": {{\n'
+        + ",\n".join(f'  "{step}": {json.dumps(calls)}' for step, calls in steps.items())
+        + "\n }"
         for cloud, steps in found.items()
     ]
     FILE.write_text("{" + ",\n ".join(clouds) + "}\n")
@@ -59,4 +63,6 @@ if __name__ == "__main__":
     from tests.crash.point import CLOUDS
     from tests.crash.replies import STEPS
 
-    record([(cloud, name) for cloud in CLOUDS for name, step in STEPS.items() if cloud in step.clouds])
+    record(
+        [(cloud, name) for cloud in CLOUDS for name, step in STEPS.items() if cloud in step.clouds]
+    )

@@ -1,7 +1,9 @@
-"""The engine's side of the plugin: its calls in the order in which the real one makes them, over real gRPC. Owns the state that it keeps between runs.
+"""The engine's side of the plugin: its calls in the order in which the real one makes them, over
+real gRPC. Owns the state that it keeps between runs.
 
-That the order is the real one's is held by a test, call by call, against `recorded.json`. Every command has a plugin of its own, as every run of the
-command line has; between two commands only this state and the folder of `GPUS_HOME` remain.
+That the order is the real one's is held by a test, call by call, against `recorded.json`. Every
+command has a plugin of its own, as every run of the command line has; between two commands only
+this state and the folder of `GPUS_HOME` remain.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from providers.plugin.servicer import CHECK, CLUSTER, OWNERSHIP, PLAN, Servicer
 
 STACK, PROJECT = "crash", "gpus"
 LIMIT_S = 300.0
-"""Real seconds after which a call counts as hung: the world's clock jumps, so that nothing takes long."""
+"""Real seconds after which a call counts as hung: the world's clock jumps, so that nothing takes
+long.
+"""
 OWNER = "ownership"
 
 
@@ -44,18 +48,24 @@ class Failed(Exception):
 
 
 class Gone(Exception):
-    """The engine was killed: its calls are cancelled, and nobody waits for what they would have come to."""
+    """The engine was killed: its calls are cancelled, and nobody waits for what they would have
+    come to.
+    """
 
 
 class Plugin:
-    """One plugin process: its servicer behind a real server, and a stub that calls it. `said` has the lines that the user would see."""
+    """One plugin process: its servicer behind a real server, and a stub that calls it. `said` has
+    the lines that the user would see.
+    """
 
     def __init__(self) -> None:
         self.servicer = Servicer("")
         self.said: list[str] = []
         self.calls: list[Call] = []
         self.current: asyncio.Future | None = None
-        self.servicer._log = lambda severity, urn, text: None if severity == "progress" else self.said.append(f"{severity}: {text}")
+        self.servicer._log = lambda severity, urn, text: (
+            None if severity == "progress" else self.said.append(f"{severity}: {text}")
+        )
 
     async def __aenter__(self) -> "Plugin":
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -93,11 +103,15 @@ class Plugin:
 
 
 def urn(resource: str) -> str:
-    return f"urn:pulumi:{STACK}::{PROJECT}::{OWNERSHIP if resource == OWNER else CLUSTER}::{resource}"
+    return (
+        f"urn:pulumi:{STACK}::{PROJECT}::{OWNERSHIP if resource == OWNER else CLUSTER}::{resource}"
+    )
 
 
 def init_failed(error: grpc.RpcError) -> Any:
-    """What is half-made, degraded or queued, by the protocol's way to say so; None for any other error."""
+    """What is half-made, degraded or queued, by the protocol's way to say so; None for any other
+    error.
+    """
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             detail = provider_pb2.ErrorResourceInitFailed()
@@ -108,7 +122,9 @@ def init_failed(error: grpc.RpcError) -> Any:
 
 
 class Engine:
-    """A stack of one ownership and its clusters. `state` is what a state file would hold; `log` has every call of every command."""
+    """A stack of one ownership and its clusters. `state` is what a state file would hold; `log` has
+    every call of every command.
+    """
 
     def __init__(self, settings: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.settings = dict(settings or {})
@@ -125,19 +141,47 @@ class Engine:
     # Commands
 
     async def up(self, clusters: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> None:
-        """`pulumi up --yes --skip-preview`, with the refresh that the project asks for. Raises Failed, or Gone."""
+        """`pulumi up --yes --skip-preview`, with the refresh that the project asks for. Raises
+        Failed, or Gone.
+        """
         async with self._process() as plugin:
             await self._refresh(plugin)
-            arguments = {"world": "rehearsal", "clusters": {name: dict(spec) for name, spec in clusters.items()}, "settings": self.settings}
-            await self._sent(plugin, "Invoke", CHECK, provider_pb2.InvokeRequest(tok=CHECK, args=properties.encode(arguments)))
+            arguments = {
+                "world": "rehearsal",
+                "clusters": {name: dict(spec) for name, spec in clusters.items()},
+                "settings": self.settings,
+            }
+            await self._sent(
+                plugin,
+                "Invoke",
+                CHECK,
+                provider_pb2.InvokeRequest(tok=CHECK, args=properties.encode(arguments)),
+            )
             await self._registered(plugin, OWNER, {"world": "rehearsal", "settings": self.settings})
             failures = []
             for name, spec in clusters.items():
                 try:
-                    inputs = {"world": "rehearsal", "owner": self.owner, "cluster": name, "settings": self.settings, **spec}
+                    inputs = {
+                        "world": "rehearsal",
+                        "owner": self.owner,
+                        "cluster": name,
+                        "settings": self.settings,
+                        **spec,
+                    }
                     await self._registered(plugin, name, inputs, replace=replace)
-                    plan = {"world": "rehearsal", "settings": self.settings, "cluster": name, "urn": urn(name), **spec}
-                    await self._sent(plugin, "Invoke", PLAN, provider_pb2.InvokeRequest(tok=PLAN, args=properties.encode(plan)))
+                    plan = {
+                        "world": "rehearsal",
+                        "settings": self.settings,
+                        "cluster": name,
+                        "urn": urn(name),
+                        **spec,
+                    }
+                    await self._sent(
+                        plugin,
+                        "Invoke",
+                        PLAN,
+                        provider_pb2.InvokeRequest(tok=PLAN, args=properties.encode(plan)),
+                    )
                 except Failed as error:
                     # A failing cluster does not stop its siblings.
                     failures.append(str(error))
@@ -167,11 +211,18 @@ class Engine:
     async def _refresh(self, plugin: Plugin) -> None:
         before = dict(self.state)
         for name, kept in before.items():
-            request = provider_pb2.ReadRequest(id=kept.id, urn=urn(name), properties=kept.outputs, inputs=kept.inputs)
+            request = provider_pb2.ReadRequest(
+                id=kept.id, urn=urn(name), properties=kept.outputs, inputs=kept.inputs
+            )
             try:
                 found = await self._sent(plugin, "Read", name, request)
             except _HalfMade as error:
-                self.state[name] = Kept(error.detail.id, error.detail.inputs, error.detail.properties, tuple(error.detail.reasons))
+                self.state[name] = Kept(
+                    error.detail.id,
+                    error.detail.inputs,
+                    error.detail.properties,
+                    tuple(error.detail.reasons),
+                )
             else:
                 if found.id:
                     self.state[name] = Kept(found.id, found.inputs, found.properties)
@@ -183,19 +234,27 @@ class Engine:
                 await self._difference(plugin, name, self.state[name], kept.inputs)
 
     async def _difference(self, plugin: Plugin, name: str, kept: Kept, news: Struct) -> Any:
-        request = provider_pb2.DiffRequest(id=kept.id, urn=urn(name), olds=kept.outputs, old_inputs=kept.inputs, news=news)
+        request = provider_pb2.DiffRequest(
+            id=kept.id, urn=urn(name), olds=kept.outputs, old_inputs=kept.inputs, news=news
+        )
         return await self._sent(plugin, "Diff", name, request)
 
-    async def _checked(self, plugin: Plugin, name: str, inputs: Mapping[str, Any], old: Kept | None) -> Struct:
+    async def _checked(
+        self, plugin: Plugin, name: str, inputs: Mapping[str, Any], old: Kept | None
+    ) -> Struct:
         request = provider_pb2.CheckRequest(urn=urn(name), news=properties.encode(inputs))
         if old is not None:
             request.olds.CopyFrom(old.inputs)
         answer = await self._sent(plugin, "Check", name, request)
         if answer.failures:
-            raise Failed("; ".join(f"{failure.property}: {failure.reason}" for failure in answer.failures))
+            raise Failed(
+                "; ".join(f"{failure.property}: {failure.reason}" for failure in answer.failures)
+            )
         return answer.inputs
 
-    async def _registered(self, plugin: Plugin, name: str, inputs: Mapping[str, Any], *, replace: bool = False) -> None:
+    async def _registered(
+        self, plugin: Plugin, name: str, inputs: Mapping[str, Any], *, replace: bool = False
+    ) -> None:
         old = self.state.get(name)
         if old is None:
             await self._created(plugin, name, await self._checked(plugin, name, inputs, None))
@@ -217,24 +276,34 @@ class Engine:
 
     async def _created(self, plugin: Plugin, name: str, news: Struct) -> None:
         try:
-            answer = await self._sent(plugin, "Create", name, provider_pb2.CreateRequest(urn=urn(name), properties=news))
+            answer = await self._sent(
+                plugin, "Create", name, provider_pb2.CreateRequest(urn=urn(name), properties=news)
+            )
         except _HalfMade as error:
-            self.state[name] = Kept(error.detail.id, news, error.detail.properties, tuple(error.detail.reasons))
+            self.state[name] = Kept(
+                error.detail.id, news, error.detail.properties, tuple(error.detail.reasons)
+            )
             raise Failed(str(error)) from None
         self.state[name] = Kept(answer.id, news, answer.properties)
 
     async def _updated(self, plugin: Plugin, name: str, old: Kept, news: Struct) -> None:
-        request = provider_pb2.UpdateRequest(id=old.id, urn=urn(name), olds=old.outputs, old_inputs=old.inputs, news=news)
+        request = provider_pb2.UpdateRequest(
+            id=old.id, urn=urn(name), olds=old.outputs, old_inputs=old.inputs, news=news
+        )
         try:
             answer = await self._sent(plugin, "Update", name, request)
         except _HalfMade as error:
-            self.state[name] = Kept(old.id, news, error.detail.properties, tuple(error.detail.reasons))
+            self.state[name] = Kept(
+                old.id, news, error.detail.properties, tuple(error.detail.reasons)
+            )
             raise Failed(str(error)) from None
         self.state[name] = Kept(old.id, news, answer.properties)
 
     async def _deleted(self, plugin: Plugin, name: str) -> None:
         kept = self.state[name]
-        request = provider_pb2.DeleteRequest(id=kept.id, urn=urn(name), properties=kept.outputs, old_inputs=kept.inputs)
+        request = provider_pb2.DeleteRequest(
+            id=kept.id, urn=urn(name), properties=kept.outputs, old_inputs=kept.inputs
+        )
         await self._sent(plugin, "Delete", name, request)
         del self.state[name]
 

@@ -1,8 +1,11 @@
-"""Part A: the real command line and the real plugin, killed or interrupted at every step. Owns the steps, the points, and what counts as recovered.
+"""Part A: the real command line and the real plugin, killed or interrupted at every step. Owns the
+steps, the points, and what counts as recovered.
 
-A point brings a stack to where its step begins, runs the step's command, and at one moment (`kills_moments`) ends the CLI, the plugin or both with -9, or
-sends the CLI a signal. Then comes what docs/how-to/when-something-dies.md says: `pulumi cancel` if a lock is left, the same command or `up` again, at
-times `refresh` before; at the end `destroy`. After each of them it counts what really runs, and over the whole life that there was never one too many.
+A point brings a stack to where its step begins, runs the step's command, and at one moment
+(`kills_moments`) ends the CLI, the plugin or both with -9, or sends the CLI a signal. Then comes
+what docs/how-to/when-something-dies.md says: `pulumi cancel` if a lock is left, the same command or
+`up` again, at times `refresh` before; at the end `destroy`. After each of them it counts what
+really runs, and over the whole life that there was never one too many.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ AT_ONCE = 2
 NAME = "train"
 URN = f"urn:pulumi:{STACK}::gpus::gpu:index:Cluster::{NAME}"
 EXIT_S = 60.0
-"""Real seconds after the CLI's end within which every plugin process must have settled and ended."""
+"""Real seconds after the CLI's end within which every plugin process must have settled and ended.
+"""
 BAD = ("Traceback", "panic:", "goroutine ")
 STOPPED = "stopped by the user"
 LEFT_NOTHING = "nothing is left running"
@@ -35,14 +39,18 @@ HANG_UP = "hup"
 """The terminal is closed: the CLI's group gets SIGHUP, which ends it at once."""
 ORDERLY = ("int", "int2", "term")
 ASLEEP = "asleep"
-"""The laptop is closed: everything is stopped, the stack goes on from another home after `pulumi cancel`, and then the laptop is opened."""
+"""The laptop is closed: everything is stopped, the stack goes on from another home after `pulumi
+cancel`, and then the laptop is opened.
+"""
 TAKEN_OVER = "taken over elsewhere"
 CREATING = ("intent", "made")
 """Moments of a creating call at which a run falls asleep."""
 
 
 class Cloud(NamedTuple):
-    """What is declared at one cloud: `base` is bought, `other` replaces it, `spot` can be taken back."""
+    """What is declared at one cloud: `base` is bought, `other` replaces it, `spot` can be taken
+    back.
+    """
 
     base: Mapping[str, Any]
     other: str
@@ -50,7 +58,14 @@ class Cloud(NamedTuple):
     settings: Mapping[str, str] = {}
 
 
-def _cloud(name: str, gpu: str, other: str, spot: Mapping[str, Any], settings: Mapping[str, str] | None = None, **more: Any) -> Cloud:
+def _cloud(
+    name: str,
+    gpu: str,
+    other: str,
+    spot: Mapping[str, Any],
+    settings: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Cloud:
     base = {"gpu": gpu, "providers": [name], "ttl": "20h", **more}
     return Cloud(base, other, {**base, **spot}, settings or {})
 
@@ -64,7 +79,8 @@ CLOUDS = {
 
 
 class Step(NamedTuple):
-    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words` is the command, `nodes` how many machines are declared.
+    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words`
+    is the command, `nodes` how many machines are declared.
 
     `edit` is what the declaration of the command has besides; `world` happens before it.
     `create` is the creating call where it is not the cloud's usual one.
@@ -91,16 +107,34 @@ SERVICE = {
     "kind": "service",
     "gpu": "L4:1",
     "ttl": None,
-    "options": {"modal": {"command": "python -m http.server 8000", "port": 8000, "min_containers": 1, "max_containers": 1}},
+    "options": {
+        "modal": {
+            "command": "python -m http.server 8000",
+            "port": 8000,
+            "min_containers": 1,
+            "max_containers": 1,
+        }
+    },
 }
 
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
-    "up-nodes": Step(("made", "pending", "running"), first=False, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
+    "up-nodes": Step(
+        ("made", "pending", "running"),
+        first=False,
+        edit={"nodes": 2},
+        nodes=2,
+        clouds=("gcp", "aws"),
+    ),
     "up-across": Step(
         ("refused", "made", "running"),
         first=False,
-        edit={"gpu": "T4:1", "providers": ["gcp", "aws"], "rank": "preference", "regions": ["us-central1", "us-east-1"]},
+        edit={
+            "gpu": "T4:1",
+            "providers": ["gcp", "aws"],
+            "rank": "preference",
+            "regions": ["us-central1", "us-east-1"],
+        },
         clouds=("aws",),
         world="sold out at gcp",
     ),
@@ -108,20 +142,33 @@ STEPS = {
     "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
     "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
     "update": Step(("edit-sent", "edited"), edit=LABELS),
-    "replace": Step(("delete-sent", "deleted", "between", "intent", "made", "running"), edit={"gpu": OTHER}),
+    "replace": Step(
+        ("delete-sent", "deleted", "between", "intent", "made", "running"), edit={"gpu": OTHER}
+    ),
     "replace-asked": Step(("between", "made"), words=(*UP, "--replace", URN)),
     "replace-tainted": Step(("deleting", "pending"), clouds=("gcp", "aws"), world="tainted"),
     "destroy": Step(("delete-sent", "deleted", "ownership"), words=DESTROY),
-    "destroy-nodes": Step(("deleted",), words=DESTROY, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")),
-    "adopt": Step(("edit-sent", "edited"), first=False, clouds=("gcp", "aws", "modal"), world="unrecorded"),
-    "up-service": Step(("intent", "made"), first=False, edit=SERVICE, clouds=("modal",), create="AppPublish"),
-    "destroy-unrecorded": Step(("delete-sent", "deleted"), first=False, words=DESTROY, world="unrecorded"),
+    "destroy-nodes": Step(
+        ("deleted",), words=DESTROY, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")
+    ),
+    "adopt": Step(
+        ("edit-sent", "edited"), first=False, clouds=("gcp", "aws", "modal"), world="unrecorded"
+    ),
+    "up-service": Step(
+        ("intent", "made"), first=False, edit=SERVICE, clouds=("modal",), create="AppPublish"
+    ),
+    "destroy-unrecorded": Step(
+        ("delete-sent", "deleted"), first=False, words=DESTROY, world="unrecorded"
+    ),
 }
 TWISTS = {
     "edited": "the declaration is edited between the crash and the next up",
     "renamed": "the declaration has another cluster instead between the crash and the next up",
     "clone": "another clone, with a backend of its own, works in the same account meanwhile",
-    "moved": "the state goes on in another clone, on another machine with a backend and a journal of its own",
+    "moved": (
+        "the state goes on in another clone, on another machine with a backend and a journal of"
+        " its own"
+    ),
 }
 BESIDES = (
     ("gcp", "up", "made", HANG_UP),
@@ -150,7 +197,14 @@ def points(seed: int) -> list[Point]:
     for name, step in STEPS.items():
         for number, moment in enumerate(step.moments):
             for where, cloud in enumerate(step.clouds):
-                out.append(Point("a", f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}", cloud, seed))
+                out.append(
+                    Point(
+                        "a",
+                        f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}",
+                        cloud,
+                        seed,
+                    )
+                )
         turn += 1
     sleeping = [
         Point("a", f"{name}/{moment}/{ASLEEP}", cloud, seed)
@@ -165,7 +219,9 @@ def points(seed: int) -> list[Point]:
 def is_point(name: str, cloud: str) -> bool:
     """Whether a point of that name can be run at that cloud, listed or not."""
     step, moment, who, *twist = (*name.split("/"), "", "")
-    known = step in STEPS and moment in MOMENTS and who in (*WHO, HANG_UP, ASLEEP) and cloud in CLOUDS
+    known = (
+        step in STEPS and moment in MOMENTS and who in (*WHO, HANG_UP, ASLEEP) and cloud in CLOUDS
+    )
     return known and set(twist) <= {*TWISTS, ""}
 
 
@@ -184,7 +240,9 @@ def run(point: Point, folder: Path) -> Result:
         return found
     kept = Path(tempfile.mkdtemp(prefix="gpus-crash-kept-")) / "point"
     folder.rename(kept)
-    return found._replace(detail="\n  ".join([*experiment.words, f"its logs, state and rehearsal: {kept}"]))
+    return found._replace(
+        detail="\n  ".join([*experiment.words, f"its logs, state and rehearsal: {kept}"])
+    )
 
 
 class _Stuck(Exception):
@@ -194,10 +252,22 @@ class _Stuck(Exception):
 class _Experiment:
     def __init__(self, point: Point, folder: Path) -> None:
         if not is_point(point.name, point.cloud):
-            raise ValueError(f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}")
+            raise ValueError(
+                f"wanted STEP/MOMENT/WHO[/TWIST], found {point.name!r} at {point.cloud}"
+            )
         name, moment, who, *twist = point.name.split("/")
-        self.point, self.folder, self.who, self.twist = point, folder, who, twist[0] if twist else ""
-        self.name, self.step, self.moment, self.cloud = name, STEPS[name], moment, CLOUDS[point.cloud]
+        self.point, self.folder, self.who, self.twist = (
+            point,
+            folder,
+            who,
+            twist[0] if twist else "",
+        )
+        self.name, self.step, self.moment, self.cloud = (
+            name,
+            STEPS[name],
+            moment,
+            CLOUDS[point.cloud],
+        )
         self.chance = random.Random(f"{point.seed} {point.cloud} {point.name}")
         self.home = folder / "home"
         self.clone = Clone(folder / "clone", self.home)
@@ -224,14 +294,18 @@ class _Experiment:
         self.declare(first)
         if self.step.first:
             self.must(*UP)
-        edit = {key: self.cloud.other if value == OTHER else value for key, value in self.step.edit.items()}
+        edit = {
+            key: self.cloud.other if value == OTHER else value
+            for key, value in self.step.edit.items()
+        }
         self.prepare(watch)
         self.declare({key: value for key, value in {**first, **edit}.items() if value is not None})
         self.cut(self.step.words, self.moment, self.who)
         self.twisted()
         self.recover()
         self.destroyed()
-        # The cloud carries out what was sent before the run fell asleep: until that is released, both are there.
+        # The cloud carries out what was sent before the run fell asleep: until that is released,
+        # both are there.
         most = {"instead": 1, NAME: self.step.nodes * (2 if self.who == ASLEEP else 1), "beside": 1}
         over, words = overlaps(self.home, "", most)
         if over:
@@ -259,17 +333,26 @@ class _Experiment:
             self.unlocked()
 
     def cut(self, words: tuple[str, ...], moment: str, who: str) -> None:
-        """Runs the command and cuts it short at the moment; checks what must hold right after, before any recovery."""
-        create = self.step.create or (CREATE_SEVERAL if self.step.nodes > 1 else CREATE)[self.point.cloud]
+        """Runs the command and cuts it short at the moment; checks what must hold right after,
+        before any recovery.
+        """
+        create = (
+            self.step.create
+            or (CREATE_SEVERAL if self.step.nodes > 1 else CREATE)[self.point.cloud]
+        )
         watch, what = Watch(self.clone, self.point.cloud, create), MOMENTS[moment]
         what.arm(watch)
         if who in ORDERLY and moment in WALKING:
-            # Otherwise it is made before the held answer comes: what is whole then is kept, and the state names it.
+            # Otherwise it is made before the held answer comes: what is whole then is kept, and the
+            # state names it.
             watch.store.set_latency(self.point.cloud, "create", HELD_S + LONG_S)
         run = self.clone.start(*words)
         while not what.came(watch):
             if run.over:
-                raise _Stuck(f"the moment never came ({what.text}); the command ended with {run.ended()}\n{run.said}")
+                raise _Stuck(
+                    f"the moment never came ({what.text}); the command ended with"
+                    f" {run.ended()}\n{run.said}"
+                )
             time.sleep(POLL_S)
         plugins = self.clone.plugins()
         if who == ASLEEP:
@@ -297,10 +380,16 @@ class _Experiment:
             self.wrong("stuck", 1, f"it did not end\n{run.said}")
         self.clean(run.said)
         if who == ASLEEP and (status == 0 or TAKEN_OVER not in run.said):
-            self.wrong("stuck", 1, f"it woke, and ended with {status} without {TAKEN_OVER!r}\n{run.said}")
+            self.wrong(
+                "stuck", 1, f"it woke, and ended with {status} without {TAKEN_OVER!r}\n{run.said}"
+            )
         if who in ("plugin", "both"):
             kill(self.clone.plugins())
-        elif who in (*ORDERLY, ASLEEP) or (self.name == "up" and not self.twist) or self.chance.random() < 0.5:
+        elif (
+            who in (*ORDERLY, ASLEEP)
+            or (self.name == "up" and not self.twist)
+            or self.chance.random() < 0.5
+        ):
             # In the others the recovery meets the old plugin, still at work.
             self.settled(run, moment, who)
 
@@ -319,26 +408,54 @@ class _Experiment:
         self.clone = first
 
     def settled(self, run: Run, moment: str, who: str) -> None:
-        """The engine is gone: the plugin settles, releases and exits, and only what a state names goes on."""
+        """The engine is gone: the plugin settles, releases and exits, and only what a state names
+        goes on.
+        """
         if not self.clone.quiet(EXIT_S):
             raise _Stuck(f"a plugin process lives {EXIT_S:.0f}s after its engine's end\n{run.said}")
         if who == ASLEEP:
             self.counted({self.cluster: self.step.nodes}, "awake again")
             return
-        named, here = self.clone.named(), [one for one in running(self.home) if one.kind == "machine"]
-        # After a second interrupt the engine gives its plugins 5 seconds and kills them (CLI 3.276): as after -9, the next command settles it.
-        if who != "int2" and moment in (*WALKING, "running", "edit-sent", "edited", "look") and len(here) > len(named):
+        named, here = (
+            self.clone.named(),
+            [one for one in running(self.home) if one.kind == "machine"],
+        )
+        # After a second interrupt the engine gives its plugins 5 seconds and kills them (CLI
+        # 3.276): as after -9, the next command settles it.
+        if (
+            who != "int2"
+            and moment in (*WALKING, "running", "edit-sent", "edited", "look")
+            and len(here) > len(named)
+        ):
             found = "; ".join(map(str, here))
-            self.wrong("orphans", len(here) - len(named), f"the engine was gone and the plugin has ended, the state names {named}, found {found}")
+            self.wrong(
+                "orphans",
+                len(here) - len(named),
+                f"the engine was gone and the plugin has ended, the state names {named}, found"
+                f" {found}",
+            )
         if moment in WALKING and who in ("int", "term"):
             said = " ".join(run.said.split())
             if STOPPED not in said or LEFT_NOTHING not in said:
-                self.wrong("stuck", 1, f"wanted {STOPPED!r} and {LEFT_NOTHING!r} said after one {who}\n{run.said}")
+                self.wrong(
+                    "stuck",
+                    1,
+                    f"wanted {STOPPED!r} and {LEFT_NOTHING!r} said after one {who}\n{run.said}",
+                )
 
     def twisted(self) -> None:
         """What happens between the crash and the recovery."""
         if self.twist == "edited":
-            self.declare({**self.declared, "gpu": self.cloud.other if self.declared["gpu"] != self.cloud.other else self.cloud.base["gpu"]})
+            self.declare(
+                {
+                    **self.declared,
+                    "gpu": (
+                        self.cloud.other
+                        if self.declared["gpu"] != self.cloud.other
+                        else self.cloud.base["gpu"]
+                    ),
+                }
+            )
         elif self.twist == "renamed":
             self.cluster = "instead"
             self.declare(self.declared)
@@ -353,7 +470,9 @@ class _Experiment:
             self.moved()
 
     def moved(self) -> None:
-        """The state is exported and imported, as documented by Pulumi; the rehearsal stays the same account, the journal does not come along."""
+        """The state is exported and imported, as documented by Pulumi; the rehearsal stays the same
+        account, the journal does not come along.
+        """
         self.unlocked()
         other = self.elsewhere()
         other.init()
@@ -379,9 +498,11 @@ class _Experiment:
         way = (
             self.chance.choice(("again", "again", "up"))
             if destroys
-            else "up"
-            if self.twist or self.who == ASLEEP
-            else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
+            else (
+                "up"
+                if self.twist or self.who == ASLEEP
+                else self.chance.choice(("up", "up", "refresh", "preview", "destroy"))
+            )
         )
         self.words.append(f"recovery: {way}")
         if self.who == ASLEEP:
@@ -394,7 +515,11 @@ class _Experiment:
             self.must(*UP)
             self.counted({self.cluster: self.step.nodes}, "after up")
             if len(named := self.clone.named()) != self.step.nodes:
-                self.wrong("stuck", 1, f"wanted the state to name {self.step.nodes} machines, found {named}")
+                self.wrong(
+                    "stuck",
+                    1,
+                    f"wanted the state to name {self.step.nodes} machines, found {named}",
+                )
             if self.chance.random() < 0.25:
                 self.must("preview", "--expect-no-changes")
 
@@ -418,7 +543,10 @@ class _Experiment:
         status, said = (clone or self.clone).run(*words)
         self.clean(said)
         if status != 0:
-            raise _Stuck(f"pulumi {' '.join(words)}: {'hung' if status is None else f'exit {status}'}\n{said}")
+            raise _Stuck(
+                f"pulumi {' '.join(words)}:"
+                f" {'hung' if status is None else f'exit {status}'}\n{said}"
+            )
         return said
 
     def declare(self, spec: Mapping[str, Any]) -> None:

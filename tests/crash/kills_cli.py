@@ -1,7 +1,9 @@
-"""The real command line in a scratch project: a clone of the repository's project file with a backend and a rehearsal of its own. Owns Clone and Run.
+"""The real command line in a scratch project: a clone of the repository's project file with a
+backend and a rehearsal of its own. Owns Clone and Run.
 
-Commands run in sessions of their own, so that an interrupt reaches them as a terminal's Ctrl-C would: the whole foreground group. The plugin has its own
-group and does not get it. Nothing here ends a process that this clone did not start.
+Commands run in sessions of their own, so that an interrupt reaches them as a terminal's Ctrl-C
+would: the whole foreground group. The plugin has its own group and does not get it. Nothing here
+ends a process that this clone did not start.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ class Run:
     def __init__(self, words: list[str], env: Mapping[str, str], log: Path) -> None:
         self.log, self.began = log, time.monotonic()
         with log.open("w") as out:
-            self.process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(
+                words,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     @property
     def over(self) -> bool:
@@ -61,8 +70,9 @@ class Run:
 
 
 class Clone:
-    """A folder with the project file, the stacks' program and one stack. `home` is where the rehearsal and the journal are; another clone's, if named.
-    `state` is the backend's folder; of its own, unless another clone's is named.
+    """A folder with the project file, the stacks' program and one stack. `home` is where the
+    rehearsal and the journal are; another clone's, if named. `state` is the backend's folder; of
+    its own, unless another clone's is named.
     """
 
     def __init__(self, folder: Path, home: Path, state: Path | None = None) -> None:
@@ -73,13 +83,17 @@ class Clone:
         shutil.copy(REPOSITORY / "stacks" / "__main__.py", folder / "stacks")
         text = (REPOSITORY / "Pulumi.yaml").read_text()
         (folder / "Pulumi.yaml").write_text(
-            text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/")
+            text.replace("path: .venv/bin", f"path: {BIN}").replace(
+                "path: providers/", f"path: {REPOSITORY}/providers/"
+            )
         )
         foreign = ("PULUMI_", "GPUS_", "GOOGLE_", "AWS_", "MODAL_", "CLORE_")
         self.env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(foreign)},
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "PULUMI_BACKEND_URL": f"file://{self.state}",
             "PULUMI_CONFIG_PASSPHRASE": "",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
@@ -89,15 +103,29 @@ class Clone:
         }
         self.runs = 0
 
-    def declare(self, clusters: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> None:
+    def declare(
+        self, clusters: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]
+    ) -> None:
         """Writes the stack's file."""
         config = {"gpus:world": "rehearsal", "gpus:clusters": clusters, **settings}
-        (self.folder / "stacks" / f"Pulumi.{STACK}.yaml").write_text(json.dumps({"config": config}, indent=2))
+        (self.folder / "stacks" / f"Pulumi.{STACK}.yaml").write_text(
+            json.dumps({"config": config}, indent=2)
+        )
 
     def start(self, *words: str) -> Run:
         """A command of the CLI, under way."""
         self.runs += 1
-        command = ["pulumi", "--non-interactive", "--color", "never", "-C", str(self.folder), *words, "-s", STACK]
+        command = [
+            "pulumi",
+            "--non-interactive",
+            "--color",
+            "never",
+            "-C",
+            str(self.folder),
+            *words,
+            "-s",
+            STACK,
+        ]
         return Run(command, self.env, self.folder / f"{self.runs:02}-{words[0]}.log")
 
     def run(self, *words: str) -> tuple[int | None, str]:
@@ -108,7 +136,16 @@ class Clone:
     def init(self) -> None:
         self.runs += 1
         run = Run(
-            ["pulumi", "--non-interactive", "-C", str(self.folder), "stack", "init", STACK, "--no-select"],
+            [
+                "pulumi",
+                "--non-interactive",
+                "-C",
+                str(self.folder),
+                "stack",
+                "init",
+                STACK,
+                "--no-select",
+            ],
             self.env,
             self.folder / f"{self.runs:02}-init.log",
         )
@@ -121,13 +158,17 @@ class Clone:
         return any((self.state / ".pulumi" / "locks").rglob("*.json"))
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        """The state's resources by type, as the backend's own file has them. Read only: nothing here ever edits a state."""
+        """The state's resources by type, as the backend's own file has them. Read only: nothing
+        here ever edits a state.
+        """
         file = self.state / ".pulumi" / "stacks" / PROJECT / f"{STACK}.json"
         try:
             latest = json.loads(file.read_text())["checkpoint"].get("latest") or {}
         except (OSError, ValueError, KeyError):
             return {}
-        return {item["type"]: item for item in latest.get("resources") or () if not item.get("delete")}
+        return {
+            item["type"]: item for item in latest.get("resources") or () if not item.get("delete")
+        }
 
     def named(self) -> list[str]:
         """The machines that the state names."""
@@ -141,7 +182,10 @@ class Clone:
             if not folder.name.isdigit():
                 continue
             try:
-                ours = b"pulumi-resource-gpu" in (folder / "cmdline").read_bytes() and mine in (folder / "environ").read_bytes() + b"\0"
+                ours = (
+                    b"pulumi-resource-gpu" in (folder / "cmdline").read_bytes()
+                    and mine in (folder / "environ").read_bytes() + b"\0"
+                )
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
             except (OSError, IndexError):
                 continue
@@ -174,8 +218,8 @@ def send(pids: list[int], number: int) -> None:
 
 
 def asleep(run: Run, plugins: list[int], file: Path) -> None:
-    """Suspends a command and its plugins, as a laptop that is closed. Not while one of them is writing the rehearsal's `file`: that is the cloud, which
-    never sleeps.
+    """Suspends a command and its plugins, as a laptop that is closed. Not while one of them is
+    writing the rehearsal's `file`: that is the cloud, which never sleeps.
     """
     while True:
         run.signal(signal.SIGSTOP, group=True)

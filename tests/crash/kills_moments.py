@@ -1,6 +1,8 @@
-"""The moments at which something is killed. Owns what brings each about, and how it is known to have come.
+"""The moments at which something is killed. Owns what brings each about, and how it is known to
+have come.
 
-A moment is an event: a row of the journal, of a stand-in's tables or of its log, or a call that a stand-in holds. Never a time after the start.
+A moment is an event: a row of the journal, of a stand-in's tables or of its log, or a call that a
+stand-in holds. Never a time after the start.
 """
 
 from __future__ import annotations
@@ -14,25 +16,51 @@ from tests.crash.kills_cli import Clone
 from tests.crash.point import Running, lives, moment
 
 HELD_S = 4.0
-"""How long a held call is held, in real seconds: ample to act in, and over soon where the plugin lives on."""
+"""How long a held call is held, in real seconds: ample to act in, and over soon where the plugin
+lives on.
+"""
 LATE = "overtaken"
 """The fault of a call that has come and is carried out only when it has been held."""
 LONG_S = 5.0
-"""How long an operation at a cloud takes where the moment is while it is under way, in world seconds."""
+"""How long an operation at a cloud takes where the moment is while it is under way, in world
+seconds.
+"""
 
 SEARCH = "instances.aggregatedList"
 """Google Cloud's, which the Ownership's delete asks whatever the stack's own cloud is."""
-CREATE = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "modal": "SandboxCreate", "clore": "create_order"}
+CREATE = {
+    "gcp": "*nstances.*nsert",
+    "aws": "ec2.CreateFleet",
+    "modal": "SandboxCreate",
+    "clore": "create_order",
+}
 CREATE_SEVERAL = {**CREATE, "aws": "ec2.RunInstances"}
 """The same of several machines at once."""
-DELETE = {"gcp": "instances.delete", "aws": "ec2.TerminateInstances", "modal": "SandboxTerminate", "clore": "cancel_order"}
-LOOK = {"gcp": "instances.get", "aws": "ec2.DescribeInstances", "modal": "SandboxWait", "clore": "my_orders"}
-EDIT = {"gcp": "instances.setLabels", "aws": "ec2.CreateTags", "modal": "SandboxTagsSet", "clore": "my_orders"}
+DELETE = {
+    "gcp": "instances.delete",
+    "aws": "ec2.TerminateInstances",
+    "modal": "SandboxTerminate",
+    "clore": "cancel_order",
+}
+LOOK = {
+    "gcp": "instances.get",
+    "aws": "ec2.DescribeInstances",
+    "modal": "SandboxWait",
+    "clore": "my_orders",
+}
+EDIT = {
+    "gcp": "instances.setLabels",
+    "aws": "ec2.CreateTags",
+    "modal": "SandboxTagsSet",
+    "clore": "my_orders",
+}
 """The call that edits labels. Clore keeps none: there it is the look that an update takes."""
 
 
 class Watch:
-    """What is seen of one command while it runs: everything is compared with how it was before the command."""
+    """What is seen of one command while it runs: everything is compared with how it was before the
+    command.
+    """
 
     def __init__(self, clone: Clone, cloud: str, create: str = "") -> None:
         self.clone, self.cloud, self.create = clone, cloud, create or CREATE[cloud]
@@ -43,7 +71,9 @@ class Watch:
         self.searches: list[tuple[str, float]] = []
 
     def hold(self, cloud: str, method: str, kind: str, seconds: float = HELD_S) -> None:
-        """One call of this name waits: LATE before it is carried out, `delay` before it is answered."""
+        """One call of this name waits: LATE before it is carried out, `delay` before it is
+        answered.
+        """
         self.store.add_fault(cloud, method, kind, 1, seconds=seconds)
 
     @property
@@ -54,12 +84,20 @@ class Watch:
     def machines(self) -> list[Running]:
         """Those made since the command began that exist now."""
         now = moment(self.clone.home)
-        return [one for one in lives(self.clone.home) if one.kind == "machine" and one.id not in self.before and one.at(now)]
+        return [
+            one
+            for one in lives(self.clone.home)
+            if one.kind == "machine" and one.id not in self.before and one.at(now)
+        ]
 
     def old(self) -> list[Running]:
         """Those from before that exist now."""
         now = moment(self.clone.home)
-        return [one for one in lives(self.clone.home) if one.kind == "machine" and one.id in self.before and one.at(now)]
+        return [
+            one
+            for one in lives(self.clone.home)
+            if one.kind == "machine" and one.id in self.before and one.at(now)
+        ]
 
     def written(self, state: str, ticket: bool = False) -> bool:
         """The journal has a new order in this state (with the cloud's ticket, if asked)."""
@@ -68,7 +106,9 @@ class Watch:
 
     def released(self) -> bool:
         """Nothing is open in the journal."""
-        return bool(self.orders) and not self._journal("SELECT token FROM orders WHERE state IN ('intent', 'unsettled', 'made')")
+        return bool(self.orders) and not self._journal(
+            "SELECT token FROM orders WHERE state IN ('intent', 'unsettled', 'made')"
+        )
 
     def owned(self) -> bool:
         return bool(self._journal("SELECT owner FROM owners"))
@@ -94,7 +134,9 @@ class Watch:
 
 
 class Moment(NamedTuple):
-    """`arm` prepares the world before the command starts; `came` is asked again and again until it is true."""
+    """`arm` prepares the world before the command starts; `came` is asked again and again until it
+    is true.
+    """
 
     text: str
     arm: Callable[[Watch], None]
@@ -118,8 +160,8 @@ def _long(step: str) -> Callable[[Watch], None]:
 
 
 def _ownership(watch: Watch) -> bool:
-    """Holds what comes before, one after the other, until the call that is held is the search of the Ownership's delete: the cluster's own search comes
-    first where both ask the same cloud.
+    """Holds what comes before, one after the other, until the call that is held is the search of
+    the Ownership's delete: the cluster's own search comes first where both ask the same cloud.
     """
     if watch.held and watch.searches:
         watch.hold("gcp", SEARCH, *watch.searches.pop(0))
@@ -134,23 +176,63 @@ def _before_ownership(watch: Watch) -> None:
 
 MOMENTS = {
     "owned": Moment("the stack has its owner id, nothing else", _nothing, lambda w: w.owned()),
-    "intent": Moment("the intent is on the disk, the creating call sent", _holds_create(LATE), lambda w: w.held),
-    "made": Moment("the creating call is carried out and not answered", _holds_create("delay"), lambda w: bool(w.machines())),
-    "pending": Moment("the creating call is answered, the operation under way", _long("create"), lambda w: w.written("intent", ticket=True)),
-    "running": Moment(
-        "the machine runs, and the plugin has not seen it", _nothing, lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines())
+    "intent": Moment(
+        "the intent is on the disk, the creating call sent", _holds_create(LATE), lambda w: w.held
     ),
-    "reply": Moment("the purchase is in the journal, the reply on its way", _nothing, lambda w: w.written("made")),
-    "saved": Moment("the state has it, the command has not ended", _nothing, lambda w: w.generation not in ("", w.state)),
-    "refused": Moment("one cloud has refused, the next is being asked", _holds_create(LATE), lambda w: w.written("failed") and w.held),
+    "made": Moment(
+        "the creating call is carried out and not answered",
+        _holds_create("delay"),
+        lambda w: bool(w.machines()),
+    ),
+    "pending": Moment(
+        "the creating call is answered, the operation under way",
+        _long("create"),
+        lambda w: w.written("intent", ticket=True),
+    ),
+    "running": Moment(
+        "the machine runs, and the plugin has not seen it",
+        _nothing,
+        lambda w: bool(w.machines()) and all(_up(w, one) for one in w.machines()),
+    ),
+    "reply": Moment(
+        "the purchase is in the journal, the reply on its way",
+        _nothing,
+        lambda w: w.written("made"),
+    ),
+    "saved": Moment(
+        "the state has it, the command has not ended",
+        _nothing,
+        lambda w: w.generation not in ("", w.state),
+    ),
+    "refused": Moment(
+        "one cloud has refused, the next is being asked",
+        _holds_create(LATE),
+        lambda w: w.written("failed") and w.held,
+    ),
     "edit-sent": Moment("the edit is sent, not carried out", _holds(EDIT, LATE), lambda w: w.held),
-    "edited": Moment("the edit is carried out and not answered", _holds(EDIT, "delay"), lambda w: w.held),
+    "edited": Moment(
+        "the edit is carried out and not answered", _holds(EDIT, "delay"), lambda w: w.held
+    ),
     "look": Moment("the look is sent and not answered", _holds(LOOK, "delay"), lambda w: w.held),
-    "delete-sent": Moment("the deletion is sent, not carried out", _holds(DELETE, LATE), lambda w: w.held),
-    "deleted": Moment("the deletion is carried out and not answered", _holds(DELETE, "delay"), lambda w: w.held),
-    "deleting": Moment("the deletion is answered and under way", _long("delete"), lambda w: w.asked(DELETE[w.cloud]) and bool(w.old())),
-    "between": Moment("the old one is gone, nothing new is asked for", _nothing, lambda w: w.released()),
-    "ownership": Moment("the cluster is deleted, the Ownership's delete searches the clouds", _before_ownership, _ownership),
+    "delete-sent": Moment(
+        "the deletion is sent, not carried out", _holds(DELETE, LATE), lambda w: w.held
+    ),
+    "deleted": Moment(
+        "the deletion is carried out and not answered", _holds(DELETE, "delay"), lambda w: w.held
+    ),
+    "deleting": Moment(
+        "the deletion is answered and under way",
+        _long("delete"),
+        lambda w: w.asked(DELETE[w.cloud]) and bool(w.old()),
+    ),
+    "between": Moment(
+        "the old one is gone, nothing new is asked for", _nothing, lambda w: w.released()
+    ),
+    "ownership": Moment(
+        "the cluster is deleted, the Ownership's delete searches the clouds",
+        _before_ownership,
+        _ownership,
+    ),
 }
 
 

@@ -1,9 +1,11 @@
-"""One point of the crash matrix, its result, and the counting of what really runs. Owns Point, Result, Running and the reading of the stand-ins' tables.
+"""One point of the crash matrix, its result, and the counting of what really runs. Owns Point,
+Result, Running and the reading of the stand-ins' tables.
 
-The counting reads the rehearsal's SQLite file and nothing else: never an adapter, a stand-in's own code or the journal, since those are what is
-tested. A machine's row tells its whole life, so that what ran side by side at any moment can be counted afterwards. Must not import the package's
-engine, plugin or adapters; the exceptions are two pure things of Clore: whose an order's ports say it is, since that cloud keeps no labels, and its
-coins' worth.
+The counting reads the rehearsal's SQLite file and nothing else: never an adapter, a stand-in's own
+code or the journal, since those are what is tested. A machine's row tells its whole life, so that
+what ran side by side at any moment can be counted afterwards. Must not import the package's engine,
+plugin or adapters; the exceptions are two pure things of Clore: whose an order's ports say it is,
+since that cloud keeps no labels, and its coins' worth.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ OWNER, CLUSTER, GENERATION = "gpus-owner", "gpus-cluster", "gpus-generation"
 
 
 class Point(NamedTuple):
-    """One experiment. `part` is a or b; `name` is unique within part and cloud, and begins with the step (`up/...`, `replace/...`).
+    """One experiment. `part` is a or b; `name` is unique within part and cloud, and begins with the
+    step (`up/...`, `replace/...`).
 
     Everything that is left to chance in it comes from `seed`.
     """
@@ -40,12 +43,16 @@ class Point(NamedTuple):
     @property
     def command(self) -> str:
         """What to type to see exactly this one again."""
-        return f"python -m tests.crash --part {self.part} --cloud {self.cloud} --seed {self.seed} --only {shlex.quote(self.name)}"
+        return (
+            f"python -m tests.crash --part {self.part} --cloud {self.cloud} --seed {self.seed}"
+            f" --only {shlex.quote(self.name)}"
+        )
 
 
 class Result(NamedTuple):
-    """What a point came to. `orphans` are machines (and disks) that nothing declares, `duplicates` are machines beyond the declared count at any
-    moment, `stuck` is 1 where the documented recovery did not end at the declaration. `detail` says it in words; empty where all is well.
+    """What a point came to. `orphans` are machines (and disks) that nothing declares, `duplicates`
+    are machines beyond the declared count at any moment, `stuck` is 1 where the documented recovery
+    did not end at the declaration. `detail` says it in words; empty where all is well.
     """
 
     point: Point
@@ -61,7 +68,9 @@ class Result(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Something that exists at a cloud from `begins` until `ends` (world moments) and may cost money. `kind` is machine, disk or app."""
+    """Something that exists at a cloud from `begins` until `ends` (world moments) and may cost
+    money. `kind` is machine, disk or app.
+    """
 
     cloud: str
     id: str
@@ -78,7 +87,10 @@ class Running(NamedTuple):
         return self.begins <= moment < self.ends
 
     def __str__(self) -> str:
-        return f"{self.cloud} {self.kind} {self.id} {self.status} ({self.cluster or 'no cluster'}, generation {self.generation or 'none'})"
+        return (
+            f"{self.cloud} {self.kind} {self.id} {self.status} ({self.cluster or 'no cluster'},"
+            f" generation {self.generation or 'none'})"
+        )
 
 
 # What is there
@@ -87,12 +99,18 @@ class Running(NamedTuple):
 def moment(home: Path) -> float:
     """The rehearsal world's time."""
     with _reading(home) as db:
-        row = db.execute("SELECT value FROM meta WHERE key = 'clock_offset_s'").fetchone() if _has(db, "meta") else None
+        row = (
+            db.execute("SELECT value FROM meta WHERE key = 'clock_offset_s'").fetchone()
+            if _has(db, "meta")
+            else None
+        )
     return time.time() + (float(row[0]) if row else 0.0)
 
 
 def lives(home: Path, owner: str = "") -> list[Running]:
-    """Everything that ever existed at the four clouds of this home; of one owner (and what bears no owner at all) where one is named."""
+    """Everything that ever existed at the four clouds of this home; of one owner (and what bears no
+    owner at all) where one is named.
+    """
     now = moment(home)
     with _reading(home) as db:
         found = [*_gcp(db, now), *_aws(db, now), *_modal(db, now), *_clore(db, now, owner)]
@@ -108,7 +126,13 @@ def running(home: Path, owner: str = "") -> list[Running]:
 def requests(home: Path) -> list[tuple[str, str, str, int, str]]:
     """(cloud, verb, call, status, fault) of everything that was asked of the stand-ins so far."""
     with _reading(home) as db:
-        return list(db.execute("SELECT provider, verb, method, status, fault FROM request ORDER BY id")) if _has(db, "request") else []
+        return (
+            list(
+                db.execute("SELECT provider, verb, method, status, fault FROM request ORDER BY id")
+            )
+            if _has(db, "request")
+            else []
+        )
 
 
 # What is wrong
@@ -124,7 +148,9 @@ class Count(NamedTuple):
 
 
 def count(home: Path, owner: str, declared: Mapping[str, int]) -> Count:
-    """What runs now against what is declared: cluster name -> count of machines (an empty mapping: nothing may exist)."""
+    """What runs now against what is declared: cluster name -> count of machines (an empty mapping:
+    nothing may exist).
+    """
     orphans, duplicates, missing, words = 0, 0, 0, []
     here = running(home, owner)
     machines = [one for one in here if one.kind == "machine"]
@@ -138,7 +164,10 @@ def count(home: Path, owner: str, declared: Mapping[str, int]) -> Count:
         else:
             missing -= over
         if over:
-            words.append(f"{cluster or 'no cluster'}: wanted {wanted} machines, found {len(mine)}: {'; '.join(map(str, mine)) or 'none'}")
+            words.append(
+                f"{cluster or 'no cluster'}: wanted {wanted} machines, found {len(mine)}:"
+                f" {'; '.join(map(str, mine)) or 'none'}"
+            )
     for one in here:
         if one.kind != "machine" and one.cluster not in declared:
             orphans += 1
@@ -147,7 +176,9 @@ def count(home: Path, owner: str, declared: Mapping[str, int]) -> Count:
 
 
 def overlaps(home: Path, owner: str, most: Mapping[str, int]) -> tuple[int, str]:
-    """How many machines of one cluster, at the worst moment so far, were beyond `most` (cluster -> count), and what they were; 0 if never."""
+    """How many machines of one cluster, at the worst moment so far, were beyond `most` (cluster ->
+    count), and what they were; 0 if never.
+    """
     worst, words = 0, ""
     machines = [one for one in lives(home, owner) if one.kind == "machine"]
     for at in sorted({one.begins for one in machines}):
@@ -155,7 +186,10 @@ def overlaps(home: Path, owner: str, most: Mapping[str, int]) -> tuple[int, str]
             mine = [one for one in machines if one.cluster == cluster and one.at(at)]
             if (over := len(mine) - most.get(cluster, 0)) > worst:
                 worst = over
-                words = f"{cluster or 'no cluster'}: at most {most.get(cluster, 0)} machines at once, found {len(mine)}: {'; '.join(map(str, mine))}"
+                words = (
+                    f"{cluster or 'no cluster'}: at most {most.get(cluster, 0)} machines at once,"
+                    f" found {len(mine)}: {'; '.join(map(str, mine))}"
+                )
     return worst, words
 
 
@@ -173,8 +207,12 @@ def _gcp(db: sqlite3.Connection, now: float) -> Iterable[Running]:
         status = next((word for at, word in reversed(json.loads(timeline)) if at <= now), "")
         mark = _mark(labels)
         machines[number] = mark, float(gone)
-        yield Running("gcp", f"{zone}/{name}", "machine", status, *mark, kind, float(created), float(gone))
-    for zone, name, vm, automatic, created, gone in db.execute("SELECT zone, name, vm, auto_delete, created, gone FROM gcp_disk"):
+        yield Running(
+            "gcp", f"{zone}/{name}", "machine", status, *mark, kind, float(created), float(gone)
+        )
+    for zone, name, vm, automatic, created, gone in db.execute(
+        "SELECT zone, name, vm, auto_delete, created, gone FROM gcp_disk"
+    ):
         mark, machine_gone = machines.get(vm, (("", "", ""), FOREVER))
         # A disk that goes with its machine has no end of its own.
         ends = min(FOREVER if gone is None else float(gone), machine_gone if automatic else FOREVER)
@@ -185,37 +223,79 @@ def _aws(db: sqlite3.Connection, now: float) -> Iterable[Running]:
     if not _has(db, "aws_instance"):
         return
     for number, region, zone, kind, created, body, timeline in db.execute(
-        "SELECT id, region, zone, machine_type, created, body, timeline FROM aws_instance ORDER BY id"
+        "SELECT id, region, zone, machine_type, created, body, timeline FROM aws_instance ORDER"
+        " BY id"
     ):
         steps = json.loads(timeline)
         ends = next((float(at) for at, word, _ in steps if word in ("terminated", "")), FOREVER)
         status = next((word for at, word, _ in reversed(steps) if at <= now), "")
         yield Running(
-            "aws", f"{region}/{number} in {zone}", "machine", status, *_mark(json.loads(body).get("tags") or {}), kind, float(created), ends
+            "aws",
+            f"{region}/{number} in {zone}",
+            "machine",
+            status,
+            *_mark(json.loads(body).get("tags") or {}),
+            kind,
+            float(created),
+            ends,
         )
 
 
 def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
     if _has(db, "modal_sandbox"):
         for number, gpus, limit, created, started, ended, tags in db.execute(
-            "SELECT id, gpu_count, timeout_s, created, started, ended, tags FROM modal_sandbox ORDER BY created"
+            "SELECT id, gpu_count, timeout_s, created, started, ended, tags FROM modal_sandbox"
+            " ORDER BY created"
         ):
-            ends = min(FOREVER if ended is None else float(ended), FOREVER if started is None else float(started) + float(limit))
+            ends = min(
+                FOREVER if ended is None else float(ended),
+                FOREVER if started is None else float(started) + float(limit),
+            )
             status = "queued" if started is None else "running"
             yield Running(
-                "modal", number, "machine", status if now < ends else "ended", *_mark(json.loads(tags)), f"{gpus} GPUs", float(created), ends
+                "modal",
+                number,
+                "machine",
+                status if now < ends else "ended",
+                *_mark(json.loads(tags)),
+                f"{gpus} GPUs",
+                float(created),
+                ends,
             )
     if not _has(db, "modal_deployed"):
         return
     marks = {}
-    for number, state, created, stopped, tags in db.execute("SELECT id, state, created, stopped, tags FROM modal_deployed"):
+    for number, state, created, stopped, tags in db.execute(
+        "SELECT id, state, created, stopped, tags FROM modal_deployed"
+    ):
         marks[number] = _mark(json.loads(tags))
-        # Only a published app can start a container; one that was begun and never published ends with its client.
+        # Only a published app can start a container; one that was begun and never published ends
+        # with its client.
         if state != "INITIALIZING":
-            yield Running("modal", number, "app", state.lower(), *marks[number], "", float(created), FOREVER if stopped is None else float(stopped))
-    for number, app, gpus, created, started, ended in db.execute("SELECT id, app, gpu_count, created, started, ended FROM modal_container"):
+            yield Running(
+                "modal",
+                number,
+                "app",
+                state.lower(),
+                *marks[number],
+                "",
+                float(created),
+                FOREVER if stopped is None else float(stopped),
+            )
+    for number, app, gpus, created, started, ended in db.execute(
+        "SELECT id, app, gpu_count, created, started, ended FROM modal_container"
+    ):
         mark, status = marks.get(app, ("", "", "")), "queued" if started is None else "running"
-        yield Running("modal", number, "machine", status, *mark, f"{gpus} GPUs", float(created), FOREVER if ended is None else float(ended))
+        yield Running(
+            "modal",
+            number,
+            "machine",
+            status,
+            *mark,
+            f"{gpus} GPUs",
+            float(created),
+            FOREVER if ended is None else float(ended),
+        )
 
 
 def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
@@ -226,20 +306,45 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
 
     known = {}
     if _has(db, "clore_rental"):
-        known = {number: mark for number, *mark in db.execute("SELECT order_id, owner, cluster, generation FROM clore_rental")}
-    bids = list(db.execute("SELECT si, coin, per_day, at FROM clore_bid")) if _has(db, "clore_bid") else []
+        known = {
+            number: mark
+            for number, *mark in db.execute(
+                "SELECT order_id, owner, cluster, generation FROM clore_rental"
+            )
+        }
+    bids = (
+        list(db.execute("SELECT si, coin, per_day, at FROM clore_bid"))
+        if _has(db, "clore_bid")
+        else []
+    )
     for number, server, spot, coin, per_day, ports, since, up_at, longest_h, ended in db.execute(
-        "SELECT id, si, spot, coin, per_day, ports, ct, up_at, mrl, ended_at FROM clore_order ORDER BY id"
+        "SELECT id, si, spot, coin, per_day, ports, ct, up_at, mrl, ended_at FROM clore_order ORDER"
+        " BY id"
     ):
         mark = known.get(number, ["", "", ""])
         if not mark[0] and owner and belongs(map(int, json.loads(ports)), owner):
             mark = [owner, *mark[1:]]
-        ends = min(FOREVER if ended is None else float(ended), float(since) + float(longest_h) * 3_600)
-        higher = [at for si, its, offered, at in bids if spot and si == server and offered * USD_PER_COIN[its] > per_day * USD_PER_COIN[coin]]
+        ends = min(
+            FOREVER if ended is None else float(ended), float(since) + float(longest_h) * 3_600
+        )
+        higher = [
+            at
+            for si, its, offered, at in bids
+            if spot and si == server and offered * USD_PER_COIN[its] > per_day * USD_PER_COIN[coin]
+        ]
         if higher:
             # Somebody bid more: paused, and over a minute later.
             ends = min(ends, max(min(higher), float(since)) + 60.0)
-        yield Running("clore", str(number), "machine", "running" if up_at <= now else "starting", *mark, f"server-{server}", float(since), ends)
+        yield Running(
+            "clore",
+            str(number),
+            "machine",
+            "running" if up_at <= now else "starting",
+            *mark,
+            f"server-{server}",
+            float(since),
+            ends,
+        )
 
 
 def _mark(labels: Mapping[str, str]) -> tuple[str, str, str]:
@@ -249,11 +354,20 @@ def _mark(labels: Mapping[str, str]) -> tuple[str, str, str]:
 def _reading(home: Path):
     """The rehearsal's file, read only; an empty one where nothing was rehearsed yet."""
     file = home / "rehearsal.db"
-    return closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30.0) if file.exists() else sqlite3.connect(":memory:"))
+    return closing(
+        sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30.0)
+        if file.exists()
+        else sqlite3.connect(":memory:")
+    )
 
 
 def _has(db: sqlite3.Connection, table: str) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is not None
+    return (
+        db.execute(
+            "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+        ).fetchone()
+        is not None
+    )
 
 
 if __name__ == "__main__":

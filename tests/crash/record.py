@@ -1,8 +1,10 @@
-"""What the real engine calls: the plugin behind a recorder, and the scenarios that are recorded. Owns `recorded.json`.
+"""What the real engine calls: the plugin behind a recorder, and the scenarios that are recorded.
+Owns `recorded.json`.
 
-`python -m tests.crash.record` runs each scenario with the real command line on the rehearsal's Compute Engine and writes down every remote call, in the
-order in which it arrived, with its request. As `RECORDING=FILE python -m tests.crash.record plugin ADDRESS` it is the plugin itself. What differs from
-run to run (ids, tokens, times) is not kept.
+`python -m tests.crash.record` runs each scenario with the real command line on the rehearsal's
+Compute Engine and writes down every remote call, in the order in which it arrived, with its
+request. As `RECORDING=FILE python -m tests.crash.record plugin ADDRESS` it is the plugin itself.
+What differs from run to run (ids, tokens, times) is not kept.
 """
 
 from __future__ import annotations
@@ -18,7 +20,18 @@ FILE = Path(__file__).parent / "recorded.json"
 STACK = "recorded"
 SPEC = {"gpu": "L4:1", "providers": ["gcp"], "regions": ["us-central1"], "ttl": "20h"}
 SKIPPED = frozenset(
-    {"Handshake", "GetPluginInfo", "GetSchema", "GetMapping", "GetMappings", "Attach", "CheckConfig", "DiffConfig", "Configure", "Cancel"}
+    {
+        "Handshake",
+        "GetPluginInfo",
+        "GetSchema",
+        "GetMapping",
+        "GetMappings",
+        "Attach",
+        "CheckConfig",
+        "DiffConfig",
+        "Configure",
+        "Cancel",
+    }
 )
 """Calls that are about the process, not about a resource."""
 
@@ -33,7 +46,10 @@ def serve() -> int:
 
         def recorded(name, method):
             async def call(self, request, context):
-                line = {"call": name, "request": MessageToDict(request, preserving_proto_field_name=True)}
+                line = {
+                    "call": name,
+                    "request": MessageToDict(request, preserving_proto_field_name=True),
+                }
                 with open(os.environ["RECORDING"], "a") as file:
                     file.write(json.dumps(line) + "\n")
                 return await method(self, request, context)
@@ -41,7 +57,11 @@ def serve() -> int:
             return call
 
         names = [name for name in vars(Servicer) if name[0].isupper() and name not in SKIPPED]
-        return type("Recorded", (Servicer,), {name: recorded(name, getattr(Servicer, name)) for name in names})(engine)
+        return type(
+            "Recorded",
+            (Servicer,),
+            {name: recorded(name, getattr(Servicer, name)) for name in names},
+        )(engine)
 
     sys.argv = sys.argv[1:]
     return served(make)
@@ -55,13 +75,23 @@ def record() -> None:
         folder = Path(folder)
         plugin = folder / "bin" / "pulumi-resource-gpu"
         plugin.parent.mkdir()
-        plugin.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m tests.crash.record plugin "$@"\n')
+        plugin.write_text(
+            f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m tests.crash.record plugin"
+            ' "$@"\n'
+        )
         plugin.chmod(0o755)
         project = Project(folder, STACK)
         text = (folder / "Pulumi.yaml").read_text()
         (folder / "Pulumi.yaml").write_text(text.replace(f"path: {BIN}", f"path: {plugin.parent}"))
         project.env["RECORDING"] = str(folder / "calls")
-        salt = next((line for line in project.file.read_text().splitlines() if line.startswith("encryptionsalt")), "")
+        salt = next(
+            (
+                line
+                for line in project.file.read_text().splitlines()
+                if line.startswith("encryptionsalt")
+            ),
+            "",
+        )
         found: dict[str, list[dict]] = {}
 
         def declare(**edits):
@@ -71,7 +101,10 @@ def record() -> None:
         def note(name, run, *words):
             Path(project.env["RECORDING"]).write_text("")
             said = run(*words)
-            found[name] = [shown(json.loads(line)) for line in Path(project.env["RECORDING"]).read_text().splitlines()]
+            found[name] = [
+                shown(json.loads(line))
+                for line in Path(project.env["RECORDING"]).read_text().splitlines()
+            ]
             print(name, len(found[name]), "calls", file=sys.stderr)
             return said
 
@@ -99,7 +132,12 @@ def record() -> None:
         note("destroy", project.destroy)
         # What was bought cannot be looked at: an error that keeps the resource. Then it can be.
         declare()
-        for call in ("instances.get", "instances.list", "instances.aggregatedList", "instances.delete"):
+        for call in (
+            "instances.get",
+            "instances.list",
+            "instances.aggregatedList",
+            "instances.delete",
+        ):
             project.rehearse("fault", "gcp", call, "unavailable", "--times", "always")
         ended = threading.Event()
 
@@ -121,9 +159,14 @@ def record() -> None:
 
 
 def shown(line: dict) -> dict:
-    """What is kept of a call: which, for what, whether at preview, and which properties each part of the request had."""
+    """What is kept of a call: which, for what, whether at preview, and which properties each part
+    of the request had.
+    """
     request = line["request"]
-    kept = {"call": line["call"], "resource": request.get("urn", request.get("tok", "")).rpartition("::")[2]}
+    kept = {
+        "call": line["call"],
+        "resource": request.get("urn", request.get("tok", "")).rpartition("::")[2],
+    }
     for name, value in request.items():
         if isinstance(value, dict):
             kept[name] = sorted(value)

@@ -1,8 +1,10 @@
-"""Part B: the plugin under the engine's recorded sequences, while one reply of the cloud after the other is broken. Owns the steps and the points.
+"""Part B: the plugin under the engine's recorded sequences, while one reply of the cloud after the
+other is broken. Owns the steps and the points.
 
-A point runs a step (an `up`, an update, a replacement, ...) with its faults, then recovers as documented: `up` again, a few times at most, without any
-fault; then `destroy`. After each of these it counts what really runs. A call is named by its cloud's own name and its number within the step, as found
-by running the step once without a fault.
+A point runs a step (an `up`, an update, a replacement, ...) with its faults, then recovers as
+documented: `up` again, a few times at most, without any fault; then `destroy`. After each of these
+it counts what really runs. A call is named by its cloud's own name and its number within the step,
+as found by running the step once without a fault.
 """
 
 from __future__ import annotations
@@ -45,15 +47,21 @@ DELETES = {
 CHANGES = 2
 """Of the calls of one name that change something, so many in a step are broken."""
 LOOKS = 6
-"""Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look the same look is made again, whatever the step."""
+"""Of the calls that only look, so many breaks in a step, chosen by the seed: after a broken look
+the same look is made again, whatever the step.
+"""
 ONCE = frozenset({"EnvironmentGetOrCreate", "AppHeartbeat"})
-"""Calls that Modal's client makes once a process, or by its own clock: there is no telling whether they come."""
+"""Calls that Modal's client makes once a process, or by its own clock: there is no telling whether
+they come.
+"""
 NAME = "train"
 
 
 class Cloud(NamedTuple):
-    """What is declared at one cloud. `base` is bought, `edited` is edited in place, `other` replaces it, `spot` can be taken back, `sold_out` is a first
-    choice that nobody has any more before `base`."""
+    """What is declared at one cloud. `base` is bought, `edited` is edited in place, `other`
+    replaces it, `spot` can be taken back, `sold_out` is a first choice that nobody has any more
+    before `base`.
+    """
 
     base: Mapping[str, Any]
     edited: Mapping[str, Any]
@@ -65,7 +73,15 @@ class Cloud(NamedTuple):
 
 
 def _cloud(
-    name: str, gpu: str, other: str, missing: str, gone: str, *, spot: Mapping[str, Any], settings: Mapping[str, str] | None = None, **more: Any
+    name: str,
+    gpu: str,
+    other: str,
+    missing: str,
+    gone: str,
+    *,
+    spot: Mapping[str, Any],
+    settings: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Cloud:
     # Amazon's catalog has no spot prices; what has no price is never bought.
     prices = {"overrides": [{"provider": name, "capacity": "spot", "price_usd_per_hour": 0.5}]}
@@ -82,26 +98,53 @@ def _cloud(
 
 
 TABLE = {
-    "gcp": _cloud("gcp", "L4:1", "L4:2", "T4:1", "T4", spot={"spot": "only"}, regions=["us-central1"]),
-    "aws": _cloud("aws", "A10G:1", "A10G:4", "T4:1", "T4", spot={"spot": "only"}, settings={"regions": "us-east-1"}),
+    "gcp": _cloud(
+        "gcp", "L4:1", "L4:2", "T4:1", "T4", spot={"spot": "only"}, regions=["us-central1"]
+    ),
+    "aws": _cloud(
+        "aws",
+        "A10G:1",
+        "A10G:4",
+        "T4:1",
+        "T4",
+        spot={"spot": "only"},
+        settings={"regions": "us-east-1"},
+    ),
     "modal": _cloud("modal", "A10:1", "L4:1", "T4:1", "T4", spot={}),
-    "clore": _cloud("clore", "RTX-4090:2", "RTX-4090:1", "RTX-3090:1", "RTX-3090", spot={"capacity": ["spot"]}),
+    "clore": _cloud(
+        "clore", "RTX-4090:2", "RTX-4090:1", "RTX-3090:1", "RTX-3090", spot={"capacity": ["spot"]}
+    ),
 }
 SERVICE = {
     "kind": "service",
     "gpu": "L4:1",
     "providers": ["modal"],
-    "options": {"modal": {"command": "python -m http.server 8000", "port": 8000, "min_containers": 1, "max_containers": 1}},
+    "options": {
+        "modal": {
+            "command": "python -m http.server 8000",
+            "port": 8000,
+            "min_containers": 1,
+            "max_containers": 1,
+        }
+    },
 }
-JOB = {"kind": "job", "gpu": "L4:1", "providers": ["modal"], "run": "1", "options": {"modal": {"command": "sleep 9", "timeout": "24h"}}}
+JOB = {
+    "kind": "job",
+    "gpu": "L4:1",
+    "providers": ["modal"],
+    "run": "1",
+    "options": {"modal": {"command": "sleep 9", "timeout": "24h"}},
+}
 JOB_S = 80_000.0
 """A job runs longer than any recovery takes: one that is done would run no more, and rightly so."""
 
 
 class Step(NamedTuple):
-    """`before` is declared and had first (None: nothing is there), `after` is declared when the step runs (None: it is a destroy).
+    """`before` is declared and had first (None: nothing is there), `after` is declared when the
+    step runs (None: it is a destroy).
 
-    `clouds` have it. `replace` asks for a replacement. `between` happens to the world before the step.
+    `clouds` have it. `replace` asks for a replacement. `between` happens to the world before the
+    step.
     """
 
     before: Callable[[Cloud], Mapping[str, Any]] | None
@@ -129,14 +172,23 @@ STEPS = {
     "unchanged": Step(_base, _base),
     "update": Step(_base, lambda cloud: cloud.edited),
     "update-service": Step(
-        lambda cloud: SERVICE, lambda cloud: {**SERVICE, "options": {"modal": {**SERVICE["options"]["modal"], "max_containers": 2}}}, ("modal",)
+        lambda cloud: SERVICE,
+        lambda cloud: {
+            **SERVICE,
+            "options": {"modal": {**SERVICE["options"]["modal"], "max_containers": 2}},
+        },
+        ("modal",),
     ),
     "replace": Step(_base, lambda cloud: cloud.other),
     "replace-asked": Step(_base, _base, replace=True),
     "replace-nodes": Step(_pair_of_nodes, _base, ("gcp", "aws"), nodes=2),
     "preempted": Step(lambda cloud: cloud.spot, lambda cloud: cloud.spot, between="preempted"),
     "degraded": Step(
-        lambda cloud: {**cloud.spot, "nodes": 2}, lambda cloud: {**cloud.spot, "nodes": 2}, ("gcp", "aws"), between="one preempted", nodes=2
+        lambda cloud: {**cloud.spot, "nodes": 2},
+        lambda cloud: {**cloud.spot, "nodes": 2},
+        ("gcp", "aws"),
+        between="one preempted",
+        nodes=2,
     ),
     "destroy": Step(_base, None),
     "destroy-nodes": Step(_pair_of_nodes, None, ("gcp", "aws"), nodes=2),
@@ -148,7 +200,9 @@ STEPS = {
 
 
 def points(seed: int) -> list[Point]:
-    """Every point: each step of each cloud without a fault, with one on each recorded call, and with two by chance. The same for a seed, always."""
+    """Every point: each step of each cloud without a fault, with one on each recorded call, and
+    with two by chance. The same for a seed, always.
+    """
     found = recorded()
     from tests.crash.wire import GONE, KINDS, REPLIES, STOP, Hit
 
@@ -168,8 +222,13 @@ def points(seed: int) -> list[Point]:
                 nth = seen[method]
                 seen[method] += 1
                 if verb != "GET" and nth < CHANGES:
-                    # What makes and ends machines is broken in every way; what is around them in some.
-                    kinds = KINDS if method in (*CREATES[cloud], *DELETES[cloud]) else chance.sample(KINDS, 3)
+                    # What makes and ends machines is broken in every way; what is around them in
+                    # some.
+                    kinds = (
+                        KINDS
+                        if method in (*CREATES[cloud], *DELETES[cloud])
+                        else chance.sample(KINDS, 3)
+                    )
                     singles.setdefault(name, []).extend(Hit(kind, method, nth) for kind in kinds)
                 elif verb == "GET" and nth < 3:
                     looks += [Hit(kind, method, nth) for kind in KINDS if kind != "twice"]
@@ -206,7 +265,11 @@ def calls_of(cloud: str, name: str) -> list[tuple[str, str]]:
         try:
             went = asyncio.run(experiment.step())
             assert not went, f"{cloud} {name}: nothing was broken, and it failed: {went}"
-            verbs = {method: verb for found, verb, method, *_ in requests(experiment.home) if found == cloud}
+            verbs = {
+                method: verb
+                for found, verb, method, *_ in requests(experiment.home)
+                if found == cloud
+            }
             return [(verbs.get(method, "POST"), method) for method in experiment.wire.calls]
         finally:
             experiment.close()
@@ -217,7 +280,13 @@ def run(point: Point, folder: Path) -> Result:
     experiment = _Experiment(point, folder)
     try:
         asyncio.run(experiment.run())
-        return Result(point, experiment.orphans, experiment.duplicates, experiment.stuck, "\n  ".join(experiment.words))
+        return Result(
+            point,
+            experiment.orphans,
+            experiment.duplicates,
+            experiment.stuck,
+            "\n  ".join(experiment.words),
+        )
     finally:
         experiment.close()
 
@@ -227,7 +296,9 @@ class _Experiment:
         self.point, self.home = point, folder / "home"
         self.home.mkdir(mode=0o700)
         os.environ["GPUS_HOME"] = str(self.home)
-        for name in [name for name in os.environ if name.startswith(("MODAL_", "AWS_", "GOOGLE_", "CLORE_"))]:
+        for name in [
+            name for name in os.environ if name.startswith(("MODAL_", "AWS_", "GOOGLE_", "CLORE_"))
+        ]:
             del os.environ[name]
         from providers.rehearsal.store import open_store
         from tests.crash import wire
@@ -235,7 +306,10 @@ class _Experiment:
 
         name, _, what = point.name.partition("/")
         if name not in STEPS or point.cloud not in STEPS[name].clouds:
-            raise ValueError(f"wanted a step of {', '.join(STEPS)} at a cloud that has it, found {name!r} at {point.cloud}")
+            raise ValueError(
+                f"wanted a step of {', '.join(STEPS)} at a cloud that has it, found {name!r} at"
+                f" {point.cloud}"
+            )
         self.name, self.plan, self.cloud = name, STEPS[name], TABLE[point.cloud]
         words = what.split("+")
         self.edited = EDITED in words
@@ -268,16 +342,25 @@ class _Experiment:
     async def run(self) -> None:
         went = await self.step()
         self.words.append(f"the step: {went or 'went well'}")
-        if [str(one) for one in self.hits] != [str(one) for one in self.wire.reached] and len(self.hits) == 1:
+        if [str(one) for one in self.hits] != [str(one) for one in self.wire.reached] and len(
+            self.hits
+        ) == 1:
             self.wrong("stuck", 1, f"the call never came; there were {self.wire.calls}")
         wanted = self.plan.after if not self.edited else lambda cloud: cloud.other
         if any(one.kind == "engine-gone" for one in self.hits):
             self.released(went)
         for _ in range(RECOVERIES):
-            if not (went := await self.command(wanted)) and not any(kept.reasons for kept in self.engine.state.values()):
+            if not (went := await self.command(wanted)) and not any(
+                kept.reasons for kept in self.engine.state.values()
+            ):
                 break
         else:
-            self.wrong("stuck", 1, f"after {RECOVERIES} more: {went or [kept.reasons for kept in self.engine.state.values()]}")
+            self.wrong(
+                "stuck",
+                1,
+                f"after {RECOVERIES} more:"
+                f" {went or [kept.reasons for kept in self.engine.state.values()]}",
+            )
         if wanted is not None:
             if any(one.kind == "overtaken" for one in self.hits):
                 # What was overtaken arrives by now: it is the request of before, and no new one.
@@ -329,7 +412,9 @@ class _Experiment:
         self.wire.disarm()
         return went
 
-    async def command(self, wanted: Callable[[Cloud], Mapping[str, Any]] | None, *, replace: bool = False) -> str:
+    async def command(
+        self, wanted: Callable[[Cloud], Mapping[str, Any]] | None, *, replace: bool = False
+    ) -> str:
         """`up` of a declaration, or `destroy`. Returns how it failed, if it did."""
         from tests.crash.engine import Failed, Gone
 
@@ -346,7 +431,10 @@ class _Experiment:
         return int(wanted(self.cloud).get("nodes", 1))
 
     def creates(self) -> int:
-        return sum(cloud == self.point.cloud and method in CREATES[cloud] for cloud, _, method, *_ in requests(self.home))
+        return sum(
+            cloud == self.point.cloud and method in CREATES[cloud]
+            for cloud, _, method, *_ in requests(self.home)
+        )
 
     def preempt(self, how_many: int) -> None:
         from importlib import import_module
@@ -358,11 +446,18 @@ class _Experiment:
 
     def released(self, went: str) -> None:
         """The engine is gone and the plugin has ended: what no state names is not there."""
-        named = sum(len(kept.outputs["handles"]) for name, kept in self.engine.state.items() if name == NAME and "handles" in kept.outputs)
+        named = sum(
+            len(kept.outputs["handles"])
+            for name, kept in self.engine.state.items()
+            if name == NAME and "handles" in kept.outputs
+        )
         here = [one for one in running(self.home) if one.kind == "machine"]
         if len(here) > named:
             self.wrong(
-                "orphans", len(here) - named, f"the engine was gone ({went}), the state names {named} machines, found {'; '.join(map(str, here))}"
+                "orphans",
+                len(here) - named,
+                f"the engine was gone ({went}), the state names {named} machines, found"
+                f" {'; '.join(map(str, here))}",
             )
 
     def counted(self, declared: Mapping[str, int], when: str) -> None:

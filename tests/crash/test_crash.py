@@ -22,16 +22,22 @@ SIZES = {"a": 15, "b": 100}
 REPOSITORY = Path(__file__).parents[2]
 
 BROKEN = {
-    # An answer that was lost is taken for "nothing was made", and the next order has a token of its own.
-    ("gcp", "up/dropped@regionInstances.bulkInsert#0"): "async def nothing(*_): return None\nwalk.certain = nothing\n"
-    "gcp.MANIFEST = gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))",
+    # An answer that was lost is taken for "nothing was made", and the next order has a token of its
+    # own.
+    ("gcp", "up/dropped@regionInstances.bulkInsert#0"): (
+        "async def nothing(*_): return None\nwalk.certain = nothing\ngcp.MANIFEST ="
+        " gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))"
+    ),
     # A deletion whose answer was lost is taken for done, and so is every other.
-    ("gcp", "destroy/5xx-before@instances.delete#0"): "async def done(*_, **__): return Remainder()\nend.release = done",
-    # The engine is gone, and what it had ordered is kept.
     (
         "gcp",
-        "up/engine-gone@regionInstances.bulkInsert#0",
-    ): "async def kept(world, work, undo): return await shielded(world, work, None)\noperations.shielded = kept\nStopSignal.on = False",
+        "destroy/5xx-before@instances.delete#0",
+    ): "async def done(*_, **__): return Remainder()\nend.release = done",
+    # The engine is gone, and what it had ordered is kept.
+    ("gcp", "up/engine-gone@regionInstances.bulkInsert#0"): (
+        "async def kept(world, work, undo): return await shielded(world, work,"
+        " None)\noperations.shielded = kept\nStopSignal.on = False"
+    ),
     # A market says that the server is taken, and the next one is rented.
     ("clore", "up/twice@create_order#0"): "CloreAdapter.resume = lambda *_: None",
 }
@@ -40,7 +46,9 @@ BROKEN = {
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part):
-    """After any crash or broken reply the documented recovery ends at exactly what is declared, and destroy at nothing."""
+    """After any crash or broken reply the documented recovery ends at exactly what is declared, and
+    destroy at nothing.
+    """
     chosen = sample(points([part], SEED), SIZES[part], SEED)
     assert len(chosen) == SIZES[part]
     said: list[str] = []
@@ -67,18 +75,26 @@ found = replies.run(Point("b", {name!r}, {cloud!r}, 1), Path({str(tmp_path)!r}))
 print(found.orphans, found.duplicates, found.stuck)
 print(found.detail)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[0] != "0 0 0", done.stdout
 
 
 def test_a_sample_is_even_and_the_same_for_the_same_seed():
     """Each cloud and step has its share of a sample, and a seed chooses the same one again."""
-    all_points = [Point("b", f"{step}/{number}", cloud, 1) for cloud in ("gcp", "aws") for step in ("up", "destroy") for number in range(30)]
+    all_points = [
+        Point("b", f"{step}/{number}", cloud, 1)
+        for cloud in ("gcp", "aws")
+        for step in ("up", "destroy")
+        for number in range(30)
+    ]
     chosen = sample(all_points, 40, 7)
     assert chosen == sample(all_points, 40, 7) != sample(all_points, 40, 8)
     shares = [
-        sum((point.cloud, point.step) == kind for point in chosen) for kind in (("gcp", "up"), ("gcp", "destroy"), ("aws", "up"), ("aws", "destroy"))
+        sum((point.cloud, point.step) == kind for point in chosen)
+        for kind in (("gcp", "up"), ("gcp", "destroy"), ("aws", "up"), ("aws", "destroy"))
     ]
     assert shares == [10, 10, 10, 10]
 
@@ -87,7 +103,9 @@ def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_n
     """No list depends on the machine's load; what was printed once can be run again, listed or not."""
     first = points(PARTS, 7771)
     assert first == points(PARTS, 7771) != points(PARTS, 7772)
-    assert all(import_module(PARTS[point.part]).is_point(point.name, point.cloud) for point in first)
+    assert all(
+        import_module(PARTS[point.part]).is_point(point.name, point.cloud) for point in first
+    )
     assert not any(import_module(PARTS[part]).is_point("up/no-such/thing", "aws") for part in PARTS)
     words = ["--part", "b", "--cloud", "aws", "--seed", "7771", "--list", "--only"]
     assert matrix.main([*words, "up/outage@ec2.DeleteLaunchTemplate#1"]) == 0
@@ -97,7 +115,9 @@ def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_n
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_recorded_calls_are_those_that_are_made(cloud):
-    """The calls of an `up` that change something come as recorded; otherwise `python -m tests.crash.calls` is to be run again."""
+    """The calls of an `up` that change something come as recorded; otherwise `python -m
+    tests.crash.calls` is to be run again.
+    """
     wanted = Counter(call for call in recorded()[cloud, "up"] if call[0] != "GET")
     found = Counter(one_in_a_process(cloud, "up"))
     assert wanted and wanted <= found
@@ -128,7 +148,12 @@ def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(mon
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(matrix, "one", import_module("dying").one)
     monkeypatch.setattr(matrix, "LONGEST_S", 5.0)
-    found = {result.point.name: result.stuck for result in results([Point("b", name, "gcp", 1) for name in ("dies", "waits", "good", "too")], 2)}
+    found = {
+        result.point.name: result.stuck
+        for result in results(
+            [Point("b", name, "gcp", 1) for name in ("dies", "waits", "good", "too")], 2
+        )
+    }
     assert found == {"dies": 1, "waits": 1, "good": 0, "too": 0}
 
 
@@ -136,13 +161,22 @@ def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():
     """The last line is the sum; a failure is told with its words and its command."""
     bad = Point("b", "up/dropped@create_order#0", "clore", 3)
     said: list[str] = []
-    assert not report([Result(Point("b", "up/good", "clore", 3)), Result(bad, orphans=2, detail="two are left")], said.append)
+    assert not report(
+        [Result(Point("b", "up/good", "clore", 3)), Result(bad, orphans=2, detail="two are left")],
+        said.append,
+    )
     assert said[-1].strip() == "points 2, orphans 2, duplicates 0, stuck 0"
-    assert any("two are left" in line and "--part b --cloud clore --seed 3 --only 'up/dropped@create_order#0'" in line for line in said)
+    assert any(
+        "two are left" in line
+        and "--part b --cloud clore --seed 3 --only 'up/dropped@create_order#0'" in line
+        for line in said
+    )
 
 
 def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
-    """More machines than declared are duplicates, undeclared ones orphans, and two at once in the past are seen afterwards."""
+    """More machines than declared are duplicates, undeclared ones orphans, and two at once in the
+    past are seen afterwards.
+    """
     from providers.rehearsal.clouds.modal.state import Sandbox, State
     from providers.rehearsal.store import open_store
 
@@ -153,7 +187,27 @@ def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
 
     def add(number, begins, ended):
         state.add(
-            Sandbox(f"sb-{number}", "ap", "", "", "any", "A10", 0, 1, 3600.0, begins, begins, "", f"ta-{number}", begins, "A10", ended, "", tags, b"")
+            Sandbox(
+                f"sb-{number}",
+                "ap",
+                "",
+                "",
+                "any",
+                "A10",
+                0,
+                1,
+                3600.0,
+                begins,
+                begins,
+                "",
+                f"ta-{number}",
+                begins,
+                "A10",
+                ended,
+                "",
+                tags,
+                b"",
+            )
         )
 
     add(1, now - 90, now - 50)

@@ -1,4 +1,6 @@
-"""The model of the engine that drives the plugin makes the calls that the real one was recorded to make."""
+"""The model of the engine that drives the plugin makes the calls that the real one was recorded to
+make.
+"""
 
 import asyncio
 import json
@@ -15,9 +17,13 @@ SPOT = {**OTHER, "spot": "only"}
 
 
 def shown(calls):
-    """Calls as (name, resource). Those of the refresh go out side by side, so that their order is chance; everything later waits for what is before it."""
+    """Calls as (name, resource). Those of the refresh go out side by side, so that their order is
+    chance; everything later waits for what is before it.
+    """
     out = [(call["call"], call["resource"]) for call in calls]
-    size = next((number for number, (name, _) in enumerate(out) if name not in ("Read", "Diff")), len(out))
+    size = next(
+        (number for number, (name, _) in enumerate(out) if name not in ("Read", "Diff")), len(out)
+    )
     return [*sorted(out[:size]), *out[size:]]
 
 
@@ -36,7 +42,9 @@ class Run:
             assert fails
         else:
             assert not fails
-        made = [{"call": call.method, "resource": call.resource} for call in self.engine.log[begins:]]
+        made = [
+            {"call": call.method, "resource": call.resource} for call in self.engine.log[begins:]
+        ]
         assert shown(made) == shown(RECORDED[name]), name
 
     def up(self, name, spec, *, fails=False, **how):
@@ -60,7 +68,9 @@ def experiment(tmp_path, monkeypatch):
 
 
 def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):
-    """Up, refresh, update, replacement by edit, by request and after a loss, and destroy: call by call as the real engine."""
+    """Up, refresh, update, replacement by edit, by request and after a loss, and destroy: call by
+    call as the real engine.
+    """
     from providers.rehearsal.clouds.gcp import console
 
     run = Run()
@@ -82,7 +92,9 @@ def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):
 
 
 def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(experiment):
-    """A create that ends half-made keeps the resource, and the next up calls Update, whatever the difference says."""
+    """A create that ends half-made keeps the resource, and the next up calls Update, whatever the
+    difference says.
+    """
     run = Run()
     for call in ("instances.get", "instances.list", "instances.aggregatedList", "instances.delete"):
         experiment.add_fault("gcp", call, "unavailable", None)

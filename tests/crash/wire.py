@@ -1,7 +1,9 @@
-"""What happens to the replies: the faults of one point, placed on single calls of the stand-ins as they arrive. Owns Wire and the patched clock.
+"""What happens to the replies: the faults of one point, placed on single calls of the stand-ins as
+they arrive. Owns Wire and the patched clock.
 
-The stand-ins ask the rehearsal's store for a fault once for each request they get; here the store's answer is the point's. So the fault happens in the
-server, behind the real client and a real socket. Time-outs are made short and the rehearsal's clock jumps instead of waiting, in this process alone.
+The stand-ins ask the rehearsal's store for a fault once for each request they get; here the store's
+answer is the point's. So the fault happens in the server, behind the real client and a real socket.
+Time-outs are made short and the rehearsal's clock jumps instead of waiting, in this process alone.
 """
 
 from __future__ import annotations
@@ -23,18 +25,25 @@ REPLIES = {
 }
 """What can become of a reply -> the stand-ins' fault."""
 LASTING = {"outage": "unavailable", "blackout": "reply-lost"}
-"""What can become of this reply and of every later one until the command ends -> the stand-ins' fault."""
+"""What can become of this reply and of every later one until the command ends -> the stand-ins'
+fault.
+"""
 GONE, STOP = "engine-gone", "stopped"
-"""What can happen to the engine while the call is answered: killed, or told to stop (one Ctrl-C)."""
+"""What can happen to the engine while the call is answered: killed, or told to stop (one Ctrl-C).
+"""
 KINDS = (*REPLIES, *LASTING, GONE, STOP)
 TIMEOUT_S = 1.0
 """Real seconds that a client waits for a reply here."""
 LATE_S = {"modal": 3.0}
-"""Real seconds after which a late reply comes: past the time-out. Modal's client deploys an app within one, in many calls, so it gets more."""
+"""Real seconds after which a late reply comes: past the time-out. Modal's client deploys an app
+within one, in many calls, so it gets more.
+"""
 
 
 MODAL_S, IN_VAIN_S = 2.0, 0.3
-"""The same for a call of Modal's client with its own tries: as a rule, and while nothing is answered."""
+"""The same for a call of Modal's client with its own tries: as a rule, and while nothing is
+answered.
+"""
 
 
 class Hit(NamedTuple):
@@ -58,7 +67,9 @@ def hit(text: str) -> Hit:
 
 
 class Wire:
-    """The calls of one cloud, and what is to become of some of them. `calls` are those seen since it was armed; `reached` the faults that happened."""
+    """The calls of one cloud, and what is to become of some of them. `calls` are those seen since
+    it was armed; `reached` the faults that happened.
+    """
 
     def __init__(self, cloud: str) -> None:
         self.cloud = cloud
@@ -71,7 +82,9 @@ class Wire:
         self._engine: Callable[[str], None] = lambda kind: None
 
     def arm(self, hits: tuple[Hit, ...], engine: Callable[[str], None]) -> None:
-        """From now on; `engine(kind)` is called, from any thread, when something is to happen to the engine."""
+        """From now on; `engine(kind)` is called, from any thread, when something is to happen to
+        the engine.
+        """
         with self._lock:
             self._hits, self._engine, self._armed, self._lasting = list(hits), engine, True, ""
             self.calls, self.reached, self._counts = [], [], Counter()
@@ -93,10 +106,17 @@ class Wire:
             self.calls.append(method)
             mine = [found for found in self._hits if (found.method, found.nth) == (method, nth)]
             self.reached += mine
-            lasted, self._lasting = self._lasting, next((LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting)
+            lasted, self._lasting = (
+                self._lasting,
+                next(
+                    (LASTING[found.kind] for found in mine if found.kind in LASTING), self._lasting
+                ),
+            )
             if self._lasting != lasted:
                 _patience(IN_VAIN_S)
-            fault = Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
+            fault = (
+                Fault(0, provider, method, self._lasting, 1, "", "", {}) if self._lasting else None
+            )
         for found in mine:
             if found.kind in REPLIES:
                 kind, settings = REPLIES[found.kind]
@@ -108,7 +128,14 @@ class Wire:
                     1,
                     "",
                     "",
-                    {**settings, **({"seconds": LATE_S.get(provider, 1.4)} if found.kind in ("late", "overtaken") else {})},
+                    {
+                        **settings,
+                        **(
+                            {"seconds": LATE_S.get(provider, 1.4)}
+                            if found.kind in ("late", "overtaken")
+                            else {}
+                        ),
+                    },
                 )
             elif found.kind in (GONE, STOP):
                 self._engine(found.kind)
@@ -116,13 +143,17 @@ class Wire:
 
 
 def attach(wire: Wire) -> None:
-    """Puts the wire, short time-outs and a jumping clock into this process: for a process that does nothing else."""
+    """Puts the wire, short time-outs and a jumping clock into this process: for a process that does
+    nothing else.
+    """
     import providers.adapters.aws.client as aws
     import providers.adapters.clore.client as clore
     import providers.adapters.gcp.client as gcp
     from providers.engine.runtime.clock import RehearsalClock
 
-    Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(provider, method)
+    Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(
+        provider, method
+    )
 
     async def jump(self, seconds: float) -> None:
         import asyncio
@@ -144,4 +175,6 @@ def _patience(seconds: float) -> None:
     import providers.adapters.modal.apps as apps
     import providers.adapters.modal.client as modal
 
-    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = seconds
+    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = (
+        seconds
+    )

@@ -17,8 +17,22 @@ from providers.testing.fake_adapter import FakeCloud
 USD = 1_000_000
 
 
-def offer(provider, region, zone, gpu="H100", capacity="spot", usd=10.0, machine="a3-highgpu-8g", count=8):
-    return Offer(provider, region, zone, machine, gpu, count, capacity, int(usd * USD), "2026-01-01", "a test", gpu_memory_gib=80.0)
+def offer(
+    provider, region, zone, gpu="H100", capacity="spot", usd=10.0, machine="a3-highgpu-8g", count=8
+):
+    return Offer(
+        provider,
+        region,
+        zone,
+        machine,
+        gpu,
+        count,
+        capacity,
+        int(usd * USD),
+        "2026-01-01",
+        "a test",
+        gpu_memory_gib=80.0,
+    )
 
 
 MARKET = (
@@ -34,7 +48,15 @@ MARKET = (
 def ask(*gpus, spot=("spot",), nodes=1, wait_s=900, ttl_s=None, **more):
     ways = tuple(Capacity(way) if isinstance(way, str) else way for way in spot)
     entries = tuple(
-        Choice(gpu, 8, path="gpu" if index == 0 else f"fallback[{index - 1}]", nodes=nodes, capacity=ways, wait_s=wait_s, ttl_s=ttl_s)
+        Choice(
+            gpu,
+            8,
+            path="gpu" if index == 0 else f"fallback[{index - 1}]",
+            nodes=nodes,
+            capacity=ways,
+            wait_s=wait_s,
+            ttl_s=ttl_s,
+        )
         for index, gpu in enumerate(gpus or ("H100",))
     )
     return Ask(entries, **more)
@@ -45,7 +67,9 @@ def wanted(an_ask=None, *, fingerprint="f1", owner="own", name="train", setup=Se
 
 
 class Lab:
-    """Two clouds and the lines that the user saw. `world()` opens the world as another process would."""
+    """Two clouds and the lines that the user saw. `world()` opens the world as another process
+    would.
+    """
 
     def __init__(self, offers=MARKET, name="rehearsal"):
         self.name = name

@@ -1,4 +1,6 @@
-"""Settings that name another account: what was ordered in the old one is found, settled and deleted there."""
+"""Settings that name another account: what was ordered in the old one is found, settled and deleted
+there.
+"""
 
 import pytest
 
@@ -58,7 +60,9 @@ def killed_while_ordering(two):
 
 
 def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
-    """After a crash and a change of project, the machine in the old project is found and deleted before one is bought in the new."""
+    """After a crash and a change of project, the machine in the old project is found and deleted
+    before one is bought in the new.
+    """
     killed_while_ordering(two)
     held = run(operations.create(two.at("new"), wanted(), "g2"))
     assert (two.running("old"), two.running("new")) == (0, 1)
@@ -66,7 +70,9 @@ def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
 
 
 def test_b26_destroy_covers_every_account_that_was_used(two):
-    """Settling the owner under other settings deletes what an order made in the old account, and what only the state knows of."""
+    """Settling the owner under other settings deletes what an order made in the old account, and
+    what only the state knows of.
+    """
     killed_while_ordering(two)
     run(operations.settle(two.at("new"), "own"))
     assert two.running("old") == 0
@@ -80,7 +86,9 @@ def test_b26_destroy_covers_every_account_that_was_used(two):
 
 
 def test_what_is_held_is_read_and_deleted_where_it_is(two):
-    """A cluster that runs stays where it is when the project changes: looked at, edited and deleted in its own account."""
+    """A cluster that runs stays where it is when the project changes: looked at, edited and deleted
+    in its own account.
+    """
     held = run(operations.create(two.at("old"), wanted(), "g1"))
     moved_on = two.at("new")
     bare = held._replace(account=None)
@@ -92,7 +100,9 @@ def test_what_is_held_is_read_and_deleted_where_it_is(two):
 
 
 def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two):
-    """While an order in the old account is open and that account cannot be asked, nothing is bought and nothing counts as destroyed."""
+    """While an order in the old account is open and that account cannot be asked, nothing is bought
+    and nothing counts as destroyed.
+    """
     killed_while_ordering(two)
     two.closed["old"] = BadCredentials("no rights any more", provider="alpha")
     with pytest.raises((BadCredentials, OutcomeUnknown)):
@@ -105,7 +115,9 @@ def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two):
 
 
 def test_a_change_of_account_settles_what_was_cut_short(two):
-    """When settings move on, an order of a killed run in the old account is ended there, and what it made is deleted."""
+    """When settings move on, an order of a killed run in the old account is ended there, and what
+    it made is deleted.
+    """
     killed_while_ordering(two)
     run(operations.leave(two.at("old"), "own"))
     assert two.running("old") == 1
@@ -114,7 +126,9 @@ def test_a_change_of_account_settles_what_was_cut_short(two):
 
 
 def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two):
-    """An old account that can't be asked any more, with nothing open in it, is a warning at destroy."""
+    """An old account that can't be asked any more, with nothing open in it, is a warning at
+    destroy.
+    """
     world = two.at("old")
     run(operations.delete(world, run(operations.create(world, wanted(), "g1"))))
     two.closed["old"] = BadCredentials("no rights any more", provider="alpha")
@@ -125,6 +139,10 @@ def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two):
 def test_strays_are_looked_for_in_every_account(two):
     """A machine in an account that the settings no longer name is still told."""
     held = run(operations.create(two.at("old"), wanted(), "g1"))
-    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(held.handles)
+    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
+        held.handles
+    )
     two.closed["new"] = NotConfigured("no keys", provider="alpha")
-    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(held.handles)
+    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
+        held.handles
+    )

@@ -15,7 +15,13 @@ from tests.engine.cases import MARKET, ask, offer, run, wanted
 
 
 def no_capacity(zone, provider="alpha", **more):
-    return errors.NoCapacity("none", provider=provider, code="FULL", scopes=[Scope(provider, "north", zone, capacity="spot")], **more)
+    return errors.NoCapacity(
+        "none",
+        provider=provider,
+        code="FULL",
+        scopes=[Scope(provider, "north", zone, capacity="spot")],
+        **more,
+    )
 
 
 def create(lab, want=None, generation="g1", **more):
@@ -24,16 +30,25 @@ def create(lab, want=None, generation="g1", **more):
 
 
 def test_first_candidate_is_had_and_recorded(lab):
-    """The first candidate that can be had is taken with one creating call, and its price and attempt are recorded."""
+    """The first candidate that can be had is taken with one creating call, and its price and
+    attempt are recorded.
+    """
     held = create(lab)
-    assert (held.status, held.provider, held.zone, held.micro_usd) == ("running", "alpha", "north-a", 10_000_000)
+    assert (held.status, held.provider, held.zone, held.micro_usd) == (
+        "running",
+        "alpha",
+        "north-a",
+        10_000_000,
+    )
     assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
     assert lab.creates == len(lab.alive) == 1
     assert ClusterRecord.from_dict(held.to_dict()) == held
 
 
 def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):
-    """A stockout moves on in the plan's order until something can be had, and every attempt is on the screen."""
+    """A stockout moves on in the plan's order until something can be had, and every attempt is on
+    the screen.
+    """
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[zone, "spot"] = 0
     lab.beta.stock["east-a", "spot"] = 0
@@ -52,11 +67,16 @@ def test_group_goes_out_as_one_call(lab):
     held = create(lab)
     assert held.zone == "north-b"
     assert lab.alpha.calls["submit"] == 1
-    assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == ["north-a", "north-b"]
+    assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == [
+        "north-a",
+        "north-b",
+    ]
 
 
 def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
-    """A market says "taken", and what took it is the first delivery of this very order: it is found, and no other is bought."""
+    """A market says "taken", and what took it is the first delivery of this very order: it is
+    found, and no other is bought.
+    """
     lab.alpha.fail("submit", errors.OfferGone("taken", provider="alpha", code="TAKEN"), after=True)
     held = create(lab)
     assert (held.status, held.zone) == ("running", "north-a")
@@ -66,7 +86,12 @@ def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
 def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
     """A regional quota blocks the whole region for the run: one call, then the next region."""
     scopes = [Scope("alpha", "north")]
-    lab.alpha.fail("submit", errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=scopes, metric="GPUS", limit="0"))
+    lab.alpha.fail(
+        "submit",
+        errors.QuotaExceeded(
+            "limit", provider="alpha", code="QUOTA", scopes=scopes, metric="GPUS", limit="0"
+        ),
+    )
     held = create(lab, wanted(ask("H100", "A100-80GB")))
     assert held.region == "south"
     assert lab.alpha.calls["submit"] == 2
@@ -75,7 +100,10 @@ def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
 
 def test_b19_global_quota_stops_the_provider_at_once(lab):
     """A quota of the whole account skips every other place of that provider."""
-    lab.alpha.fail("submit", errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=[Scope("alpha")]))
+    lab.alpha.fail(
+        "submit",
+        errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=[Scope("alpha")]),
+    )
     held = create(lab)
     assert held.provider == "beta"
     assert (lab.alpha.calls["submit"], lab.beta.calls["submit"]) == (1, 1)
@@ -84,28 +112,44 @@ def test_b19_global_quota_stops_the_provider_at_once(lab):
 def test_b21_unsupported_blocks_its_zone_only(lab):
     """A zone that never has the type is skipped alone; the next zone of the region is tried."""
     lab.alpha.group = lambda candidates: 1
-    lab.alpha.fail("submit", errors.Unsupported("not here", provider="alpha", code="NOPE", scopes=[Scope("alpha", "north", "north-a")]))
+    lab.alpha.fail(
+        "submit",
+        errors.Unsupported(
+            "not here", provider="alpha", code="NOPE", scopes=[Scope("alpha", "north", "north-a")]
+        ),
+    )
     held = create(lab)
     assert held.zone == "north-b"
     assert lab.alpha.calls["submit"] == 2
 
 
 def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
-    """An order that fails after it was taken leaves nothing, and the zone that the cloud named goes first among equals."""
-    lab.offers = table([offer("alpha", "north", f"north-{letter}", usd=10) for letter in "abcd"] + [offer("alpha", "south", "south-a", usd=9.5)])
+    """An order that fails after it was taken leaves nothing, and the zone that the cloud named goes
+    first among equals.
+    """
+    lab.offers = table(
+        [offer("alpha", "north", f"north-{letter}", usd=10) for letter in "abcd"]
+        + [offer("alpha", "south", "south-a", usd=9.5)]
+    )
     lab.alpha.group = lambda candidates: 1
     lab.alpha.stock["south-a", "spot"] = 0
     world = lab.world()
     lab.alpha.fail("submit", no_capacity("south-a"), times=1)
     lab.alpha.refuse_late = no_capacity("north-a", hints=["north-d"])
     held = run(operations.create(world, wanted(), "g1"))
-    assert [attempt.zones for attempt in held.attempts] == [("south-a",), ("north-a",), ("north-d",)]
+    assert [attempt.zones for attempt in held.attempts] == [
+        ("south-a",),
+        ("north-a",),
+        ("north-d",),
+    ]
     assert len(lab.alive) == 1
     assert world.journal.orders("rehearsal", "own", states=("failed",))[1].handles == ()
 
 
 def test_block_is_kept_grows_and_is_cleared_by_success(lab):
-    """A refusal is remembered for the next plan, longer each time it comes back, and a success there clears it."""
+    """A refusal is remembered for the next plan, longer each time it comes back, and a success
+    there clears it.
+    """
     world = lab.world()
     scope, now = Scope("alpha", "north", "north-a", capacity="spot"), lab.clock.now()
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 600
@@ -117,7 +161,9 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab):
 
 
 def test_everything_blocked_is_asked_again(lab):
-    """When every acceptable place was refused lately, they are asked again rather than given up unasked."""
+    """When every acceptable place was refused lately, they are asked again rather than given up
+    unasked.
+    """
     world = lab.world()
     for provider in ("alpha", "beta"):
         world.journal.block("rehearsal", Scope(provider), 600, "sold out", lab.clock.now())
@@ -126,7 +172,9 @@ def test_everything_blocked_is_asked_again(lab):
 
 @pytest.mark.parametrize("kind", [errors.BadCredentials, errors.InsufficientFunds])
 def test_account_refusals_block_the_provider_unless_pinned(lab, kind):
-    """Refused keys and an empty wallet skip the provider; with only that provider allowed they are the answer."""
+    """Refused keys and an empty wallet skip the provider; with only that provider allowed they are
+    the answer.
+    """
     lab.alpha.fail("submit", kind("no", provider="alpha", code="NO"), times=2)
     assert create(lab).provider == "beta"
     assert lab.alpha.calls["submit"] == 1
@@ -135,7 +183,9 @@ def test_account_refusals_block_the_provider_unless_pinned(lab, kind):
 
 
 def test_not_configured_skips_or_is_raised_when_pinned(lab):
-    """A provider without keys is skipped; when it is the only one allowed, its error is raised before anything else."""
+    """A provider without keys is skipped; when it is the only one allowed, its error is raised
+    before anything else.
+    """
     lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
     assert create(lab).provider == "beta"
     with pytest.raises(errors.NotConfigured, match="no keys"):
@@ -145,7 +195,9 @@ def test_not_configured_skips_or_is_raised_when_pinned(lab):
 
 @pytest.mark.parametrize("kind", [errors.RateLimited, errors.Transient])
 def test_passing_faults_are_sent_again_with_the_same_token(lab, kind):
-    """A rate limit or passing fault is waited out, and the order goes out again only under its own token."""
+    """A rate limit or passing fault is waited out, and the order goes out again only under its own
+    token.
+    """
     lab.alpha.fail("submit", kind("busy", provider="alpha", code="503"), times=2)
     held = create(lab)
     assert held.provider == "alpha"
@@ -172,20 +224,29 @@ def test_b26_lost_answer_is_found_and_adopted(lab):
 
 
 def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab):
-    """Where the cloud does one token's work once, a lost order is sent again as it was: a first request that arrives late then makes nothing more."""
+    """Where the cloud does one token's work once, a lost order is sent again as it was: a first
+    request that arrives late then makes nothing more.
+    """
     lab.alpha.capabilities = lab.alpha.capabilities._replace(deduplicates=True)
     lab.alpha.fail("submit", lost("alpha"))
     tokens, submit = set(), lab.alpha.submit
     lab.alpha.submit = lambda order: (tokens.add(order.token), submit(order))[1]
     held = create(lab)
-    assert (held.provider, held.zone, lab.alpha.calls["submit"], len(tokens)) == ("alpha", "north-a", 2, 1)
+    assert (held.provider, held.zone, lab.alpha.calls["submit"], len(tokens)) == (
+        "alpha",
+        "north-a",
+        2,
+        1,
+    )
     assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
     lab.alpha.submit(lab.alpha.orders[-1])
     assert len(lab.alive) == 1
 
 
 def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab):
-    """Lost a second time, the walk goes on to the next place; a code that nobody knows is not asked again."""
+    """Lost a second time, the walk goes on to the next place; a code that nobody knows is not asked
+    again.
+    """
     lab.alpha.capabilities = lab.alpha.capabilities._replace(deduplicates=True)
     lab.alpha.fail("submit", lost("alpha"), times=2)
     held = create(lab)
@@ -205,7 +266,9 @@ def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab):
 
 
 def test_unknown_outcome_stops_everything(lab):
-    """While it is not known whether a machine was made, nothing else is bought: unsettled, with the reason, kept in the journal."""
+    """While it is not known whether a machine was made, nothing else is bought: unsettled, with the
+    reason, kept in the journal.
+    """
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=99)
     world = lab.world()
@@ -221,7 +284,9 @@ def test_unknown_outcome_stops_everything(lab):
 
 
 def test_unclassified_is_loud_and_settled_first(lab):
-    """A code that no table knows is shown as it is, settled by the token, and only then the walk goes on."""
+    """A code that no table knows is shown as it is, settled by the token, and only then the walk
+    goes on.
+    """
     lab.alpha.fail("submit", errors.Unclassified("what is this", provider="alpha", code="X99"))
     held = create(lab)
     assert lab.alpha.calls["resume"] == 1
@@ -230,7 +295,9 @@ def test_unclassified_is_loud_and_settled_first(lab):
 
 
 def test_any_other_exception_of_an_adapter_is_unclassified(lab):
-    """A bug in an adapter is handled as an unknown outcome, never as a traceback or a second purchase."""
+    """A bug in an adapter is handled as an unknown outcome, never as a traceback or a second
+    purchase.
+    """
     lab.alpha.fail("submit", ValueError("oops"), after=True)
     held = create(lab)
     assert held.status == "running"
@@ -238,7 +305,9 @@ def test_any_other_exception_of_an_adapter_is_unclassified(lab):
 
 
 def test_b45_not_as_ordered_is_released_before_the_next(lab):
-    """A cluster that came short is deleted, confirmed, before the next place is asked: all nodes in one place or none."""
+    """A cluster that came short is deleted, confirmed, before the next place is asked: all nodes in
+    one place or none.
+    """
     lab.alpha.twist = lambda nodes: nodes[:1]
     held = create(lab, wanted(ask(nodes=2)))
     assert [attempt.outcome for attempt in held.attempts] == ["HalfMade", "acquired"]
@@ -255,7 +324,9 @@ def test_delivered_type_is_compared_with_the_order(lab):
 
 
 def test_b23_failed_clean_up_stops_the_walk(lab):
-    """When what is half made cannot be deleted, nothing else is bought; it stays in state with what it costs, and delete tries again."""
+    """When what is half made cannot be deleted, nothing else is bought; it stays in state with what
+    it costs, and delete tries again.
+    """
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=99)
     world = lab.world()
@@ -272,7 +343,9 @@ def test_b23_failed_clean_up_stops_the_walk(lab):
 
 
 def test_b23_three_refused_deletes_are_overcome(lab):
-    """A delete that is refused three times is tried again, and counts only once the cloud says gone."""
+    """A delete that is refused three times is tried again, and counts only once the cloud says
+    gone.
+    """
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=3)
     held = create(lab, wanted(ask(nodes=2)))
@@ -281,7 +354,9 @@ def test_b23_three_refused_deletes_are_overcome(lab):
 
 
 def test_wait_runs_out_then_cancelled_and_next(lab):
-    """One time-out governs the wait: the call is ended, confirmed, and the next candidate gets its turn."""
+    """One time-out governs the wait: the call is ended, confirmed, and the next candidate gets its
+    turn.
+    """
     lab.alpha.create_s = 100_000
     held = create(lab, wanted(ask(wait_s=60)))
     assert held.provider == "beta"
@@ -291,7 +366,12 @@ def test_wait_runs_out_then_cancelled_and_next(lab):
 
 def test_queue_is_waited_for_then_left_for_the_next(lab):
     """A queue that takes longer than the wait is left when there is another candidate."""
-    lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5), offer("beta", "east", "east-a", usd=14)])
+    lab.offers = table(
+        [
+            offer("alpha", "north", "north-a", capacity="flex-start", usd=5),
+            offer("beta", "east", "east-a", usd=14),
+        ]
+    )
     lab.alpha.queue_s = 100_000
     held = create(lab, wanted(ask(spot=("flex-start", "spot"), wait_s=60)))
     assert held.provider == "beta"
@@ -299,7 +379,9 @@ def test_queue_is_waited_for_then_left_for_the_next(lab):
 
 
 def test_last_hope_in_a_queue_is_kept_and_waited_on(lab):
-    """When only a queue is left, the place in it is kept: status queued with a reason, and the next update waits on."""
+    """When only a queue is left, the place in it is kept: status queued with a reason, and the next
+    update waits on.
+    """
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 1_000
     world, want = lab.world(), wanted(ask(spot=("flex-start",), wait_s=600))
@@ -318,7 +400,10 @@ def test_price_rose_refreshes_once_and_checks_the_cap(lab):
     world = lab.world()
 
     def rise(order, real=lab.alpha.submit):
-        lab.alpha.listed = [offer("alpha", "north", "north-a", usd=40), offer("alpha", "south", "south-a", usd=11)]
+        lab.alpha.listed = [
+            offer("alpha", "north", "north-a", usd=40),
+            offer("alpha", "south", "south-a", usd=11),
+        ]
         lab.alpha.submit = real
         raise errors.PriceRose("dearer now", provider="alpha", code="PRICE")
 
@@ -346,7 +431,9 @@ def test_stop_ends_before_the_next_attempt(lab):
 
 
 def test_cancelled_caller_releases_what_was_made(lab):
-    """When the caller is cancelled, the purchase ends by itself, what it made is deleted, and the journal is closed."""
+    """When the caller is cancelled, the purchase ends by itself, what it made is deleted, and the
+    journal is closed.
+    """
     world = lab.world()
 
     async def work():
@@ -415,12 +502,16 @@ def test_reservations_at_one_place_are_separate_pools(lab):
     lab.offers = table([offer("alpha", "north", "north-a", capacity="reservation", usd=10)])
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", errors.NoCapacity("used up", provider="alpha", code="FULL"))
-    held = create(lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two")))))
+    held = create(
+        lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two"))))
+    )
     assert held.reservation == "two"
 
 
 def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab):
-    """An answer lost at the last place, with nothing made for certain, does not end the walk: one more order with its own token does."""
+    """An answer lost at the last place, with nothing made for certain, does not end the walk: one
+    more order with its own token does.
+    """
     lab.alpha.fail("submit", lost("alpha"))
     held = run(operations.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
     assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
@@ -432,8 +523,15 @@ def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab
 
 
 def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answer(lab):
-    """Where every candidate is one provider's, its configuration error ends the walk at once and is what the user reads."""
-    lab.alpha.fail("submit", errors.NotConfigured("options.alpha.image: wanted x, found none", provider="alpha", scopes=[Scope("alpha")]))
+    """Where every candidate is one provider's, its configuration error ends the walk at once and is
+    what the user reads.
+    """
+    lab.alpha.fail(
+        "submit",
+        errors.NotConfigured(
+            "options.alpha.image: wanted x, found none", provider="alpha", scopes=[Scope("alpha")]
+        ),
+    )
     with pytest.raises(errors.NotConfigured, match=r"options\.alpha\.image"):
         run(operations.create(lab.world(), wanted(ask(regions=("north", "south"))), "g1"))
     assert lab.creates == 1
@@ -443,7 +541,11 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
     """One line for it, then another reservation, then the next capacity kind."""
     ways = (Capacity("reservation", "mine"), Capacity("reservation", "yours"), "spot")
     error = errors.Unsupported(
-        "no such reservation", provider="alpha", code="NO_RESERVATION", block_s=0, scopes=[Scope("alpha", capacity="reservation")]
+        "no such reservation",
+        provider="alpha",
+        code="NO_RESERVATION",
+        block_s=0,
+        scopes=[Scope("alpha", capacity="reservation")],
     )
     lab.offers = table([*MARKET, *(row._replace(capacity="reservation") for row in MARKET)])
     lab.alpha.fail("submit", error, times=2)
@@ -456,14 +558,34 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
 
 
 def test_attempt_lines_have_their_own_words_and_fit(lab):
-    """What was made and went again is not called sold out, and every line of an attempt fits 96 columns."""
+    """What was made and went again is not called sold out, and every line of an attempt fits 96
+    columns.
+    """
     lab.alpha.refuse_late = errors.NoCapacity(
-        "made, and gone " + "very " * 30, provider="alpha", code="GONE_AFTER_CREATE", scopes=[Scope("alpha", "north")]
+        "made, and gone " + "very " * 30,
+        provider="alpha",
+        code="GONE_AFTER_CREATE",
+        scopes=[Scope("alpha", "north")],
     )
-    lab.beta.fail("submit", errors.QuotaExceeded("a long story " * 12, provider="beta", metric="M" * 60, limit="0", scopes=[Scope("beta")]))
+    lab.beta.fail(
+        "submit",
+        errors.QuotaExceeded(
+            "a long story " * 12,
+            provider="beta",
+            metric="M" * 60,
+            limit="0",
+            scopes=[Scope("beta")],
+        ),
+    )
     lab.alpha.stock = {("south-a", "spot"): 0}
     with pytest.raises(errors.AllFailed) as failed:
         run(operations.create(lab.world(), wanted(), "g1"))
-    assert any("made, and gone again" in line for line in lab.lines) and not lab.said("sold out (GONE_AFTER_CREATE)")
-    shown = [line for text in (*lab.lines, str(failed.value)) for line in text.removeprefix("info: ").split("\n")]
+    assert any("made, and gone again" in line for line in lab.lines) and not lab.said(
+        "sold out (GONE_AFTER_CREATE)"
+    )
+    shown = [
+        line
+        for text in (*lab.lines, str(failed.value))
+        for line in text.removeprefix("info: ").split("\n")
+    ]
     assert max(map(len, (line for line in shown if not line.startswith("progress")))) <= 96

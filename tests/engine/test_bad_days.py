@@ -1,4 +1,6 @@
-"""Bad days, over the four rehearsal clouds and their real clients: whatever is down, expired or in between, one clear line each, and the next place."""
+"""Bad days, over the four rehearsal clouds and their real clients: whatever is down, expired or in
+between, one clear line each, and the next place.
+"""
 
 import asyncio
 import os
@@ -17,7 +19,12 @@ from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
 from providers.cli.rehearse import state
 
-BUYS = {"gcp": "*nstances.*nsert", "aws": "ec2.CreateFleet", "clore": "create_order", "modal": "SandboxCreate"}
+BUYS = {
+    "gcp": "*nstances.*nsert",
+    "aws": "ec2.CreateFleet",
+    "clore": "create_order",
+    "modal": "SandboxCreate",
+}
 ASKS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:2", "modal": "L4:1"}
 EXPIRED = {
     "gcp": ("http", {"status": 401, "reason": "ACCESS_TOKEN_EXPIRED"}, "sign in again"),
@@ -40,7 +47,12 @@ class Days:
         self.store = open_store()
         self.lines = []
         settings = {"aws": {"regions": "us-east-1"}}
-        self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), clock=StoreClock(self.store))
+        self.world = open_world(
+            "rehearsal",
+            settings,
+            lambda severity, text: self.lines.append((severity, text)),
+            clock=StoreClock(self.store),
+        )
 
     def fault(self, provider, method, kind, **settings):
         self.store.add_fault(provider, method, kind, None, **settings)
@@ -51,10 +63,18 @@ class Days:
         regions = {"gcp": "us-central1", "aws": "us-east-1", "modal": "any"}
         within = {} if "clore" in providers else {"regions": [regions[name] for name in providers]}
         fields = (
-            {"gpu": gpus[0], "providers": list(providers), "rank": "preference", "wait": "2m"} | within | ({"fallback": gpus[1:]} if gpus[1:] else {})
+            {"gpu": gpus[0], "providers": list(providers), "rank": "preference", "wait": "2m"}
+            | within
+            | ({"fallback": gpus[1:]} if gpus[1:] else {})
         )
         spec = read_cluster("train", fields)
-        wanted = ClusterSpec("own1", "train", spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
+        wanted = ClusterSpec(
+            "own1",
+            "train",
+            spec.ask(),
+            Setup(ssh_public_key="ssh-ed25519 AAAA me"),
+            spec.fingerprint(),
+        )
         return asyncio.run(operations.create(self.world, wanted, "gen1"))
 
 
@@ -69,7 +89,9 @@ def is_a_line(text):
 
 @pytest.mark.parametrize("provider", sorted(EXPIRED))
 def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider):
-    """Keys that a cloud refuses end its part of the walk at once, say what to do, and another cloud serves in the same run."""
+    """Keys that a cloud refuses end its part of the walk at once, say what to do, and another cloud
+    serves in the same run.
+    """
     kind, settings, todo = EXPIRED[provider]
     days.fault(provider, BUYS[provider], kind, **settings)
     other = "aws" if provider == "gcp" else "gcp"
@@ -81,7 +103,9 @@ def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider):
     assert 1 == sum(attempt.provider == provider for attempt in held.attempts)
 
 
-@pytest.mark.parametrize(("code", "hint"), [("RequestExpired", "clock"), ("SignatureDoesNotMatch", "clock")])
+@pytest.mark.parametrize(
+    ("code", "hint"), [("RequestExpired", "clock"), ("SignatureDoesNotMatch", "clock")]
+)
 def test_a_clock_that_is_wrong_is_named(days, code, hint):
     """AWS refuses what a wrong clock signed: the line says to look at the clock."""
     days.fault("aws", BUYS["aws"], "http", status=403, reason=code)
@@ -95,20 +119,37 @@ def test_a_google_token_that_a_wrong_clock_signed_names_the_clock():
 
     from providers.adapters.gcp.errors import Context, from_exception
 
-    told = "invalid_grant: Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe."
+    told = (
+        "invalid_grant: Invalid JWT: Token must be a short-lived token (60 minutes) and in a"
+        " reasonable timeframe."
+    )
     found = from_exception(RefreshError(told), Context("gcp"))
-    assert errors.BadCredentials is type(found) and "sign in again" in str(found) and "clock" in str(found)
+    assert (
+        errors.BadCredentials is type(found)
+        and "sign in again" in str(found)
+        and "clock" in str(found)
+    )
 
 
 LOOKS = {
-    "aws": ("ec2.DescribeInstances", [("http", {"status": 400, "reason": "ExpiredToken"}), ("http", {"status": 403, "reason": "RequestExpired"})]),
+    "aws": (
+        "ec2.DescribeInstances",
+        [
+            ("http", {"status": 400, "reason": "ExpiredToken"}),
+            ("http", {"status": 403, "reason": "RequestExpired"}),
+        ],
+    ),
     "clore": ("my_orders", [("unauthorized", {}), ("forbidden", {})]),
 }
 
 
-@pytest.mark.parametrize(("provider", "which"), [(name, which) for name in LOOKS for which in range(4)])
+@pytest.mark.parametrize(
+    ("provider", "which"), [(name, which) for name in LOOKS for which in range(4)]
+)
 def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
-    """Expired or refused keys, a wrong clock, a web page, a service that is down: what is held stays as it was told, and a line says why."""
+    """Expired or refused keys, a wrong clock, a web page, a service that is down: what is held
+    stays as it was told, and a line says why.
+    """
     held = days.create(provider)
     method, kinds = LOOKS[provider]
     kind, settings = [*kinds, ("html", {}), ("unavailable", {})][which]
@@ -122,16 +163,22 @@ def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
 @pytest.mark.parametrize("kind", ["unavailable", "html"])
 @pytest.mark.parametrize("provider", sorted(BUYS))
 def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kind):
-    """A cloud that answers every buying call with an error or a web page is given up after its tries, settled, and the next one serves."""
+    """A cloud that answers every buying call with an error or a web page is given up after its
+    tries, settled, and the next one serves.
+    """
     days.fault(provider, BUYS[provider], kind)
     other = "aws" if provider == "gcp" else "gcp"
     held = days.create(provider, other)
     assert (other, "running", 1, ()) == (held.provider, held.status, len(machines()), held.reasons)
-    assert all(is_a_line(attempt.message) for attempt in held.attempts if attempt.outcome != "acquired")
+    assert all(
+        is_a_line(attempt.message) for attempt in held.attempts if attempt.outcome != "acquired"
+    )
 
 
 def test_all_providers_down_is_one_line_each(days):
-    """When no cloud answers, the end names each of them and its code; nothing is left and nothing is a page or a stack."""
+    """When no cloud answers, the end names each of them and its code; nothing is left and nothing
+    is a page or a stack.
+    """
     for provider, method in BUYS.items():
         days.fault(provider, method, "unavailable")
     with pytest.raises(errors.AllFailed) as caught:
@@ -147,7 +194,9 @@ def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind):
     """Clore's listing failed: the plan of the others stands, with one line that says so."""
     from providers.engine.market.planning import market
 
-    days.store.set_stock("clore", "", "", "", None)  # touched, so that the stand-in is asked for its listing
+    days.store.set_stock(
+        "clore", "", "", "", None
+    )  # touched, so that the stand-in is asked for its listing
     days.fault("clore", "marketplace", kind)
     ask = read_cluster("train", {"gpu": "L4:1", "providers": ["clore", "gcp"]}).ask()
     plan = market(days.world, ask).plan(ask)
@@ -159,16 +208,30 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"
 
 
 def gpus(*words, home, **more):
-    env = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")} | {"GPUS_HOME": str(home)} | more
-    return subprocess.run([sys.executable, "-m", "providers.cli", *words], env=env, capture_output=True, text=True, timeout=100)
+    env = (
+        {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        | {"GPUS_HOME": str(home)}
+        | more
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "providers.cli", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
 def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy):
-    """With proxies that are dead or rubbish every rehearsal cloud answers as ever: its server is in this process."""
+    """With proxies that are dead or rubbish every rehearsal cloud answers as ever: its server is in
+    this process.
+    """
     done = gpus("check", home=tmp_path, **dict.fromkeys(PROXIES, proxy))
     assert 0 == done.returncode and "Traceback" not in done.stderr
-    assert {"aws", "clore", "gcp", "modal", "vertex"} == {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]}
+    assert {"aws", "clore", "gcp", "modal", "vertex"} == {
+        line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]
+    }
 
 
 def live_keys(folder):
@@ -178,10 +241,24 @@ def live_keys(folder):
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     key = rsa.generate_private_key(65537, 2048).private_bytes(*pem).decode()
-    account = {"type": "service_account", "project_id": "p", "private_key_id": "x", "private_key": key, "client_email": "a@p.iam.gserviceaccount.com"}
-    (folder / "key.json").write_text(json.dumps({**account, "client_id": "1", "token_uri": "https://oauth2.googleapis.com/token"}))
+    account = {
+        "type": "service_account",
+        "project_id": "p",
+        "private_key_id": "x",
+        "private_key": key,
+        "client_email": "a@p.iam.gserviceaccount.com",
+    }
+    (folder / "key.json").write_text(
+        json.dumps(
+            {**account, "client_id": "1", "token_uri": "https://oauth2.googleapis.com/token"}
+        )
+    )
     return {
         "HOME": str(folder),
         "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "key.json"),
@@ -196,21 +273,35 @@ def live_keys(folder):
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
-def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_provider(tmp_path, proxy):
-    """No provider can be reached, so none is usable; each says so in a line, soon, and no key is shown."""
+def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_provider(
+    tmp_path, proxy
+):
+    """No provider can be reached, so none is usable; each says so in a line, soon, and no key is
+    shown.
+    """
     keys = live_keys(tmp_path)
     done = gpus("check", "--world", "live", home=tmp_path, **keys, **dict.fromkeys(PROXIES, proxy))
     said = done.stdout + done.stderr
     assert 1 == done.returncode and "Traceback" not in said
-    told = {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] and line.split()[1] in {"unknown", "missing"}}
+    told = {
+        line.split()[0]
+        for line in done.stdout.splitlines()
+        if line.split()[1:2] and line.split()[1] in {"unknown", "missing"}
+    }
     assert {"aws", "clore", "gcp", "modal", "vertex"} == told
     assert not [
-        secret for name, secret in keys.items() if name not in {"HOME", "GOOGLE_APPLICATION_CREDENTIALS"} and len(secret) > 9 and secret in said
+        secret
+        for name, secret in keys.items()
+        if name not in {"HOME", "GOOGLE_APPLICATION_CREDENTIALS"}
+        and len(secret) > 9
+        and secret in said
     ]
 
 
 def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path):
-    """EC2 and Clore, live: one line that names the variable, and never what stands in it; nothing was sent, so nothing need be looked for."""
+    """EC2 and Clore, live: one line that names the variable, and never what stands in it; nothing
+    was sent, so nothing need be looked for.
+    """
     import boto3
 
     from providers.adapters.aws.client import Client
@@ -220,27 +311,43 @@ def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path):
 
     for name in PROXIES:
         monkeypatch.setenv(name, "http://me:hidden-word@127.0.0.1:9")
-    session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="y", region_name="us-east-1")
-    market = clore.Client("k", Gate(tmp_path / "pace", LIVE_PACE, lambda: 0.0, lambda _seconds: None), lambda: clore.BASE_URL)
+    session = boto3.Session(
+        aws_access_key_id="x", aws_secret_access_key="y", region_name="us-east-1"
+    )
+    market = clore.Client(
+        "k",
+        Gate(tmp_path / "pace", LIVE_PACE, lambda: 0.0, lambda _seconds: None),
+        lambda: clore.BASE_URL,
+    )
     calls = [
-        lambda: Client(session).call("create_fleet", Context("aws", "us-east-1", creating=True), **FLEET),
+        lambda: Client(session).call(
+            "create_fleet", Context("aws", "us-east-1", creating=True), **FLEET
+        ),
         lambda: market.create_order({}, token="t", server=1, capacity="spot"),
     ]
     for call in calls:
         with pytest.raises(errors.Transient) as caught:
             call()
-        assert is_a_line(str(caught.value)) and "HTTPS_PROXY" in str(caught.value) and "hidden-word" not in str(caught.value)
+        assert (
+            is_a_line(str(caught.value))
+            and "HTTPS_PROXY" in str(caught.value)
+            and "hidden-word" not in str(caught.value)
+        )
     market.close()
 
 
 FLEET = {
-    "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": "abc", "Version": "1"}}],
+    "LaunchTemplateConfigs": [
+        {"LaunchTemplateSpecification": {"LaunchTemplateName": "abc", "Version": "1"}}
+    ],
     "TargetCapacitySpecification": {"TotalTargetCapacity": 1},
 }
 
 
 def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch):
-    """Without PySocks Google's client goes past the proxy in silence: that is said instead, before anything is sent."""
+    """Without PySocks Google's client goes past the proxy in silence: that is said instead, before
+    anything is sent.
+    """
     import httplib2
 
     from providers.adapters.gcp import client

@@ -1,4 +1,6 @@
-"""Machines that bear a cluster's mark beside the held ones: what killed reclaims and placements leave is never silent and never lost."""
+"""Machines that bear a cluster's mark beside the held ones: what killed reclaims and placements
+leave is never silent and never lost.
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ def reclaimable(lab):
 
 
 def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable):
-    """The extra machine is an init error at the next look, and the same reclaim adopts it instead of buying another."""
+    """The extra machine is an init error at the next look, and the same reclaim adopts it instead
+    of buying another.
+    """
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed())
     with pytest.raises(Killed):
@@ -31,14 +35,21 @@ def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable):
     creates = lab.creates
     after = run(operations.reclaim(lab.world(), seen, declared))
     assert lab.creates == creates
-    assert (after.gpu_type, after.entry, after.micro_usd, after.reasons) == ("H100", 0, 10_000_000, ())
+    assert (after.gpu_type, after.entry, after.micro_usd, after.reasons) == (
+        "H100",
+        0,
+        10_000_000,
+        (),
+    )
     assert after.ends_at == after.launched_at + 3600
     assert [node.handle for node in lab.alive] == list(after.handles)
     assert run(operations.read(lab.world(), after)).reasons == ()
 
 
 def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable):
-    """Killed between the call and its answer: the order is settled, and what it made is kept as what was meant."""
+    """Killed between the call and its answer: the order is settled, and what it made is kept as
+    what was meant.
+    """
     declared, held = reclaimable
     lab.alpha.fail("submit", Killed(), after=True)
     with pytest.raises(Killed):
@@ -58,14 +69,18 @@ def test_b33_an_update_that_does_not_reclaim_releases_the_extra(lab, reclaimable
     after = run(operations.update(lab.world(), run(operations.read(lab.world(), held)), declared))
     assert (after.handles, after.leftovers, after.reasons) == (held.handles, (), ())
     assert [node.handle for node in lab.alive] == list(held.handles)
-    assert [launch.native_ids for launch in lab.world().journal.launches("rehearsal", "own") if launch.ended_at is None] == [
-        (held.handles[0].native_id,)
-    ]
+    assert [
+        launch.native_ids
+        for launch in lab.world().journal.launches("rehearsal", "own")
+        if launch.ended_at is None
+    ] == [(held.handles[0].native_id,)]
 
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone):
-    """The record moves to the new machine with the price, entry and limit it was bought with, not those of the old one."""
+    """The record moves to the new machine with the price, entry and limit it was bought with, not
+    those of the old one.
+    """
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed(), after=True)
     with pytest.raises(Killed):
@@ -73,14 +88,14 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
     if gone:
         lab.clock.advance(60)
     seen = run(operations.read(lab.world(), held))
-    assert (seen.gpu_type, seen.micro_usd, seen.price_as_of, seen.price_source, seen.entry, seen.nodes) == (
-        "H100",
-        10_000_000,
-        "2026-01-01",
-        "a test",
-        0,
-        1,
-    )
+    assert (
+        seen.gpu_type,
+        seen.micro_usd,
+        seen.price_as_of,
+        seen.price_source,
+        seen.entry,
+        seen.nodes,
+    ) == ("H100", 10_000_000, "2026-01-01", "a test", 0, 1)
     assert seen.ends_at == seen.launched_at + 3600
     assert seen.leftovers == (() if gone else held.handles)
     creates = lab.creates
@@ -109,7 +124,9 @@ def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab):
     stopped = wanted(setup=wanted().setup._replace(state="stopped"))
     held = run(operations.update(world, run(operations.create(world, wanted(), "g1")), stopped))
     twin = lab.alpha.machines[held.handles[0]]
-    extra = twin._replace(handle=twin.handle._replace(native_id="north-a/other"), name="other", status="running")
+    extra = twin._replace(
+        handle=twin.handle._replace(native_id="north-a/other"), name="other", status="running"
+    )
     lab.alpha.machines[extra.handle] = extra
     seen = run(operations.read(world, held))
     after = run(operations.update(world, seen, stopped))

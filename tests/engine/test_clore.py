@@ -1,4 +1,6 @@
-"""The engine buying on the rehearsed Clore market: real client, stand-in on loopback, one clock for all."""
+"""The engine buying on the rehearsed Clore market: real client, stand-in on loopback, one clock for
+all.
+"""
 
 import pytest
 
@@ -48,7 +50,15 @@ class Market:
             client = Client(KEY, gate, lambda: self.server.url, trust_environment=False)
             self.opened.append(client)
             memory = Memory(self.store.path)
-            return CloreAdapter(world, client, memory, Options(), self.clock.now, "test", not_configured=not_configured)
+            return CloreAdapter(
+                world,
+                client,
+                memory,
+                Options(),
+                self.clock.now,
+                "test",
+                not_configured=not_configured,
+            )
 
         manifest = Manifest("clore", CAPABILITIES, connect, MANIFEST.options)
         found = open_world(
@@ -82,7 +92,9 @@ def market(tmp_path, monkeypatch):
 
 
 def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
-    ask = Ask((Choice("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap)
+    ask = Ask(
+        (Choice("RTX-4090", 2, capacity=capacity),), providers=("clore",), max_price_micro_usd=cap
+    )
     return ClusterSpec("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
 
 
@@ -114,7 +126,14 @@ def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
     assert 1 == len(market.alive)
 
 
-@pytest.mark.parametrize("fault", [("reply-lost", {}), ("error-after", {"status": 500}), ("error-after", {"status": 502, "html": True})])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("reply-lost", {}),
+        ("error-after", {"status": 500}),
+        ("error-after", {"status": 502, "html": True}),
+    ],
+)
 def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
     """The engine looks the order up by its token and goes on with it: one POST, one order."""
     market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
@@ -147,7 +166,9 @@ def ordered(world):
 
 
 def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
-    """`{"code": 0}` names no order, and the list lags: it is waited for and adopted, one POST, one order."""
+    """`{"code": 0}` names no order, and the list lags: it is waited for and adopted, one POST, one
+    order.
+    """
     market.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
     held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("running", 1, 1) == (held.status, len(market.posts), len(market.alive))
@@ -156,28 +177,43 @@ def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
 
 def test_b25_a_server_that_was_taken_is_followed_by_the_next(market):
     """Code 6, server-already-rented: told with its reason, and the next server is tried."""
-    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    market.store.add_fault(
+        "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
+    )
     world = market.world()
     servers = ordered(world)
     held = run(operations.create(world, wanted(), "g1"))
     assert "running" == held.status and 1 == len(market.alive)
     assert 2 == len(servers) and servers[0][0] != servers[1][0]
-    assert "OfferGone" == held.attempts[0].outcome and "server-already-rented" in held.attempts[0].message
+    assert (
+        "OfferGone" == held.attempts[0].outcome
+        and "server-already-rented" in held.attempts[0].message
+    )
 
 
 def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market):
-    """Code 6, too_low_price: its least price is told, and whatever is bid after it costs no more than the cap."""
-    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="too_low_price", min_price=99.0)
+    """Code 6, too_low_price: its least price is told, and whatever is bid after it costs no more
+    than the cap.
+    """
+    market.store.add_fault(
+        "clore", "create_order", "http", 1, status=200, reason="too_low_price", min_price=99.0
+    )
     world = market.world()
     servers = ordered(world)
     held = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
     assert "PriceRose" == held.attempts[0].outcome and "99.0" in held.attempts[0].message
-    assert held.micro_usd <= 600_000 and all(bid < 99.0 for _, bid in servers) and len(market.alive) <= 1
+    assert (
+        held.micro_usd <= 600_000
+        and all(bid < 99.0 for _, bid in servers)
+        and len(market.alive) <= 1
+    )
 
 
 @pytest.mark.parametrize("fault", [("http", {"status": 200, "code": 5}), ("too-many", {})])
 def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
-    """Code 5: at least the five seconds between orders pass, and the same server is asked for again, no other."""
+    """Code 5: at least the five seconds between orders pass, and the same server is asked for
+    again, no other.
+    """
     market.store.add_fault("clore", "create_order", fault[0], 2, **fault[1])
     world, begun = market.world(), market.clock.now()
     servers = ordered(world)
@@ -188,7 +224,9 @@ def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
 
 
 def test_b25_over_the_rate_for_good_tries_no_other_server(market):
-    """While the key is over its rate, every server would answer so: the walk ends there, one server asked, nothing bought."""
+    """While the key is over its rate, every server would answer so: the walk ends there, one server
+    asked, nothing bought.
+    """
     market.store.add_fault("clore", "create_order", "http", None, status=200, code=5)
     world = market.world()
     servers = ordered(world)
@@ -198,7 +236,9 @@ def test_b25_over_the_rate_for_good_tries_no_other_server(market):
 
 
 def test_an_order_that_stays_unknown_blocks_further_buying(market):
-    """While the list cannot be read, nothing else is bought; the next run finds the order and keeps it."""
+    """While the list cannot be read, nothing else is bought; the next run finds the order and keeps
+    it.
+    """
     market.store.add_fault("clore", "create_order", "reply-lost", 1)
     world = market.world()
     client = world.adapter("clore")._client
@@ -233,19 +273,30 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
         ({"gpu_array": ["RTX 4090"]}, "counts disagree"),
         ({"gpu_array": ["RTX 4090", "RTX 3090"]}, "a mixed rig"),
         ({"gpu_array": ["RTX 3090", "RTX 3090"]}, "says"),
-        ({"gpu_array": ["RTX 4090"], "specs": {"gpu": "1x NVIDIA GeForce RTX 4090"}}, "with 1 instead of 2"),
-        ({"gpu_array": ["RTX 3090", "RTX 3090"], "specs": {"gpu": "2x NVIDIA GeForce RTX 3090"}}, "with RTX-3090 instead of RTX-4090"),
+        (
+            {"gpu_array": ["RTX 4090"], "specs": {"gpu": "1x NVIDIA GeForce RTX 4090"}},
+            "with 1 instead of 2",
+        ),
+        (
+            {"gpu_array": ["RTX 3090", "RTX 3090"], "specs": {"gpu": "2x NVIDIA GeForce RTX 3090"}},
+            "with RTX-3090 instead of RTX-4090",
+        ),
     ],
 )
 def test_a_host_that_delivers_something_else_is_released_and_remembered(market, delivered, said):
-    """What the order says of the host after the purchase contradicts itself or what was ordered: released, confirmed, left alone, the next one tried."""
+    """What the order says of the host after the purchase contradicts itself or what was ordered:
+    released, confirmed, left alone, the next one tried.
+    """
     world = market.world()
     first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
     held = run(operations.create(world, wanted(), "g1"))
     assert [attempt.outcome for attempt in held.attempts] == ["NotWhatWasSold", "acquired"]
     assert said in held.attempts[0].message, held.attempts[0].message
-    assert (held.status, len(market.alive)) == ("running", 1) and held.machine_type != first.machine_type
+    assert (held.status, len(market.alive)) == (
+        "running",
+        1,
+    ) and held.machine_type != first.machine_type
     (block,) = world.journal.blocks("rehearsal")
     assert (block.scope.machine_type, block.scope.capacity) == (first.machine_type, "")
 
@@ -254,22 +305,33 @@ def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
     """A row without its GPUs says nothing; it is no contradiction."""
     world = market.world()
     first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
-    market.state.deliver(int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""})
+    market.state.deliver(
+        int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""}
+    )
     held = run(operations.create(world, wanted(), "g1"))
     assert (held.machine_type, len(held.attempts)) == (first.machine_type, 1)
 
 
 def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
-    """The look says that it was outbid, the host is left alone for a while, and update places it anew under the cap; never two stand."""
+    """The look says that it was outbid, the host is left alone for a while, and update places it
+    anew under the cap; never two stand.
+    """
     world, want = market.world(), wanted(capacity=(Capacity("spot"),))
     held = run(operations.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
     seen = run(operations.read(world, held))
-    assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or ("preempted", "outbid") == (seen.status, seen.detail)
+    assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or (
+        "preempted",
+        "outbid",
+    ) == (seen.status, seen.detail)
     (block,) = world.journal.blocks("rehearsal")
     assert ("server-71002", "spot") == (block.scope.machine_type, block.scope.capacity)
     after = run(operations.update(world, seen, want))
-    assert "running" == after.status and "server-71002" != after.machine_type and 1 == len(market.alive)
+    assert (
+        "running" == after.status
+        and "server-71002" != after.machine_type
+        and 1 == len(market.alive)
+    )
 
 
 def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
@@ -283,7 +345,9 @@ def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
 
 
 def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
-    """An error of the service is no word about the rental: it stays as it was, and the detail says that nobody could be asked."""
+    """An error of the service is no word about the rental: it stays as it was, and the detail says
+    that nobody could be asked.
+    """
     world = market.world()
     held = run(operations.create(world, wanted(), "g1"))
     market.store.add_fault("clore", "my_orders", "unavailable", None)
@@ -310,7 +374,9 @@ def test_the_spec_s_filters_decide_at_the_order(market):
 
 
 def test_the_spec_s_filters_decide_in_the_plan(market):
-    """options.clore refuse hosts in the plan, each with its reason, and nothing is asked of them; what is bought passes."""
+    """options.clore refuse hosts in the plan, each with its reason, and nothing is asked of them;
+    what is bought passes.
+    """
     section = {"reliability": 0.995, "exclude_servers": [71001]}
     strict = wanted(options=section)
     ask = strict.ask._replace(options={"clore": section})
@@ -318,20 +384,27 @@ def test_the_spec_s_filters_decide_in_the_plan(market):
     seen = planning.market(world, ask).plan(ask)
     refused = {str(found.offer.machine_type): found.found for found in seen.rejections}
     assert "server-71002" not in {candidate.machine_type for candidate in seen.candidates}
-    assert "reliability" in refused["server-71002"] and "wanted at least 0.995" in refused["server-71002"]
+    assert (
+        "reliability" in refused["server-71002"]
+        and "wanted at least 0.995" in refused["server-71002"]
+    )
     assert "excluded by exclude_servers" in refused["server-71001"]
     loose = planning.market(world, strict.ask).plan(strict.ask)
     assert "server-71002" in {candidate.machine_type for candidate in loose.candidates}
 
 
 def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
-    """How long a host can be rented, its disk, what it is paid with and its lowest bid are told before anything is ordered, each with the reason."""
+    """How long a host can be rented, its disk, what it is paid with and its lowest bid are told
+    before anything is ordered, each with the reason.
+    """
     world = market.world()
 
     def plan(section=(), ttl_s=(None,), disk_gib=None):
         entry = wanted().ask.entries[0]
         entries = tuple(entry._replace(ttl_s=limit) for limit in ttl_s)
-        ask = wanted().ask._replace(entries=entries, disk_gib=disk_gib, options={"clore": dict(section)} if section else {})
+        ask = wanted().ask._replace(
+            entries=entries, disk_gib=disk_gib, options={"clore": dict(section)} if section else {}
+        )
         return planning.market(world, ask).plan(ask)
 
     def why(plan):
@@ -342,14 +415,25 @@ def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
 
     everything = hosts(plan())
     long = plan(ttl_s=(900 * 3600,))
-    assert hosts(long) < everything and any("it can be rented for" in reason and "wanted 37d" in reason for reason in why(long))
-    assert everything == hosts(plan(ttl_s=(900 * 3600, None))), "another choice has no ttl: any host may do"
+    assert hosts(long) < everything and any(
+        "it can be rented for" in reason and "wanted 37d" in reason for reason in why(long)
+    )
+    assert everything == hosts(plan(ttl_s=(900 * 3600, None))), (
+        "another choice has no ttl: any host may do"
+    )
     big = plan(disk_gib=100_000)
     assert not hosts(big) and any("GB of disk, wanted 100000 GiB" in reason for reason in why(big))
-    assert any("takes " in reason and " only" in reason for reason in why(plan({"pay_with": ["bitcoin"]})))
+    assert any(
+        "takes " in reason and " only" in reason for reason in why(plan({"pay_with": ["bitcoin"]}))
+    )
     low = plan({"max_bid_usd_per_hour": 0.01})
-    assert "spot" not in {candidate.capacity for candidate in low.candidates} and everything == hosts(low)
-    assert any("/h at least, wanted at most $0.01/h (max_bid_usd_per_hour)" in reason for reason in why(low))
+    assert "spot" not in {
+        candidate.capacity for candidate in low.candidates
+    } and everything == hosts(low)
+    assert any(
+        "/h at least, wanted at most $0.01/h (max_bid_usd_per_hour)" in reason
+        for reason in why(low)
+    )
 
 
 def test_without_a_key_the_market_is_shown_and_refused(market):
@@ -362,19 +446,29 @@ def test_without_a_key_the_market_is_shown_and_refused(market):
 
 
 def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(market):
-    """The cheapest two take bitcoin only, the wallet holds none: one attempt closes both, and a host payable in a funded coin is rented."""
+    """The cheapest two take bitcoin only, the wallet holds none: one attempt closes both, and a
+    host payable in a funded coin is rented.
+    """
     for number in (71001, 71002):
         market.state.change(number, allowed_coins=["bitcoin"])
     held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("running", "server-71003") == (held.status, held.machine_type)
     assert ["InsufficientFunds", "acquired"] == [attempt.outcome for attempt in held.attempts]
-    assert "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet" in held.attempts[0].message
+    assert (
+        "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet"
+        in held.attempts[0].message
+    )
     assert 1 == len(market.posts)
 
 
-@pytest.mark.parametrize(("empty", "paid"), [("USD-Blockchain", "CLORE-Blockchain"), ("CLORE-Blockchain", "USD-Blockchain")])
+@pytest.mark.parametrize(
+    ("empty", "paid"),
+    [("USD-Blockchain", "CLORE-Blockchain"), ("CLORE-Blockchain", "USD-Blockchain")],
+)
 def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, paid):
-    """The first coin of `pay_with` is not there, the second is: the same host, without an attempt that fails."""
+    """The first coin of `pay_with` is not there, the second is: the same host, without an attempt
+    that fails.
+    """
     market.state.set_wallet(empty, 0)
     held = run(operations.create(market.world(), wanted(), "g1"))
     assert ("server-71002", 1) == (held.machine_type, len(held.attempts))
@@ -382,21 +476,33 @@ def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, 
 
 
 def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(market):
-    """Nothing on the market can be paid: the one message names every coin a host takes and every balance, and what to do."""
+    """Nothing on the market can be paid: the one message names every coin a host takes and every
+    balance, and what to do.
+    """
     for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"):
         market.state.set_wallet(coin, 0)
     with pytest.raises(errors.InsufficientFunds) as caught:
         run(operations.create(market.world(), wanted(), "g1"))
     said = str(caught.value)
-    assert all(f"{coin} a day" in said or f" {coin} or" in said for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain"))
-    assert "found 0 CLORE-Blockchain, 0 USD-Blockchain, 0 bitcoin in the wallet; deposit at clore.ai" in said
+    assert all(
+        f"{coin} a day" in said or f" {coin} or" in said
+        for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain")
+    )
+    assert (
+        "found 0 CLORE-Blockchain, 0 USD-Blockchain, 0 bitcoin in the wallet; deposit at clore.ai"
+        in said
+    )
     assert not market.posts
 
 
 def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(market):
-    """`not_enough_balance` though the wallet shows an hour: a host that takes this coin only is not tried, one that takes another is."""
+    """`not_enough_balance` though the wallet shows an hour: a host that takes this coin only is not
+    tried, one that takes another is.
+    """
     market.state.change(71001, allowed_coins=["USD-Blockchain"])
-    market.store.add_fault("clore", "create_order", "http", 1, status=200, reason="not_enough_balance")
+    market.store.add_fault(
+        "clore", "create_order", "http", 1, status=200, reason="not_enough_balance"
+    )
     servers = ordered(world := market.world())
     held = run(operations.create(world, wanted(), "g1"))
     assert ("running", "server-71003") == (held.status, held.machine_type)
@@ -424,16 +530,19 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
     odd_host(price={"on_demand": {"USD-Blockchain": "1e5000"}, "spot": {}})
     world = market.world()
     plan = planning.market(world, wanted().ask).plan(wanted().ask)
-    assert ["clore: 1 listing left out that cannot be read: server 71001: its price.on_demand.USD-Blockchain cannot be 1e5000"] == [
-        line for line in plan.warnings if "cannot be read" in line
-    ]
+    assert [
+        "clore: 1 listing left out that cannot be read: server 71001: its"
+        " price.on_demand.USD-Blockchain cannot be 1e5000"
+    ] == [line for line in plan.warnings if "cannot be read" in line]
     held = run(operations.create(world, wanted(), "g1"))
     assert "server-71002" == held.machine_type
     assert 1 == len(market.posts)
 
 
 def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
-    """Whatever keeps the table from being written keeps the order from being sent; the refusal says so."""
+    """Whatever keeps the table from being written keeps the order from being sent; the refusal says
+    so.
+    """
     monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
     with pytest.raises(errors.GpusError, match="wanted a plan to show before anything is bought"):
         run(operations.create(market.world(), wanted(), "g1"))
@@ -442,8 +551,12 @@ def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
 
 
 @pytest.mark.parametrize("up_already", [False, True])
-def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(market, tmp_path, monkeypatch, up_already):
-    """The run was killed as the order was made, and its home is lost: `up` takes the order over, relabelled, and buys none."""
+def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(
+    market, tmp_path, monkeypatch, up_already
+):
+    """The run was killed as the order was made, and its home is lost: `up` takes the order over,
+    relabelled, and buys none.
+    """
     lost(market, monkeypatch, tmp_path, up_already)
     held = run(operations.create(market.world(), WANTED, "g2"))
     assert len(market.posts) == 1 and held.reasons == ()
@@ -455,14 +568,24 @@ def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(mark
 
 
 @pytest.mark.parametrize("up_already", [False, True])
-def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(market, tmp_path, monkeypatch, up_already):
-    """The same, and `destroy` follows: the Ownership's delete finds the order without a journal and ends it."""
+def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(
+    market, tmp_path, monkeypatch, up_already
+):
+    """The same, and `destroy` follows: the Ownership's delete finds the order without a journal and
+    ends it.
+    """
     lost(market, monkeypatch, tmp_path, up_already)
     run(operations.settle(market.world(), "own"))
     assert not market.alive
 
 
-WANTED = ClusterSpec("own", "train", Ask((Choice("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)), Setup(), "f1")
+WANTED = ClusterSpec(
+    "own",
+    "train",
+    Ask((Choice("RTX-4090", 2, capacity=(Capacity("on-demand"),)),), providers=("clore",)),
+    Setup(),
+    "f1",
+)
 
 
 def lost(market, monkeypatch, tmp_path, up_already):

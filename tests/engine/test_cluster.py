@@ -1,4 +1,6 @@
-"""The life of a cluster: what a killed run left, what is seen, what the next run does about it, and that deleted means gone."""
+"""The life of a cluster: what a killed run left, what is seen, what the next run does about it, and
+that deleted means gone.
+"""
 
 import json
 
@@ -17,7 +19,9 @@ from tests.engine.cases import Killed, ask, offer, run, wanted
 
 
 def killed_create(lab, generation="g1", want=None):
-    """A create whose process dies where the test put it; the next world is another process, and the lease's holder is dead."""
+    """A create whose process dies where the test put it; the next world is another process, and the
+    lease's holder is dead.
+    """
     world = lab.world()
     with pytest.raises(Killed):
         run(operations.create(world, want or wanted(), generation))
@@ -26,17 +30,23 @@ def killed_create(lab, generation="g1", want=None):
 
 
 def test_killed_between_intent_and_call(lab):
-    """Killed after the intent and before the call: the next run finds that nothing was made, and buys once."""
+    """Killed after the intent and before the call: the next run finds that nothing was made, and
+    buys once.
+    """
     lab.alpha.fail("submit", Killed())
     world = killed_create(lab)
     assert lab.alive == []
     held = run(operations.create(world, wanted(), "g2"))
     assert held.generation == "g2" and len(lab.alive) == 1
-    assert [entry.state for entry in world.journal.orders("rehearsal", "own", states=("failed", "made"))] == ["failed", "made"]
+    assert [
+        entry.state for entry in world.journal.orders("rehearsal", "own", states=("failed", "made"))
+    ] == ["failed", "made"]
 
 
 def test_b26_killed_between_call_and_answer(lab):
-    """Killed after the cloud acted and before the answer: the next run adopts that machine, relabelled, and buys nothing."""
+    """Killed after the cloud acted and before the answer: the next run adopts that machine,
+    relabelled, and buys nothing.
+    """
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
     held = run(operations.create(world, wanted(), "g2"))
@@ -54,12 +64,18 @@ def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab):
 
 
 def test_b26_killed_between_answer_and_state(lab):
-    """Killed when all was done but the state: the next run adopts, and delete then removes it under its new generation."""
+    """Killed when all was done but the state: the next run adopts, and delete then removes it under
+    its new generation.
+    """
     run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
     held = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == 1
-    assert [launch.generation for launch in world.journal.launches("rehearsal", "own") if launch.ended_at is None] == ["g2"]
+    assert [
+        launch.generation
+        for launch in world.journal.launches("rehearsal", "own")
+        if launch.ended_at is None
+    ] == ["g2"]
     run(operations.delete(world, held))
     assert lab.alive == []
 
@@ -85,7 +101,9 @@ def test_adopted_machine_survives_the_former_generation_delete(lab):
 
 
 def test_other_fingerprint_is_deleted_first(lab):
-    """A machine of the same cluster that is not what is declared now is gone, confirmed, before anything is bought."""
+    """A machine of the same cluster that is not what is declared now is gone, confirmed, before
+    anything is bought.
+    """
     run(operations.create(lab.world(), wanted(), "g1"))
     first = lab.alive[0].handle
     held = run(operations.create(lab.world(), wanted(fingerprint="f2"), "g2"))
@@ -106,7 +124,11 @@ def test_one_too_many_is_deleted_at_adoption(lab):
     """Of several machines that would serve, the right number is kept and the rest deleted."""
     run(operations.create(lab.world(), wanted(), "g1"))
     twin = next(iter(lab.alpha.machines.values()))
-    extra = twin._replace(handle=twin.handle._replace(native_id="north-a/twin"), name="twin", created_at=twin.created_at + 9)
+    extra = twin._replace(
+        handle=twin.handle._replace(native_id="north-a/twin"),
+        name="twin",
+        created_at=twin.created_at + 9,
+    )
     lab.alpha.machines[extra.handle] = extra
     held = run(operations.create(lab.world(), wanted(), "g2"))
     assert [node.handle for node in lab.alive] == [twin.handle] == list(held.handles)
@@ -123,7 +145,9 @@ def test_unsettled_order_of_an_earlier_run_stops_a_create(lab):
 
 
 def test_unreachable_cloud_with_an_order_there_stops_a_create(lab):
-    """A cloud that holds something of this cluster must answer before anything is bought elsewhere; any other may be silent."""
+    """A cloud that holds something of this cluster must answer before anything is bought elsewhere;
+    any other may be silent.
+    """
     run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
     with pytest.raises(errors.Transient):
@@ -152,7 +176,9 @@ def made(lab, want=None, **more):
 
 
 def test_b29_gone_is_none_and_blocks_the_place(lab):
-    """All gone: no id any more, the place is left alone for a while, and the next create goes elsewhere."""
+    """All gone: no id any more, the place is left alone for a while, and the next create goes
+    elsewhere.
+    """
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0])
     assert run(operations.read(world, held)) is None
@@ -161,7 +187,9 @@ def test_b29_gone_is_none_and_blocks_the_place(lab):
 
 
 def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
-    """Taken back but still there: status preempted; update deletes it before it buys, under the same generation."""
+    """Taken back but still there: status preempted; update deletes it before it buys, under the
+    same generation.
+    """
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0], remains=True)
     seen = run(operations.read(world, held))
@@ -172,7 +200,9 @@ def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
 
 
 def test_b29_unreachable_changes_nothing(lab):
-    """A provider that can't be reached is a warning: the record stays, but for the detail; nothing counts as gone."""
+    """A provider that can't be reached is a warning: the record stays, but for the detail; nothing
+    counts as gone.
+    """
     world, held = made(lab)
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
     assert run(operations.read(world, held)) == held._replace(detail="unreachable: down")
@@ -180,7 +210,9 @@ def test_b29_unreachable_changes_nothing(lab):
 
 
 def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
-    """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster in one place."""
+    """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster
+    in one place.
+    """
     world, held = made(lab, nodes=2)
     lab.alpha.preempt(held.handles[1])
     seen = run(operations.read(world, held))
@@ -192,7 +224,9 @@ def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
 
 
 def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
-    """If the rest of a degraded cluster can't be deleted, nothing is bought, and the reason says what it costs."""
+    """If the rest of a degraded cluster can't be deleted, nothing is bought, and the reason says
+    what it costs.
+    """
     world, held = made(lab, nodes=2)
     lab.alpha.preempt(held.handles[1])
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
@@ -203,7 +237,9 @@ def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
 
 @pytest.mark.parametrize("remains", [True, False])
 def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains):
-    """After its own limit a cluster is shown as ended, and neither refresh nor update buys a new one."""
+    """After its own limit a cluster is shown as ended, and neither refresh nor update buys a new
+    one.
+    """
     world, held = made(lab, ttl_s=3600)
     assert held.ends_at == held.launched_at + 3600
     lab.clock.advance(3600)
@@ -229,11 +265,20 @@ def test_gone_before_its_limit_is_not_ended(lab):
 
 
 def test_update_edits_in_place_what_the_adapter_can(lab):
-    """Labels and key are written on the machine; a time limit that the adapter can't edit is said to need a replacement."""
+    """Labels and key are written on the machine; a time limit that the adapter can't edit is said
+    to need a replacement.
+    """
     world, held = made(lab)
-    want = wanted(setup=Setup(labels=(("team", "nlp"),), ssh_public_key="ssh-ed25519 AAAA me", ttl_s=7200))
+    want = wanted(
+        setup=Setup(labels=(("team", "nlp"),), ssh_public_key="ssh-ed25519 AAAA me", ttl_s=7200)
+    )
     after = run(operations.update(world, held, want))
-    assert lab.alpha.updates == [(held.handles[0], {"labels": {"team": "nlp"}, "ssh_key": "ssh-ed25519 AAAA me", "ssh_user": "gpus"})]
+    assert lab.alpha.updates == [
+        (
+            held.handles[0],
+            {"labels": {"team": "nlp"}, "ssh_key": "ssh-ed25519 AAAA me", "ssh_user": "gpus"},
+        )
+    ]
     assert lab.said("cannot edit ttl")
     run(operations.update(world, after, want))
     assert len(lab.alpha.updates) == 1
@@ -245,21 +290,29 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
     world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
     assert "200" == dict(held.applied)["disk_gib"]
     for size in (100, None):
-        held = run(operations.update(world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))))
+        held = run(
+            operations.update(
+                world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))
+            )
+        )
         assert "200" == dict(held.applied)["disk_gib"]
     assert lab.creates == 1
 
 
 @pytest.mark.parametrize("created", [1e300, float("inf"), float("nan"), -1.0, 10_000_000_000.0])
 def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
-    """What a machine costs is counted from it: of one that is still to come, or no moment at all, it is counted from now."""
+    """What a machine costs is counted from it: of one that is still to come, or no moment at all,
+    it is counted from now.
+    """
     node = Node(Handle("alpha", "m1"), "m1", "running", created_at=created)
     assert record.began([node], 1_000.0, 900.0) == 900.0
     assert record.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
 
 
 def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
-    """A mark without a generation is no other one's: what the record names is ended, not left as taken over."""
+    """A mark without a generation is no other one's: what the record names is ended, not left as
+    taken over.
+    """
     world, held = made(lab)
     lab.alpha.relabel(held.handles[0], "")
     run(operations.delete(world, held))
@@ -269,13 +322,19 @@ def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
 def test_update_of_policy_makes_no_purchase(lab):
     """Another fallback or cap changes nothing that runs."""
     world, held = made(lab)
-    after = run(operations.update(world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")))
+    after = run(
+        operations.update(
+            world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")
+        )
+    )
     assert (after.handles, after.entry, after.fingerprint) == (held.handles, 1, "f2")
     assert lab.creates == 1 and lab.alpha.updates == []
 
 
 def test_update_that_no_longer_satisfies_says_so(lab):
-    """A placement that does not serve the declaration any more has to be replaced, and the message says it."""
+    """A placement that does not serve the declaration any more has to be replaced, and the message
+    says it.
+    """
     world, held = made(lab)
     with pytest.raises(errors.GpusError, match="no longer satisfies"):
         run(operations.update(world, held, wanted(ask("A100-80GB"))))
@@ -285,10 +344,17 @@ STOPS = Setup(state="stopped")
 
 
 def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab):
-    """state: stopped stops what is held; it stays held, is no preemption, and is started again where it is, with its limit counted anew."""
+    """state: stopped stops what is held; it stays held, is no preemption, and is started again
+    where it is, with its limit counted anew.
+    """
     world, held = made(lab, wanted(setup=Setup(ttl_s=3600)))
     stopped = run(operations.update(world, held, wanted(setup=STOPS._replace(ttl_s=3600))))
-    assert (stopped.status, stopped.handles, stopped.ends_at, stopped.reasons) == ("stopped", held.handles, 0.0, ())
+    assert (stopped.status, stopped.handles, stopped.ends_at, stopped.reasons) == (
+        "stopped",
+        held.handles,
+        0.0,
+        (),
+    )
     lab.alpha.preempt(held.handles[0], remains=True)
     assert run(operations.read(world, stopped)).status == "stopped"
     again = run(operations.update(world, stopped, wanted(setup=STOPS._replace(ttl_s=3600))))
@@ -304,18 +370,31 @@ def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab):
 def test_b35_a_refused_stop_is_never_reported_as_stopped(lab):
     """The cloud says no: the error says that it runs on, and so it does."""
     world, held = made(lab)
-    lab.alpha.fail("update", errors.Unsupported("discardLocalSsd is missing", provider="alpha", code="badRequest"))
-    with pytest.raises(errors.GpusError, match="could not be stopped, so it runs on: discardLocalSsd is missing"):
+    lab.alpha.fail(
+        "update",
+        errors.Unsupported("discardLocalSsd is missing", provider="alpha", code="badRequest"),
+    )
+    with pytest.raises(
+        errors.GpusError, match="could not be stopped, so it runs on: discardLocalSsd is missing"
+    ):
         run(operations.update(world, held, wanted(setup=STOPS)))
     assert [node.status for node in lab.alive] == ["running"]
 
 
 def test_b41_a_start_without_room_keeps_the_stopped_machine(lab):
-    """No room in its place: an error that names the zone; the stopped machine stays held, nothing is bought elsewhere."""
+    """No room in its place: an error that names the zone; the stopped machine stays held, nothing
+    is bought elsewhere.
+    """
     world, held = made(lab)
     stopped = run(operations.update(world, held, wanted(setup=STOPS)))
     lab.alpha.fail("update", errors.NoCapacity("none there", provider="alpha", code="FULL"))
-    with pytest.raises(errors.GpusError, match=f"could not be started again in {held.zone}, so it stays stopped, and in the state: none there"):
+    with pytest.raises(
+        errors.GpusError,
+        match=(
+            f"could not be started again in {held.zone}, so it stays stopped, and in the state:"
+            " none there"
+        ),
+    ):
         run(operations.update(world, stopped, wanted()))
     assert run(operations.read(world, stopped)).status == "stopped"
     assert lab.creates == 1 and len(lab.alive) == 1
@@ -354,7 +433,9 @@ def test_a_cloud_that_keeps_no_stopped_machine_says_so(lab):
 
 
 def test_update_settles_what_was_unsettled(lab):
-    """An unsettled purchase is found by the next update and becomes the cluster, without a second call."""
+    """An unsettled purchase is found by the next update and becomes the cluster, without a second
+    call.
+    """
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=8)
@@ -376,7 +457,9 @@ def test_update_buys_after_an_unsettled_order_made_nothing(lab):
 
 
 def test_made_but_not_looked_at_is_verified_later(lab):
-    """A machine that could not be looked at after it was made stays in state with a reason, and the next update verifies it."""
+    """A machine that could not be looked at after it was made stays in state with a reason, and the
+    next update verifies it.
+    """
     world = lab.world()
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=7)
     held = run(operations.create(world, wanted(), "g1"))
@@ -400,7 +483,12 @@ def test_half_made_leftover_is_deleted_by_update_first(lab):
 
 def on_fallback(lab):
     """A cluster that fell back to its second choice since the first was sold out."""
-    lab.offers = table([offer("alpha", "north", "north-a", usd=10), offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21)])
+    lab.offers = table(
+        [
+            offer("alpha", "north", "north-a", usd=10),
+            offer("beta", "east", "east-a", gpu="A100-80GB", machine="p4de", usd=21),
+        ]
+    )
     lab.alpha.stock["north-a", "spot"] = 0
     world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
     held = run(operations.create(world, want, "g1"))
@@ -429,12 +517,18 @@ def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab):
 
 
 def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
-    """If the fallback can't be deleted both are kept in state, with what costs money; the next update tries again."""
+    """If the fallback can't be deleted both are kept in state, with what costs money; the next
+    update tries again.
+    """
     world, want, held = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
     lab.beta.fail("delete", errors.Transient("503", provider="beta"), times=7)
     after = run(operations.reclaim(world, held, want))
-    assert after.gpu_type == "H100" and after.leftovers == held.handles and "former placement" in after.reasons[0]
+    assert (
+        after.gpu_type == "H100"
+        and after.leftovers == held.handles
+        and "former placement" in after.reasons[0]
+    )
     mended = run(operations.update(world, after, want))
     assert mended.leftovers == () and mended.reasons == ()
     assert [node.handle for node in lab.alive] == list(after.handles)
@@ -464,7 +558,9 @@ def test_delete_that_fails_names_what_costs_money(lab):
 
 
 def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
-    """A deletion that the cloud accepts but never carries out ends in an error after a bounded wait."""
+    """A deletion that the cloud accepts but never carries out ends in an error after a bounded
+    wait.
+    """
     world, held = made(lab)
     lab.alpha.delete_s = 1_000_000
     with pytest.raises(errors.HalfMade, match="not taken effect"):
@@ -473,7 +569,9 @@ def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
 
 
 def test_settle_removes_everything_of_the_owner(lab):
-    """Ownership's delete settles pending orders and removes every machine with the mark, of whatever cluster, and nothing of others."""
+    """Ownership's delete settles pending orders and removes every machine with the mark, of
+    whatever cluster, and nothing of others.
+    """
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
     run(operations.create(world, wanted(name="other"), "g2"))
@@ -500,10 +598,17 @@ def test_strays_are_those_no_generation_claims(lab):
 
 
 def test_stray_is_adopted_by_native_id(lab):
-    """A bare machine becomes a record with its own mark and today's price; one that does not exist is None."""
+    """A bare machine becomes a record with its own mark and today's price; one that does not exist
+    is None.
+    """
     world, held = made(lab)
     found = run(operations.adopt_stray(world, "alpha", held.handles[0].native_id))
-    assert (found.owner, found.cluster, found.generation, found.micro_usd) == ("own", "train", "g1", 10_000_000)
+    assert (found.owner, found.cluster, found.generation, found.micro_usd) == (
+        "own",
+        "train",
+        "g1",
+        10_000_000,
+    )
     assert run(operations.adopt_stray(world, "alpha", "north-a/none")) is None
 
 
@@ -533,7 +638,9 @@ def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
 
 
 def test_delete_without_keys_names_what_costs_money(lab):
-    """Keys that are missing at the time of a delete are an error that names the machine, never a success."""
+    """Keys that are missing at the time of a delete are an error that names the machine, never a
+    success.
+    """
     _, held = made(lab)
     lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
     with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
@@ -541,7 +648,9 @@ def test_delete_without_keys_names_what_costs_money(lab):
 
 
 def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
-    """Deleted first and nothing to be had then: the error says that none was acquired, and nothing is left running."""
+    """Deleted first and nothing to be had then: the error says that none was acquired, and nothing
+    is left running.
+    """
     world, held = made(lab)
     run(operations.delete(world, held))
     for zone in ("north-a", "north-b", "south-a"):

@@ -1,4 +1,6 @@
-"""A declaration that names several clouds, walked by the engine over their rehearsal clouds: Google Cloud first, then EC2."""
+"""A declaration that names several clouds, walked by the engine over their rehearsal clouds: Google
+Cloud first, then EC2.
+"""
 
 import asyncio
 
@@ -15,11 +17,27 @@ from providers.model.offer import Offer
 from providers.model.spec import Cluster
 
 GCP = [
-    Offer("gcp", "us-central1", f"us-central1-{zone}", "a3-highgpu-8g", "H100", 8, "on-demand", 88_490_000, "2026-07-30", "list") for zone in "abc"
+    Offer(
+        "gcp",
+        "us-central1",
+        f"us-central1-{zone}",
+        "a3-highgpu-8g",
+        "H100",
+        8,
+        "on-demand",
+        88_490_000,
+        "2026-07-30",
+        "list",
+    )
+    for zone in "abc"
 ]
 AWS = [
     Offer("aws", region, zone, "p5.48xlarge", "H100", 8, capacity, price, "2026-07-20", "list")
-    for region, zone in (("us-east-1", "use1-az1"), ("us-east-1", "use1-az2"), ("us-east-2", "use2-az1"))
+    for region, zone in (
+        ("us-east-1", "use1-az1"),
+        ("us-east-1", "use1-az2"),
+        ("us-east-2", "use2-az1"),
+    )
     for capacity, price in (("on-demand", 55_040_000), ("spot", 20_000_000))
 ]
 
@@ -34,9 +52,22 @@ class Walk:
                 self.store.set_latency(provider, step, 0.0)
         self.lines = []
         settings = {"aws": {"regions": "us-east-1,us-east-2"}}
-        self.world = open_world("rehearsal", settings, lambda severity, text: self.lines.append((severity, text)), offers=table([*GCP, *AWS]))
-        self.spec = Cluster(name="train", gpu="H100:8", providers=("gcp", "aws"), rank="preference", **spec)
-        self.wanted = ClusterSpec("own1", "train", self.spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), self.spec.fingerprint())
+        self.world = open_world(
+            "rehearsal",
+            settings,
+            lambda severity, text: self.lines.append((severity, text)),
+            offers=table([*GCP, *AWS]),
+        )
+        self.spec = Cluster(
+            name="train", gpu="H100:8", providers=("gcp", "aws"), rank="preference", **spec
+        )
+        self.wanted = ClusterSpec(
+            "own1",
+            "train",
+            self.spec.ask(),
+            Setup(ssh_public_key="ssh-ed25519 AAAA me"),
+            self.spec.fingerprint(),
+        )
 
     def run(self, coroutine):
         return asyncio.run(coroutine)
@@ -69,32 +100,53 @@ def machines():
 
 
 def test_sold_out_on_one_cloud_lands_on_the_next(walk):
-    """Google has none: one call tells so, and the next attempt is EC2, within the same run; delete leaves neither machine nor helper."""
+    """Google has none: one call tells so, and the next attempt is EC2, within the same run; delete
+    leaves neither machine nor helper.
+    """
     w = walk()
     w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
     held = w.create()
     assert ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ()) == (
-        *(held.provider, held.zone, held.machine_type, held.gpu_type, held.gpu_count, held.status, held.reasons),
+        *(
+            held.provider,
+            held.zone,
+            held.machine_type,
+            held.gpu_type,
+            held.gpu_count,
+            held.status,
+            held.reasons,
+        ),
     )
-    assert 55_040_000 == held.micro_usd and ["gcp", "aws"] == [attempt.provider for attempt in held.attempts]
+    assert 55_040_000 == held.micro_usd and ["gcp", "aws"] == [
+        attempt.provider for attempt in held.attempts
+    ]
     assert 1 == w.calls("ec2.CreateFleet") == w.calls("regionInstances.bulkInsert")
     assert "running" == w.run(operations.read(w.world, held)).status
     w.run(operations.delete(w.world, held))
     assert [] == machines() and () == w.run(operations.settle(w.world, "own1"))
-    assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls("ec2.DeleteLaunchTemplate")
+    assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls(
+        "ec2.DeleteLaunchTemplate"
+    )
 
 
 def test_b21_a_vcpu_limit_costs_one_call_a_region(walk):
-    """No vCPUs in us-east-1: one fleet for the whole region, then the next region; the limit is named."""
+    """No vCPUs in us-east-1: one fleet for the whole region, then the next region; the limit is
+    named.
+    """
     w = walk(regions=("us-east-1", "us-east-2"))
     w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
     held = w.create()
     assert ("us-east-2", 2) == (held.region, w.calls("ec2.CreateFleet"))
-    assert ("QuotaExceeded", "VcpuLimitExceeded") == (held.attempts[0].outcome, held.attempts[0].code)
+    assert ("QuotaExceeded", "VcpuLimitExceeded") == (
+        held.attempts[0].outcome,
+        held.attempts[0].code,
+    )
 
 
 def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
-    """The fleet's answer is lost after the work: found by its token; one creating call, one machine."""
+    """The fleet's answer is lost after the work: found by its token; one creating call, one
+    machine.
+    """
     w = walk(regions=("us-east-1",))
     w.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
     held = w.create()
@@ -102,7 +154,9 @@ def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
 
 
 def test_b29_a_preempted_machine_is_placed_anew(walk):
-    """Taken back by EC2: the next read says that it is gone, its place is left alone, and the next create takes the next one."""
+    """Taken back by EC2: the next read says that it is gone, its place is left alone, and the next
+    create takes the next one.
+    """
     from providers.rehearsal.clouds.aws import console
 
     w = walk(spot="only", regions=("us-east-1",))
@@ -116,25 +170,44 @@ def test_b29_a_preempted_machine_is_placed_anew(walk):
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
 def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
-    """One of two Spot machines is taken back: another one in the same zone, at EC2 in the placement group of the rest; delete leaves nothing."""
+    """One of two Spot machines is taken back: another one in the same zone, at EC2 in the placement
+    group of the rest; delete leaves nothing.
+    """
     from importlib import import_module
 
     w = walk(nodes=2, on_loss="replace-node", spot="only", ttl="20h")
-    w.world.offers = table([*(offer._replace(capacity="spot", node_micro_usd=10_000_000) for offer in GCP), *AWS])
-    w.wanted = w.wanted._replace(ask=w.wanted.ask._replace(providers=(provider,)), setup=w.spec.setup())
+    w.world.offers = table(
+        [*(offer._replace(capacity="spot", node_micro_usd=10_000_000) for offer in GCP), *AWS]
+    )
+    w.wanted = w.wanted._replace(
+        ask=w.wanted.ask._replace(providers=(provider,)), setup=w.spec.setup()
+    )
     held = w.create()
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
     assert 1 == console.preempt(w.store, held.machines[1].name)
     seen = w.run(operations.read(w.world, held, "replace-node"))
     assert "degraded" == seen.status and "preempted" in seen.reasons[0]
     after = w.run(operations.update(w.world, seen, w.wanted))
-    assert ("running", held.zone, 2, ()) == (after.status, after.zone, len(after.handles), after.reasons)
-    assert held.handles[0] in after.handles and held.handles[1] not in after.handles and 2 == len(machines())
+    assert ("running", held.zone, 2, ()) == (
+        after.status,
+        after.zone,
+        len(after.handles),
+        after.reasons,
+    )
+    assert (
+        held.handles[0] in after.handles
+        and held.handles[1] not in after.handles
+        and 2 == len(machines())
+    )
     assert held.micro_usd == after.micro_usd
     if provider == "aws":
         ec2 = w.world.adapter("aws")._client.service("ec2", after.region)
         ids = [handle.native_id.partition("/")[2] for handle in after.handles]
-        found = [item["Placement"]["GroupName"] for one in ec2.describe_instances(InstanceIds=ids)["Reservations"] for item in one["Instances"]]
+        found = [
+            item["Placement"]["GroupName"]
+            for one in ec2.describe_instances(InstanceIds=ids)["Reservations"]
+            for item in one["Instances"]
+        ]
         assert 2 == len(found) and found[0] == found[1] != ""
     w.run(operations.delete(w.world, after))
     assert [] == machines()

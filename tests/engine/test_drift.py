@@ -1,4 +1,6 @@
-"""A machine that somebody edited at its cloud: what a look finds, what an update does, and what it costs meanwhile."""
+"""A machine that somebody edited at its cloud: what a look finds, what an update does, and what it
+costs meanwhile.
+"""
 
 import pytest
 
@@ -46,14 +48,19 @@ ONE = {"gpu_count": 1, "machine_type": "a3-highgpu-1g"}
         ({"gpu_type": NO_GPU, "gpu_count": 0}, "gpu_type: H100 -> none, gpu_count: 8 -> 0"),
         ({"capacity": "on-demand"}, "capacity: spot -> on-demand"),
         ({"zone": "north-c"}, "zone: north-a -> north-c"),
-        ({"machine_type": "m1", "gpu_type": "", "gpu_count": 0}, "machine_type: a3-highgpu-8g -> m1, gpu_type: H100 -> unknown"),
+        (
+            {"machine_type": "m1", "gpu_type": "", "gpu_count": 0},
+            "machine_type: a3-highgpu-8g -> m1, gpu_type: H100 -> unknown",
+        ),
     ],
 )
 def test_what_was_edited_is_named_and_nothing_else(lab, now, said):
     """Each property that differs is told with both values, and the record has what is there now."""
     _, held, seen = edited(lab, **now)
     assert (seen.status, seen.reasons, seen.detail) == ("running", (), f"{said}, changed at alpha")
-    assert {name for name, _ in seen.bought} - set(drift.PRICE) == {part.partition(":")[0] for part in said.split(", ")}
+    assert {name for name, _ in seen.bought} - set(drift.PRICE) == {
+        part.partition(":")[0] for part in said.split(", ")
+    }
     assert drift.as_bought(seen)._replace(detail="", machines=()) == held._replace(machines=())
     assert lab.said(said)
 
@@ -67,7 +74,9 @@ def test_an_unreachable_cloud_is_no_drift(lab):
 
 
 def test_the_price_is_of_what_is_there_now(lab):
-    """Another shape costs what the market asks for it, an unlisted one is of unknown price, and edited back it costs what it did."""
+    """Another shape costs what the market asks for it, an unlisted one is of unknown price, and
+    edited back it costs what it did.
+    """
     world, held, seen = edited(lab, **ONE)
     assert (held.micro_usd, seen.micro_usd) == (10_000_000, 2_000_000)
     edit(lab, held.handles[0], gpu_count=3)
@@ -81,7 +90,12 @@ def test_a_machine_that_no_longer_serves_is_replaced(lab):
     """One machine exists afterwards, as declared, in a place that the edit has not barred."""
     world, held, seen = edited(lab, **ONE)
     after = run(operations.update(world, seen, wanted()))
-    assert (after.gpu_count, after.zone, after.bought, after.micro_usd) == (8, "north-a", (), 10_000_000)
+    assert (after.gpu_count, after.zone, after.bought, after.micro_usd) == (
+        8,
+        "north-a",
+        (),
+        10_000_000,
+    )
     assert [node.handle for node in lab.alive] == list(after.handles) != list(held.handles)
 
 
@@ -93,11 +107,18 @@ def test_an_update_finds_it_by_itself(lab):
 
 
 def test_a_machine_that_serves_as_it_is_now_is_kept(lab):
-    """Another machine type with the GPUs that are declared: kept, at its own price, and no drift any more."""
+    """Another machine type with the GPUs that are declared: kept, at its own price, and no drift
+    any more.
+    """
     world, held, seen = edited(lab, machine_type="a3-megagpu-8g")
     assert drift.text(seen) == "machine_type: a3-highgpu-8g -> a3-megagpu-8g, changed at alpha"
     after = run(operations.update(world, seen, wanted()))
-    assert (after.handles, after.machine_type, after.bought, after.micro_usd) == (held.handles, "a3-megagpu-8g", (), 13_000_000)
+    assert (after.handles, after.machine_type, after.bought, after.micro_usd) == (
+        held.handles,
+        "a3-megagpu-8g",
+        (),
+        13_000_000,
+    )
     assert run(operations.read(world, after)) == after._replace(machines=tuple(lab.alive))
 
 
@@ -119,13 +140,22 @@ def test_on_loss_report_only_tells(lab):
 
 
 def test_one_of_several_is_lost_to_its_cluster(lab):
-    """Some of several were edited: the others go on, the edited one is replaced beside them, as a lost one is."""
+    """Some of several were edited: the others go on, the edited one is replaced beside them, as a
+    lost one is.
+    """
     want = wanted(ask(nodes=3), setup=Setup(on_loss="replace-node"))
     world, held, seen = edited(lab, want, **ONE)
     assert (seen.status, seen.gpu_count) == ("degraded", 8)
-    assert "is drifted (machine_type: a3-highgpu-8g -> a3-highgpu-1g, gpu_count: 8 -> 1)" in seen.reasons[0]
+    assert (
+        "is drifted (machine_type: a3-highgpu-8g -> a3-highgpu-1g, gpu_count: 8 -> 1)"
+        in seen.reasons[0]
+    )
     after = run(operations.update(world, seen, want))
-    assert after.status == "running" and set(held.handles[1:]) < set(after.handles) and len(lab.alive) == 3
+    assert (
+        after.status == "running"
+        and set(held.handles[1:]) < set(after.handles)
+        and len(lab.alive) == 3
+    )
     assert held.handles[0] not in after.handles
 
 
@@ -136,11 +166,21 @@ def test_all_of_several_that_differ_unlike_are_placed_anew(lab, how):
     world = lab.world()
     held = run(operations.create(world, want, "g1"))
     edit(lab, held.handles[0], gpu_count=how["gpu_count"])
-    lab.alpha.preempt(held.handles[1]) if how.get("gone") else edit(lab, held.handles[1], gpu_count=2)
+    (
+        lab.alpha.preempt(held.handles[1])
+        if how.get("gone")
+        else edit(lab, held.handles[1], gpu_count=2)
+    )
     seen = run(operations.read(world, held))
-    assert seen.status == "degraded" and seen.reasons[0].startswith("degraded: 0 of 2 machines are left")
+    assert seen.status == "degraded" and seen.reasons[0].startswith(
+        "degraded: 0 of 2 machines are left"
+    )
     after = run(operations.update(world, seen, want))
-    assert after.status == "running" and len(lab.alive) == 2 and not set(held.handles) & set(after.handles)
+    assert (
+        after.status == "running"
+        and len(lab.alive) == 2
+        and not set(held.handles) & set(after.handles)
+    )
 
 
 def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab):
@@ -157,7 +197,9 @@ def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab):
 
 
 def test_an_edit_that_cannot_be_deleted_is_kept_with_its_cost(lab):
-    """The edited machine could not be released: nothing is bought, and the record says what costs money."""
+    """The edited machine could not be released: nothing is bought, and the record says what costs
+    money.
+    """
     world, held, seen = edited(lab, **ONE)
     lab.alpha.fail("delete", Transient("503", provider="alpha"), times=99)
     after = run(operations.update(world, seen, wanted()))

@@ -1,4 +1,6 @@
-"""A replacement whose old machine is deleted and whose new one was not acquired: what is raised, what is kept, and how it goes on."""
+"""A replacement whose old machine is deleted and whose new one was not acquired: what is raised,
+what is kept, and how it goes on.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ from tests.engine.cases import ask, run, wanted
 
 
 def emptied_cluster(lab, want):
-    """(world, what was held, the error) of a cluster that lost one of its machines, and whose other was deleted in vain."""
+    """(world, what was held, the error) of a cluster that lost one of its machines, and whose other
+    was deleted in vain.
+    """
     world = lab.world()
     held = run(operations.create(world, want, "g1"))
     lab.alpha.preempt(held.handles[-1])
@@ -27,17 +31,26 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab):
     """Named with place and shape, not billed, with every attempt; nothing exists."""
     _, held, error = emptied_cluster(lab, wanted(ask(nodes=2)))
     first, second = str(error).splitlines()[:2]
-    assert first == (
-        "train: the previous machine (alpha north-a 2 x H100:8 spot) is deleted; nothing runs, nothing is billed; the next `up` tries again"
+    assert (
+        first
+        == "train: the previous machine (alpha north-a 2 x H100:8 spot) is deleted; nothing runs,"
+        " nothing is billed; the next `up` tries again"
     )
     assert second.startswith("train: wanted H100:8, none was acquired")
     assert isinstance(error, AllFailed) and error.attempts
-    assert (error.held.status, error.held.micro_usd, error.held.handles, error.held.generation) == (GONE, 0, (), held.generation)
+    assert (error.held.status, error.held.micro_usd, error.held.handles, error.held.generation) == (
+        GONE,
+        0,
+        (),
+        held.generation,
+    )
     assert lab.alive == []
 
 
 def test_a_look_drops_it_and_an_update_tries_again(lab):
-    """A refresh finds nothing to keep; an update without one buys as soon as there is room; a delete has nothing to do."""
+    """A refresh finds nothing to keep; an update without one buys as soon as there is room; a
+    delete has nothing to do.
+    """
     want = wanted(ask(nodes=2))
     world, _, error = emptied_cluster(lab, want)
     assert run(operations.read(world, error.held)) is None
@@ -47,17 +60,27 @@ def test_a_look_drops_it_and_an_update_tries_again(lab):
     assert again.status == "running" and len(lab.alive) == 2
 
 
-@pytest.mark.parametrize("error", [OutcomeUnknown("lost", provider="alpha"), HalfMade("half", provider="alpha"), Busy("busy")])
+@pytest.mark.parametrize(
+    "error",
+    [OutcomeUnknown("lost", provider="alpha"), HalfMade("half", provider="alpha"), Busy("busy")],
+)
 def test_what_is_not_certain_is_not_called_nothing(lab, error):
     """While something of the new one may exist, the error stays what it is."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     assert emptied(held, wanted(), "g2", error) is error
 
 
-@pytest.mark.parametrize("error", [AllFailed("none"), NotConfigured("no key", provider="alpha"), GpusError("above max_spend")])
+@pytest.mark.parametrize(
+    "error",
+    [AllFailed("none"), NotConfigured("no key", provider="alpha"), GpusError("above max_spend")],
+)
 def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error):
     """No place, no credentials, no budget: the reason follows the statement."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     made = emptied(held, wanted(), "g2", error)
-    assert isinstance(made, Emptied) and str(made).endswith(f"\n{error}") and "alpha north-a H100:8 spot" in str(made)
+    assert (
+        isinstance(made, Emptied)
+        and str(made).endswith(f"\n{error}")
+        and "alpha north-a H100:8 spot" in str(made)
+    )
     assert made.held.generation == "g2"

@@ -1,4 +1,6 @@
-"""An account that only the environment names (AWS_PROFILE, CLORE_API_KEY): it stands with the order, so that another environment finds it, or is refused."""
+"""An account that only the environment names (AWS_PROFILE, CLORE_API_KEY): it stands with the
+order, so that another environment finds it, or is refused.
+"""
 
 import pytest
 
@@ -27,7 +29,12 @@ def profiles(tmp_path, monkeypatch, rig):  # noqa: F811
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     lines = []
     for name in ("work", "home"):
-        lines += [f"[{name}]", f"aws_access_key_id = AK{name}", "aws_secret_access_key = hidden-value", ""]
+        lines += [
+            f"[{name}]",
+            f"aws_access_key_id = AK{name}",
+            "aws_secret_access_key = hidden-value",
+            "",
+        ]
     (tmp_path / "credentials").write_text("\n".join(lines))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -39,9 +46,19 @@ def profiles(tmp_path, monkeypatch, rig):  # noqa: F811
             if service == "sts":
                 if self.session.get_credentials().access_key == "AKexpired":
                     raise from_response(
-                        {"Error": {"Code": "ExpiredToken", "Message": "The security token included in the request is expired"}}, context
+                        {
+                            "Error": {
+                                "Code": "ExpiredToken",
+                                "Message": "The security token included in the request is expired",
+                            }
+                        },
+                        context,
                     )
-                return {"Account": NUMBERS.get(self.session.get_credentials().access_key.removeprefix("AK"), NUMBERS[""])}
+                return {
+                    "Account": NUMBERS.get(
+                        self.session.get_credentials().access_key.removeprefix("AK"), NUMBERS[""]
+                    )
+                }
             return super().call(operation, context, service=service, **parameters)
 
     monkeypatch.setattr("providers.adapters.aws.client.Client", Client)
@@ -62,12 +79,18 @@ def opened(profiles):
         each.close()
 
 
-def test_what_a_profile_of_the_environment_bought_is_found_under_another(opened, monkeypatch, profiles):
-    """Bought with AWS_PROFILE=work; a run with AWS_PROFILE=home still reads and deletes it in work's account. Nothing secret stands in the record."""
+def test_what_a_profile_of_the_environment_bought_is_found_under_another(
+    opened, monkeypatch, profiles
+):
+    """Bought with AWS_PROFILE=work; a run with AWS_PROFILE=home still reads and deletes it in
+    work's account. Nothing secret stands in the record.
+    """
     monkeypatch.setenv("AWS_PROFILE", "work")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "mars-north-1")
     held = run(operations.create(opened(), wanted(), "g1"))
-    assert {"account": NUMBERS["work"], "profile": "work", "regions": "us-east-1"} == dict(held.account)
+    assert {"account": NUMBERS["work"], "profile": "work", "regions": "us-east-1"} == dict(
+        held.account
+    )
     assert "hidden-value" not in repr(held.to_dict())
     monkeypatch.setenv("AWS_PROFILE", "home")
     world = opened()
@@ -80,7 +103,9 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(opened,
 
 
 def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
-    """With both in the environment the keys are used, so the profile would lead elsewhere: it is not kept, and the same run finds it again."""
+    """With both in the environment the keys are used, so the profile would lead elsewhere: it is
+    not kept, and the same run finds it again.
+    """
     monkeypatch.setenv("AWS_PROFILE", "home")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
@@ -90,26 +115,40 @@ def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
 
 
 def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
-    """Bought with keys of the environment: other keys are refused by the account's number, and delete nothing; new keys of the account will do."""
+    """Bought with keys of the environment: other keys are refused by the account's number, and
+    delete nothing; new keys of the account will do.
+    """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     held = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKother")
     before = profiles.count("TerminateInstances")
-    with pytest.raises(NotConfigured, match="wanted credentials of account 111111111111, where it was bought, found those of 333333333333"):
+    with pytest.raises(
+        NotConfigured,
+        match=(
+            "wanted credentials of account 111111111111, where it was bought, found those of"
+            " 333333333333"
+        ),
+    ):
         opened().adapter("aws", held.account)
     with pytest.raises(Exception, match="111111111111"):
         run(operations.delete(opened(), held))
     assert before == profiles.count("TerminateInstances")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
-    gone = held._replace(account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items())))
-    assert "running" == run(operations.read(opened(), gone)).status, "a profile that is no more, and keys of the same account"
+    gone = held._replace(
+        account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items()))
+    )
+    assert "running" == run(operations.read(opened(), gone)).status, (
+        "a profile that is no more, and keys of the same account"
+    )
     assert "account 111111111111" in said("aws", held.account)
 
 
 def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, profiles):
-    """Whose account it is cannot be asked with them: the way out is named, and no creating call is made."""
+    """Whose account it is cannot be asked with them: the way out is named, and no creating call is
+    made.
+    """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     with pytest.raises(GpusError, match="ExpiredToken.*sign in again") as caught:
@@ -118,7 +157,9 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
 
 
 def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeypatch):
-    """Whose account it is cannot be asked any more: what is held stays as it was told, with a warning."""
+    """Whose account it is cannot be asked any more: what is held stays as it was told, with a
+    warning.
+    """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     held = run(operations.create(opened(), wanted(), "g1"))
@@ -132,7 +173,9 @@ def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeyp
 
 
 def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch):
-    """The account is a fingerprint; another key is refused, no key is missing, and a changed key of the same account is known by an order it sees."""
+    """The account is a fingerprint; another key is refused, no key is missing, and a changed key of
+    the same account is known by an order it sees.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setenv("CLORE_API_KEY", "first-secret-key")
     account = CLORE.connect("live", {}).account

@@ -1,4 +1,6 @@
-"""The folder of what is kept between runs: where it cannot be used, a look goes on with one line, and nothing is bought."""
+"""The folder of what is kept between runs: where it cannot be used, a look goes on with one line,
+and nothing is bought.
+"""
 
 import os
 import subprocess
@@ -22,7 +24,9 @@ def unusable(request, tmp_path, monkeypatch):
     if request.param == "read-only":
         place.mkdir()
         real = os.access
-        monkeypatch.setattr(os, "access", lambda path, mode: False if str(path) == str(place) else real(path, mode))
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: False if str(path) == str(place) else real(path, mode)
+        )
     else:
         place.write_text("")
     chosen = place / "sub" if request.param == "below a file" else place
@@ -36,11 +40,15 @@ def test_a_home_that_cannot_be_used_is_one_line(unusable):
         home()
     text = str(caught.value)
     assert isinstance(caught.value, OSError) and "\n" not in text and "Errno" not in text
-    assert text.startswith(f"wanted a folder for what is kept between runs, found {unusable}: ") and text.endswith(WORDS)
+    assert text.startswith(
+        f"wanted a folder for what is kept between runs, found {unusable}: "
+    ) and text.endswith(WORDS)
 
 
 def test_a_preview_goes_on_with_one_line(unusable):
-    """The plan of the bundled catalog is there, with one line about the folder however many things are missing for it."""
+    """The plan of the bundled catalog is there, with one line about the folder however many things
+    are missing for it.
+    """
     plan = planning.plan(ask("L4"))
     assert plan.candidates or plan.rejected_by_rule
     assert 1 == sum(WORDS in line for line in plan.warnings), plan.warnings
@@ -65,24 +73,52 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(("plan", "L4:1"), 0), (("run", "L4:1", "--", "true"), 2), (("rehearse",), 2)], ids=["plan", "run", "rehearse"]
+    ("words", "code"),
+    [(("plan", "L4:1"), 0), (("run", "L4:1", "--", "true"), 2), (("rehearse",), 2)],
+    ids=["plan", "run", "rehearse"],
 )
 def test_a_disk_without_room_is_a_line_and_nothing_is_bought(tmp_path, words, code):
-    """No byte can be written: the plan is there all the same, what buys ends with what to do; never a traceback."""
+    """No byte can be written: the plan is there all the same, what buys ends with what to do; never
+    a traceback.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", FULL, *words], env={**os.environ, "GPUS_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FULL, *words],
+        env={**os.environ, "GPUS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     said = " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in said and code == done.returncode, said
-    assert code == 0 or any(todo in said for todo in ("make room", "GPUS_HOME to a folder that")), said
+    assert code == 0 or any(todo in said for todo in ("make room", "GPUS_HOME to a folder that")), (
+        said
+    )
     assert "acquired" not in said
 
 
 def test_the_commands_say_what_to_do(tmp_path):
     """Each command that needs the folder ends with the one line."""
     (tmp_path / "file").write_text("")
-    for words in (("ps",), ("rehearse",), ("release", "x"), ("ssh", "x"), ("run", "L4:1", "--", "true"), ("check", "gcp")):
+    for words in (
+        ("ps",),
+        ("rehearse",),
+        ("release", "x"),
+        ("ssh", "x"),
+        ("run", "L4:1", "--", "true"),
+        ("check", "gcp"),
+    ):
         env = {**os.environ, "GPUS_HOME": str(tmp_path / "file")}
-        done = subprocess.run([sys.executable, "-m", "providers.cli", *words], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-m", "providers.cli", *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         said = " ".join((done.stdout + done.stderr).split())
-        assert done.returncode != 0 and WORDS in said and "Errno" not in said and "Traceback" not in said, said
+        assert (
+            done.returncode != 0
+            and WORDS in said
+            and "Errno" not in said
+            and "Traceback" not in said
+        ), said

@@ -1,4 +1,6 @@
-"""The journal: durable before the call, shared by processes, honest when it is broken; leases and who holds them."""
+"""The journal: durable before the call, shared by processes, honest when it is broken; leases and
+who holds them.
+"""
 
 import os
 import sqlite3
@@ -32,10 +34,22 @@ def test_order_and_ticket_come_back_as_they_were(tmp_path):
     """An order and its ticket read from the journal by another process equal what was written."""
     journal = Journal(tmp_path / "journal.db")
     journal.intend("rehearsal", ORDER, 1.0)
-    ticket = Ticket(ORDER, "done", (("operation", "op-1"),), ORDER.candidates[0], (Handle("alpha", "a"), Handle("alpha", "b")), "fine")
+    ticket = Ticket(
+        ORDER,
+        "done",
+        (("operation", "op-1"),),
+        ORDER.candidates[0],
+        (Handle("alpha", "a"), Handle("alpha", "b")),
+        "fine",
+    )
     journal.note(ticket, 2.0)
     (entry,) = Journal(tmp_path / "journal.db").orders("rehearsal", "own", "train", "g1")
-    assert (entry.order, entry.ticket, entry.handles, entry.state) == (ORDER, ticket, ticket.handles, "intent")
+    assert (entry.order, entry.ticket, entry.handles, entry.state) == (
+        ORDER,
+        ticket,
+        ticket.handles,
+        "intent",
+    )
     assert entry.micro_usd == 20_000_000
 
 
@@ -59,7 +73,9 @@ def test_same_token_is_never_written_twice(tmp_path):
 def test_broken_journal_refuses_to_buy_and_only_warns_a_plan(lab, tmp_path):
     """A corrupt journal is a clear error before any purchase, and a warning in a plan."""
     (tmp_path / "journal.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(errors.GpusError, match=r"journal\.db: wanted to write the journal.*nothing is bought"):
+    with pytest.raises(
+        errors.GpusError, match=r"journal\.db: wanted to write the journal.*nothing is bought"
+    ):
         run(operations.create(lab.world(), wanted(), "g1"))
     assert lab.creates == 0
     blocks, _, warnings = planning.standing_blocks(lab.world())
@@ -76,7 +92,9 @@ def test_newer_journal_is_left_alone(tmp_path):
 
 
 def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
-    """One holder at a time; the same token may take it again; another one of this very process may not."""
+    """One holder at a time; the same token may take it again; another one of this very process may
+    not.
+    """
     journal = Journal(tmp_path / "journal.db")
     journal.take("rehearsal", "own", "train", "me", 0.0)
     journal.take("rehearsal", "own", "train", "me", 0.0)
@@ -93,11 +111,14 @@ def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
 def test_lease_of_a_killed_process_is_taken_over(tmp_path):
     """A process that was killed with -9 while it held a lease does not hold it any more."""
     code = (
-        "import sys, time; from pathlib import Path; from providers.engine.journal.database import Journal;"
-        "Journal(Path(sys.argv[1])).take('rehearsal', 'own', 'train', 'child', 0.0); print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from providers.engine.journal.database import"
+        " Journal;Journal(Path(sys.argv[1])).take('rehearsal', 'own', 'train', 'child', 0.0);"
+        " print('held', flush=True); time.sleep(60)"
     )
     path = tmp_path / "journal.db"
-    child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout.readline() == "held\n"
     journal = Journal(path)
     with pytest.raises(errors.Busy, match=f"process {child.pid}"):
@@ -110,7 +131,9 @@ def test_lease_of_a_killed_process_is_taken_over(tmp_path):
 
 
 def test_process_id_used_again_is_another_process():
-    """A process is its id and when it started, in this boot: an id used again, or another boot, is not it."""
+    """A process is its id and when it started, in this boot: an id used again, or another boot, is
+    not it.
+    """
     me = process.current()
     assert process.alive(me)
     assert not process.alive(me._replace(started="1"))
@@ -135,7 +158,9 @@ def test_lease_waits_for_an_abandoned_run_to_clean_up(lab):
 
 
 def test_launches_keep_their_price_over_generations(lab):
-    """Each placement is kept with its price and its times, so that what was spent can be told later."""
+    """Each placement is kept with its price and its times, so that what was spent can be told
+    later.
+    """
     world = lab.world()
     held = run(operations.create(world, wanted(), "g1"))
     lab.clock.advance(3600)
@@ -154,9 +179,15 @@ def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
     run(operations.create(world, wanted(), "g1"))
     assert world.journal.blocks("rehearsal") == ()
     lab.beta.fail("submit", errors.QuotaExceeded("limit", provider="beta", code="Q"))
-    run(operations.create(world, wanted(ask(providers=("beta", "alpha"), rank="preference"), name="other"), "g2"))
+    run(
+        operations.create(
+            world, wanted(ask(providers=("beta", "alpha"), rank="preference"), name="other"), "g2"
+        )
+    )
     (block,) = world.journal.blocks("rehearsal")
-    assert block.scope.provider == "beta" and block.until == pytest.approx(lab.clock.now() + 3600, abs=10)
+    assert block.scope.provider == "beta" and block.until == pytest.approx(
+        lab.clock.now() + 3600, abs=10
+    )
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x"])
@@ -177,24 +208,32 @@ def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "rehearsal.db").write_bytes(b"garbage" * 1000)
     world = open_world("rehearsal")
     for touch in (lambda: world.clock, lambda: world.adapter("gcp")):
-        with pytest.raises(GpusError, match=r"rehearsal\.db: wanted the rehearsal's state, found .*; move it away") as told:
+        with pytest.raises(
+            GpusError, match=r"rehearsal\.db: wanted the rehearsal's state, found .*; move it away"
+        ) as told:
             touch()
         assert "\n" not in str(told.value)
     world.close()
 
 
 def test_what_another_owner_stopped_and_kept_is_still_named(lab):
-    """A stack whose state was lost is told of what its earlier owner has, stopped machines too, until they are gone."""
+    """A stack whose state was lost is told of what its earlier owner has, stopped machines too,
+    until they are gone.
+    """
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev")
     held = run(operations.create(world, wanted(), "1111aaaa2222"))
-    assert [launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")] == [
-        tuple(each.native_id for each in held.handles)
-    ]
+    assert [
+        launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")
+    ] == [tuple(each.native_id for each in held.handles)]
     world.journal.rests(held._replace(status="stopped"), world.clock.now())
-    assert [launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")] == [
-        tuple(each.native_id for each in held.handles)
-    ]
-    assert world.journal.former("rehearsal", "own", "gpus", "dev") == world.journal.former("rehearsal", "new", "gpus", "other") == ()
+    assert [
+        launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")
+    ] == [tuple(each.native_id for each in held.handles)]
+    assert (
+        world.journal.former("rehearsal", "own", "gpus", "dev")
+        == world.journal.former("rehearsal", "new", "gpus", "other")
+        == ()
+    )
     run(operations.delete(world, held))
     assert world.journal.former("rehearsal", "new", "gpus", "dev") == ()

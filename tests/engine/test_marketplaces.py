@@ -1,6 +1,8 @@
-"""A stranger's host is bought only where its marketplace is named or marketplaces are allowed: at each way by which the engine buys.
+"""A stranger's host is bought only where its marketplace is named or marketplaces are allowed: at
+each way by which the engine buys.
 
-Beta stands for the marketplace: the same cloud as in the other tests, which says of itself that its machines are strangers' hosts.
+Beta stands for the marketplace: the same cloud as in the other tests, which says of itself that its
+machines are strangers' hosts.
 """
 
 import pytest
@@ -17,8 +19,12 @@ ALLOWED = [{"providers": ("beta",)}, {"providers": ("alpha", "beta")}, {"marketp
 @pytest.fixture
 def world(lab):
     plain = lab.beta.manifest()
-    lab.beta.manifest = lambda: plain._replace(capabilities=plain.capabilities._replace(marketplace=True))
-    lab.none_at_alpha = lambda: lab.alpha.stock.update({("", "spot"): 0, **{(zone, "spot"): 0 for zone in ("north-a", "north-b", "south-a")}})
+    lab.beta.manifest = lambda: plain._replace(
+        capabilities=plain.capabilities._replace(marketplace=True)
+    )
+    lab.none_at_alpha = lambda: lab.alpha.stock.update(
+        {("", "spot"): 0, **{(zone, "spot"): 0 for zone in ("north-a", "north-b", "south-a")}}
+    )
     return lab.world()
 
 
@@ -38,7 +44,9 @@ def test_a_create_buys_from_a_stranger_where_that_is_asked_for(lab, world, more)
 
 
 def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world):
-    """After a preemption with no room elsewhere, an update (and so a watch's round) ends with nothing rather than at a stranger's."""
+    """After a preemption with no room elsewhere, an update (and so a watch's round) ends with
+    nothing rather than at a stranger's.
+    """
     held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(held.handles[0], remains=True)
     lab.none_at_alpha()
@@ -59,18 +67,24 @@ def test_a_reclaim_does_not_move_to_a_stranger(lab, world):
 
 
 def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world):
-    """What runs at a marketplace stays when the declaration no longer allows one: an update buys and deletes nothing."""
+    """What runs at a marketplace stays when the declaration no longer allows one: an update buys
+    and deletes nothing.
+    """
     held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
     after = run(operations.update(world, held, wanted()))
     assert (after.handles, after.status) == (held.handles, "running")
     assert (1, 0) == (lab.creates, lab.beta.calls["delete"])
     lab.beta.preempt(held.handles[0], remains=True)
-    assert "alpha" == run(operations.update(world, held, wanted())).provider, "its replacement goes elsewhere"
+    assert "alpha" == run(operations.update(world, held, wanted())).provider, (
+        "its replacement goes elsewhere"
+    )
 
 
 @pytest.mark.parametrize("rank", ["price_by_choice", "preference"])
 def test_a_reclaim_within_one_choice_moves_nothing(lab, rank):
-    """H100s at beta, and cheaper ones at alpha meanwhile: a reclaim leaves what runs, since it is of the first choice already."""
+    """H100s at beta, and cheaper ones at alpha meanwhile: a reclaim leaves what runs, since it is
+    of the first choice already.
+    """
     world = lab.world()
     held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
     after = run(operations.reclaim(world, held, wanted(ask(rank=rank))))

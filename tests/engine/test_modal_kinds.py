@@ -1,4 +1,6 @@
-"""Jobs and services through the engine, over the rehearsal's Modal, with a clock that does not wait."""
+"""Jobs and services through the engine, over the rehearsal's Modal, with a clock that does not
+wait.
+"""
 
 import asyncio
 
@@ -14,11 +16,24 @@ from providers.errors import AllFailed
 from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
 
-JOB = {"kind": "job", "gpu": "L4", "providers": ["modal"], "wait": "2m", "options": {"modal": {"command": "python train.py"}}}
+JOB = {
+    "kind": "job",
+    "gpu": "L4",
+    "providers": ["modal"],
+    "wait": "2m",
+    "options": {"modal": {"command": "python train.py"}},
+}
 SERVICE = {
     **JOB,
     "kind": "service",
-    "options": {"modal": {"command": "python serve.py", "port": 8000, "min_containers": 1, "max_containers": 2}},
+    "options": {
+        "modal": {
+            "command": "python serve.py",
+            "port": 8000,
+            "min_containers": 1,
+            "max_containers": 2,
+        }
+    },
 }
 
 
@@ -26,7 +41,12 @@ class Rig:
     def __init__(self):
         self.store = open_store()
         self.said = []
-        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+        self.world = open_world(
+            "rehearsal",
+            {},
+            lambda _severity, text: self.said.append(text),
+            clock=StoreClock(self.store),
+        )
 
     def wanted(self, spec, **fields):
         made = read_cluster("train", {**spec, **fields})
@@ -42,7 +62,11 @@ class Rig:
         return self.run(operations.read(self.world, held))
 
     def live(self):
-        return self.store.connection().execute("SELECT name FROM modal_deployed WHERE state = 'DEPLOYED'").fetchall()
+        return (
+            self.store.connection()
+            .execute("SELECT name FROM modal_deployed WHERE state = 'DEPLOYED'")
+            .fetchall()
+        )
 
     def sent(self, method):
         return len(self.store.requests(method))
@@ -57,7 +81,9 @@ def rig(tmp_path, monkeypatch):
 
 
 def test_a_finished_job_is_done_and_never_bought_again(rig):
-    """It ends, is read as ended for ever, an update leaves it, another run of the program with the same spec adopts it; delete leaves nothing."""
+    """It ends, is read as ended for ever, an update leaves it, another run of the program with the
+    same spec adopts it; delete leaves nothing.
+    """
     held = rig.create(rig.wanted(JOB))
     assert ("running", "job", "L4", ()) == (held.status, held.kind, held.gpu_type, held.reasons)
     rig.store.advance(60)
@@ -67,7 +93,11 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     assert held == ClusterRecord.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
     held = rig.read(held)
-    assert "ended" == held.status == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
+    assert (
+        "ended"
+        == held.status
+        == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
+    )
     again = rig.create(rig.wanted(JOB), "g2")
     assert ("ended", held.handles) == (again.status, again.handles) and 1 == rig.sent("FunctionMap")
     rig.run(operations.delete(rig.world, again))
@@ -75,7 +105,9 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
 
 
 def test_a_failed_job_stays_failed(rig):
-    """A command that fails is told once, with its exit code, and bought no second time; not even when Modal forgets the app."""
+    """A command that fails is told once, with its exit code, and bought no second time; not even
+    when Modal forgets the app.
+    """
     rig.store.add_fault("modal", "FunctionMap", "op-error", code="7")
     held = rig.create(rig.wanted(JOB))
     rig.store.advance(60)
@@ -93,7 +125,9 @@ def test_a_job_that_is_over_at_the_first_look_was_had(rig):
     rig.store.set_latency("modal", "job", 0.1)
     rig.store.set_latency("modal", "create", 0.1)
     held = rig.create(rig.wanted(JOB))
-    assert ("ended", 1) == (held.status, rig.sent("FunctionMap")) and ["acquired"] == [attempt.outcome for attempt in held.attempts]
+    assert ("ended", 1) == (held.status, rig.sent("FunctionMap")) and ["acquired"] == [
+        attempt.outcome for attempt in held.attempts
+    ]
 
 
 def test_a_running_job_that_is_gone_is_told(rig):
@@ -105,7 +139,9 @@ def test_a_running_job_that_is_gone_is_told(rig):
 
 
 def test_another_run_is_another_job(rig):
-    """A bump of `run` is another fingerprint: what the earlier run left is deleted first, then a new job is started."""
+    """A bump of `run` is another fingerprint: what the earlier run left is deleted first, then a
+    new job is started.
+    """
     first = rig.create(rig.wanted(JOB, run="1"))
     second = rig.create(rig.wanted(JOB, run="2"), "g2")
     assert first.handles != second.handles and 1 == len(rig.live()) and 2 == rig.sent("FunctionMap")
@@ -120,7 +156,9 @@ def test_a_lost_start_is_one_job(rig, fault):
 
 
 def test_a_start_that_never_arrived_is_sent_again(rig):
-    """No answer and nothing made: once that is certain it is asked for again, in the same app, and there is one job."""
+    """No answer and nothing made: once that is certain it is asked for again, in the same app, and
+    there is one job.
+    """
     rig.store.add_fault("modal", "FunctionMap", "unavailable")
     held = rig.create(rig.wanted(JOB))
     assert ("running", 1) == (held.status, len(rig.live()))
@@ -135,14 +173,20 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
     with pytest.raises(AllFailed, match="modal any L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
     (told,) = [line for line in rig.said if "waits for" in line]
-    assert told.startswith("#1 modal any L4:1 on-demand") and "waits for L4:1 A10:1, until " in told and told.endswith(" UTC at most (wait: 2m)")
+    assert (
+        told.startswith("#1 modal any L4:1 on-demand")
+        and "waits for L4:1 A10:1, until " in told
+        and told.endswith(" UTC at most (wait: 2m)")
+    )
     assert until <= told.partition("until ")[2].removesuffix(" at most (wait: 2m)")
     assert [] == rig.live() and 1 == rig.sent("AppPublish")
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
 def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
-    """The stop is accepted at once; destroy is done when the container is off the list, within its bounded wait."""
+    """The stop is accepted at once; destroy is done when the container is off the list, within its
+    bounded wait.
+    """
     rig.store.set_latency("modal", "delete", 90)
     held = rig.create(rig.wanted(spec))
     begun = rig.store.now()
@@ -151,7 +195,9 @@ def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
 
 
 def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
-    """A container that stays listed for days: destroy ends with what may still cost money, and can be run again."""
+    """A container that stays listed for days: destroy ends with what may still cost money, and can
+    be run again.
+    """
     from providers.errors import HalfMade
 
     rig.store.set_latency("modal", "delete", 3 * 86_400)
@@ -163,20 +209,30 @@ def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
 
 
 def test_a_service_is_updated_in_place_at_its_new_price(rig):
-    """More containers: the same app is deployed anew once, and the price is that of the new bounds; nothing else changes."""
+    """More containers: the same app is deployed anew once, and the price is that of the new bounds;
+    nothing else changes.
+    """
     held = rig.create(rig.wanted(SERVICE))
     assert held.machines[0].url.startswith("https://") and 1_612_188 == held.micro_usd
     more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
     after = rig.run(operations.update(rig.world, held, rig.wanted(SERVICE, options=more)))
-    assert (held.handles, 2 * 1_612_188, 2) == (after.handles, after.micro_usd, rig.sent("AppPublish"))
+    assert (held.handles, 2 * 1_612_188, 2) == (
+        after.handles,
+        after.micro_usd,
+        rig.sent("AppPublish"),
+    )
     again = rig.run(operations.update(rig.world, after, rig.wanted(SERVICE, options=more)))
     assert (after.micro_usd, 2) == (again.micro_usd, rig.sent("AppPublish"))
-    public = rig.run(operations.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public")))
+    public = rig.run(
+        operations.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public"))
+    )
     assert (3, ()) == (rig.sent("AppPublish"), public.reasons)
 
 
 def test_a_drifted_service_is_told_and_deployed_anew(rig):
-    """Somebody raised the floor at Modal: the read names it as still to be done, the next update deploys the declaration, in place."""
+    """Somebody raised the floor at Modal: the read names it as still to be done, the next update
+    deploys the declaration, in place.
+    """
     held = rig.create(rig.wanted(SERVICE))
     rig.world.adapter("modal").functions.apps.scale(held.machines[0].name, 5)
     drifted = rig.read(held)
@@ -186,14 +242,22 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig):
 
 
 def test_one_walk_takes_the_whole_list(rig):
-    """The fallbacks of one count go out as one order; what Modal gave is what is held, at its price."""
+    """The fallbacks of one count go out as one order; what Modal gave is what is held, at its
+    price.
+    """
     rig.store.set_stock("modal", "", "", "", 0, gpu="L4")
     held = rig.create(rig.wanted(JOB, fallback=["A10"]))
-    assert ("A10", 1, 1) == (held.gpu_type, held.entry, rig.sent("AppPublish")) and 1_108_494 == held.micro_usd
+    assert ("A10", 1, 1) == (
+        held.gpu_type,
+        held.entry,
+        rig.sent("AppPublish"),
+    ) and 1_108_494 == held.micro_usd
 
 
 def test_a_killed_runs_service_is_adopted(rig):
-    """What an earlier run deployed for the same declaration is taken over, with a new generation; a stray one is settled away."""
+    """What an earlier run deployed for the same declaration is taken over, with a new generation; a
+    stray one is settled away.
+    """
     held = rig.create(rig.wanted(SERVICE))
     again = rig.create(rig.wanted(SERVICE), "g2")
     assert (held.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))

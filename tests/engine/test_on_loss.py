@@ -1,4 +1,6 @@
-"""Some of several machines are lost: what the declaration's `on_loss` makes of that, and what a run that was cut short leaves of it."""
+"""Some of several machines are lost: what the declaration's `on_loss` makes of that, and what a run
+that was cut short leaves of it.
+"""
 
 import pytest
 
@@ -24,16 +26,31 @@ def lossy(lab, want, lost=1):
 
 
 def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
-    """The rest stays as it is; as many as were lost are bought in the same zone, which was refused to nobody, and the whole is well again."""
+    """The rest stays as it is; as many as were lost are bought in the same zone, which was refused
+    to nobody, and the whole is well again.
+    """
     want = declared("replace-node")
     world, held, seen = lossy(lab, want)
-    assert seen.status == "degraded" and "the next `up` gets what is lost again in the same place" in seen.reasons[0]
+    assert (
+        seen.status == "degraded"
+        and "the next `up` gets what is lost again in the same place" in seen.reasons[0]
+    )
     after = run(operations.update(world, seen, want))
-    assert (after.status, after.reasons, after.leftovers, after.nodes, after.zone) == ("running", (), (), 3, "north-a")
+    assert (after.status, after.reasons, after.leftovers, after.nodes, after.zone) == (
+        "running",
+        (),
+        (),
+        3,
+        "north-a",
+    )
     assert after.handles[:2] == held.handles[:2] and len(set(after.handles)) == 3
     assert {node.handle for node in lab.alive} == set(after.handles)
     order = lab.alpha.orders[-1]
-    assert (len(order.node_names), order.joins, order.candidates[0].zone) == (1, held.handles[:2], "north-a")
+    assert (len(order.node_names), order.joins, order.candidates[0].zone) == (
+        1,
+        held.handles[:2],
+        "north-a",
+    )
     assert after.micro_usd == held.micro_usd
     assert run(operations.read(world, after, "replace-node")).reasons == ()
     run(operations.delete(world, after))
@@ -41,7 +58,9 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
 
 
 def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab):
-    """No room beside the rest: nothing is bought elsewhere, the rest goes on, the reason says so, and the next update asks again."""
+    """No room beside the rest: nothing is bought elsewhere, the rest goes on, the reason says so,
+    and the next update asks again.
+    """
     want = declared("replace-node")
     world, held, seen = lossy(lab, want, lost=2)
     lab.alpha.stock[("north-a", "spot")] = 0
@@ -55,12 +74,19 @@ def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab):
 
 
 def test_b45_replace_node_never_passes_the_cap(lab):
-    """What the cap leaves beside the rest is all that the new one may cost; a price that rose above it is not paid."""
+    """What the cap leaves beside the rest is all that the new one may cost; a price that rose above
+    it is not paid.
+    """
     from providers.catalog.table import table
 
     want = declared("replace-node", max_price_micro_usd=30 * USD)
     _, _, seen = lossy(lab, want)
-    lab.offers = table([offer._replace(node_micro_usd=11 * USD) if offer.zone == "north-a" else offer for offer in lab.offers_list])
+    lab.offers = table(
+        [
+            offer._replace(node_micro_usd=11 * USD) if offer.zone == "north-a" else offer
+            for offer in lab.offers_list
+        ]
+    )
     world = lab.world()
     after = run(operations.update(world, seen, want))
     assert {node.zone for node in lab.alive} == {"north-b"} and len(after.handles) == 3
@@ -85,7 +111,9 @@ def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab):
 @pytest.mark.parametrize("then", ["read", "update"])
 @pytest.mark.parametrize("fault", ["call", "answer"])
 def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, then, fault):
-    """Killed while it bought the new one: what was bought is the missing one, and nothing is bought twice."""
+    """Killed while it bought the new one: what was bought is the missing one, and nothing is bought
+    twice.
+    """
     want = declared("replace-node")
     world, held, seen = lossy(lab, want)
     lab.alpha.fail("submit" if fault == "call" else "observe", Killed(), after=True)
@@ -106,7 +134,9 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
 
 
 def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab, monkeypatch):
-    """Killed once the new one was had: the next look takes it for the missing one, not for a placement of its own."""
+    """Killed once the new one was had: the next look takes it for the missing one, not for a
+    placement of its own.
+    """
     want = declared("replace-node")
     world, _, seen = lossy(lab, want)
     from providers.engine.reconcile import replace_lost
@@ -117,16 +147,30 @@ def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab,
     monkeypatch.undo()
     monkeypatch.setenv("GPUS_HOME", str(lab.home))
     whole = run(operations.read(lab.world(), seen, "replace-node"))
-    assert (whole.status, whole.nodes, len(whole.handles), whole.reasons, whole.leftovers) == ("running", 3, 3, (), ())
+    assert (whole.status, whole.nodes, len(whole.handles), whole.reasons, whole.leftovers) == (
+        "running",
+        3,
+        3,
+        (),
+        (),
+    )
 
 
 def test_b45_report_leaves_a_loss_alone(lab):
-    """`report` tells of the loss at each look, buys and deletes nothing, and labels are written on what is left."""
+    """`report` tells of the loss at each look, buys and deletes nothing, and labels are written on
+    what is left.
+    """
     want = declared("report")
     world, held, seen = lossy(lab, want)
     assert (seen.status, seen.reasons, seen.handles) == ("degraded", (), held.handles)
-    assert lab.said("degraded: 2 of 3 machines are left") and lab.said("`on_loss: report` leaves it so")
-    after = run(operations.update(world, seen, want._replace(setup=want.setup._replace(labels=(("team", "x"),)))))
+    assert lab.said("degraded: 2 of 3 machines are left") and lab.said(
+        "`on_loss: report` leaves it so"
+    )
+    after = run(
+        operations.update(
+            world, seen, want._replace(setup=want.setup._replace(labels=(("team", "x"),)))
+        )
+    )
     assert (after.status, after.reasons, lab.creates) == ("degraded", (), 1)
     assert [handle for handle, _ in lab.alpha.updates] == list(held.handles[:2])
     run(operations.update(world, after, declared("replace-all")))
@@ -144,11 +188,15 @@ def test_what_is_bought_again_ends_with_the_rest(lab):
 
 
 def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab):
-    """A record that comes from a state, with its moments in whole seconds, is the same placement: `gpus ssh` and `gpus ps` find one cluster, not two."""
+    """A record that comes from a state, with its moments in whole seconds, is the same placement:
+    `gpus ssh` and `gpus ps` find one cluster, not two.
+    """
     lab.clock.advance(0.4)
     want = declared("replace-node")
     world, held, seen = lossy(lab, want)
     assert held.launched_at % 1
-    after = run(operations.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want))
+    after = run(
+        operations.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want)
+    )
     (standing,) = world.journal.standing("rehearsal")
     assert set(standing.native_ids) == {handle.native_id for handle in after.handles}

@@ -1,4 +1,6 @@
-"""Clouds that take a call and never answer: what a look shows of the others, how long it waits, and what a deletion may say."""
+"""Clouds that take a call and never answer: what a look shows of the others, how long it waits, and
+what a deletion may say.
+"""
 
 import threading
 import time
@@ -22,12 +24,19 @@ class Many(Lab):
     """Four clouds, each with one place."""
 
     def __init__(self):
-        super().__init__([offer(name, "north", f"{name}-a", usd=10 + number) for number, name in enumerate(CLOUDS)])
+        super().__init__(
+            [
+                offer(name, "north", f"{name}-a", usd=10 + number)
+                for number, name in enumerate(CLOUDS)
+            ]
+        )
         self.gamma, self.delta = (FakeCloud(name, self.clock) for name in CLOUDS[2:])
 
     def world(self, **more):
         opened = super().world(**more)
-        opened.manifests.update({cloud.name: cloud.manifest() for cloud in (self.gamma, self.delta)})
+        opened.manifests.update(
+            {cloud.name: cloud.manifest() for cloud in (self.gamma, self.delta)}
+        )
         opened._connecting.update({name: threading.Lock() for name in CLOUDS[2:]})
         return opened
 
@@ -43,7 +52,11 @@ def many(tmp_path, monkeypatch):
 
 
 def bought(many, provider, name, owner="own"):
-    return run(operations.create(many.world(), wanted(ask(providers=(provider,)), name=name, owner=owner), f"g-{name}"))
+    return run(
+        operations.create(
+            many.world(), wanted(ask(providers=(provider,)), name=name, owner=owner), f"g-{name}"
+        )
+    )
 
 
 @contextmanager
@@ -70,7 +83,9 @@ def hung(*clouds, methods=("find", "observe", "delete")):
 
 
 def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
-    """The machine stays as it was, with the reason; a second hung cloud, in which it once had an order, adds no time."""
+    """The machine stays as it was, with the reason; a second hung cloud, in which it once had an
+    order, adds no time.
+    """
     many.beta.stock = {("beta-a", "spot"): 0}
     held = bought(many, "alpha", "train")
     with hung(many.alpha, many.beta):
@@ -86,12 +101,18 @@ def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
     held = bought(many, "alpha", "train")
     many.alpha.fail("observe", RateLimited("slow down", provider="alpha"), times=9)
     after = run(operations.read(many.world(), held))
-    assert after.status == held.status and "slow down" in after.detail and many.alpha.calls["observe"] < 9
+    assert (
+        after.status == held.status
+        and "slow down" in after.detail
+        and many.alpha.calls["observe"] < 9
+    )
 
 
 @pytest.mark.parametrize("name", ["", "on-beta"])
 def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
-    """`gpus ps`: the machine at the healthy cloud as it is now, those at hung ones as they were; nothing is dropped, one limit for all."""
+    """`gpus ps`: the machine at the healthy cloud as it is now, those at hung ones as they were;
+    nothing is dropped, one limit for all.
+    """
     for provider in CLOUDS[:3]:
         bought(many, provider, f"on-{provider}", access.owner())
     with hung(many.alpha, many.gamma, many.delta):
@@ -99,15 +120,21 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
         found = {machine.name: machine.held for machine in run(rentals.look(many.world(), name))}
         took = time.monotonic() - began
     assert set(found) == ({"on-alpha", "on-beta", "on-gamma"} if not name else {"on-beta"})
-    assert found["on-beta"].detail == "" and all("no answer" in held.detail for key, held in found.items() if key != "on-beta")
+    assert found["on-beta"].detail == "" and all(
+        "no answer" in held.detail for key, held in found.items() if key != "on-beta"
+    )
     assert took < LIMIT_S + 10
 
 
 def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
-    """A name that this machine knows nothing of may be at a cloud that hangs; what was found elsewhere is released all the same."""
+    """A name that this machine knows nothing of may be at a cloud that hangs; what was found
+    elsewhere is released all the same.
+    """
     with (
         hung(many.alpha, many.gamma, methods=("find",)),
-        pytest.raises(GpusError, match=r"box: found nothing of that name, but alpha, gamma could not"),
+        pytest.raises(
+            GpusError, match=r"box: found nothing of that name, but alpha, gamma could not"
+        ),
     ):
         run(rentals.let_go(many.world(), "box"))
     assert not run(rentals.let_go(many.world(), "box"))
@@ -118,11 +145,15 @@ def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
 
 
 def test_two_names_of_one_account_are_asked_once(many):
-    """The account as the settings have it and as a stack's state has it is one: one search, also where it fails."""
+    """The account as the settings have it and as a stack's state has it is one: one search, also
+    where it fails.
+    """
     bought(many, "alpha", "train")
     asked = many.alpha.calls["find"]
     many.alpha.fail("find", BadCredentials("expired", provider="alpha"), times=9)
-    survey = run(garbage.survey(many.world(), garbage.Claims(settings=({"alpha": {}}, {"beta": {}}))))
+    survey = run(
+        garbage.survey(many.world(), garbage.Claims(settings=({"alpha": {}}, {"beta": {}})))
+    )
     assert many.alpha.calls["find"] == asked + 1 and len(survey.trouble) == 1
 
 
@@ -131,15 +162,22 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
     bought(many, "beta", "left")
     with hung(many.alpha, many.gamma, many.delta) as most:
         survey = run(garbage.survey(many.world(), garbage.Claims()))
-    assert survey.asked == ("beta",) and [found.handle.provider for found in survey.found] == ["beta"]
+    assert survey.asked == ("beta",) and [found.handle.provider for found in survey.found] == [
+        "beta"
+    ]
     assert len(survey.trouble) == 3 and all("no answer within" in line for line in survey.trouble)
     assert max(most) == 3
 
 
 def test_spending_at_hung_clouds_goes_on_being_counted(many):
-    """What another machine bought is only over on its cloud's word; the healthy cloud's answer counts although others hang."""
+    """What another machine bought is only over on its cloud's word; the healthy cloud's answer
+    counts although others hang.
+    """
     spells = {
-        provider: budget.Charge(provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0) for provider in ("alpha", "beta", "gamma")
+        provider: budget.Charge(
+            provider, f"g-{provider}", provider, 10, many.clock.now() - 60, 0.0, 0.0
+        )
+        for provider in ("alpha", "beta", "gamma")
     }
     ledger = budget.Ledger(spells={spell.key: spell for spell in spells.values()})
     with hung(many.alpha, many.gamma) as most:
@@ -149,7 +187,9 @@ def test_spending_at_hung_clouds_goes_on_being_counted(many):
 
 
 def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
-    """The machine at the healthy cloud goes first of all; clouds that hang are asked side by side, and each is named in the error."""
+    """The machine at the healthy cloud goes first of all; clouds that hang are asked side by side,
+    and each is named in the error.
+    """
     bought(many, "beta", "train")
     with hung(many.alpha, many.gamma, many.delta) as most:
         began = time.monotonic()
@@ -166,14 +206,22 @@ def impatient(monkeypatch):
     monkeypatch.setattr(deadlines, "SILENCE_LIMIT_S", LIMIT_S)
 
 
-@pytest.mark.parametrize("methods", [("find",), ("observe",), ("delete",), ("find", "observe", "delete")], ids="-".join)
+@pytest.mark.parametrize(
+    "methods", [("find",), ("observe",), ("delete",), ("find", "observe", "delete")], ids="-".join
+)
 def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, methods):
-    """Whichever of its calls hangs; the error names the machine, its price, and how to see that the cloud answers again."""
+    """Whichever of its calls hangs; the error names the machine, its price, and how to see that the
+    cloud answers again.
+    """
     held = bought(many, "alpha", "train")
     with hung(many.alpha, methods=methods):
         began = time.monotonic()
         with pytest.raises(
-            HalfMade, match=r"no answer within .*may still cost \$10\.00/h; run it again once `gpus check alpha` gets an answer"
+            HalfMade,
+            match=(
+                r"no answer within .*may still cost \$10\.00/h; run it again once `gpus check"
+                r" alpha` gets an answer"
+            ),
         ) as told:
             run(operations.delete(many.world(), held))
         took = time.monotonic() - began
@@ -185,14 +233,20 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
 
 
 @pytest.mark.parametrize("settles", ["one cluster", "the stack"])
-def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time(many, impatient, settles):
+def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time(
+    many, impatient, settles
+):
     """It is not known whether it made anything: the deletion fails, and says so."""
     many.alpha.fail("submit", OutcomeUnknown("lost", provider="alpha"), after=True)
     many.alpha.fail("resume", OutcomeUnknown("lost", provider="alpha"), times=99)
     held = bought(many, "alpha", "train")
     assert held.status == "unsettled"
     many.alpha.heal("resume")
-    work = (lambda world: operations.delete(world, held)) if settles == "one cluster" else (lambda world: operations.settle(world, "own"))
+    work = (
+        (lambda world: operations.delete(world, held))
+        if settles == "one cluster"
+        else (lambda world: operations.settle(world, "own"))
+    )
     with hung(many.alpha, methods=("find", "observe", "delete", "resume", "poll")):
         began = time.monotonic()
         with pytest.raises(HalfMade, match=r"no answer within .*`gpus check alpha` gets an answer"):
@@ -224,21 +278,32 @@ def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient):
 
 
 def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, impatient):
-    """The record says that it may still cost money; once the cloud answers, the same command ends it."""
+    """The record says that it may still cost money; once the cloud answers, the same command ends
+    it.
+    """
     held = bought(many, "alpha", "train")
     other = bought(many, "beta", "other")
     (node,) = many.beta.alive
     many.beta.machines[node.handle] = node._replace(mark=many.alpha.alive[0].mark)
     both = held._replace(leftovers=other.handles)
-    with hung(many.alpha), pytest.raises(HalfMade, match=r"train: could not be confirmed deleted: .*no answer.*may still cost"):
+    with (
+        hung(many.alpha),
+        pytest.raises(
+            HalfMade, match=r"train: could not be confirmed deleted: .*no answer.*may still cost"
+        ),
+    ):
         run(operations.delete(many.world(), both))
-    assert [node.handle for node in many.alive] == list(held.handles), "the healthy cloud's machine is gone meanwhile"
+    assert [node.handle for node in many.alive] == list(held.handles), (
+        "the healthy cloud's machine is gone meanwhile"
+    )
     run(operations.delete(many.world(), held))
     assert not many.alive
 
 
 def test_an_up_does_not_wait_for_clouds_where_nothing_is_owed(many):
-    """A purchase at one cloud looks for what earlier runs left at all of them: those that hang are passed over with a line."""
+    """A purchase at one cloud looks for what earlier runs left at all of them: those that hang are
+    passed over with a line.
+    """
     with hung(many.gamma, many.delta, methods=("find",)):
         began = time.monotonic()
         bought(many, "alpha", "train")

@@ -19,22 +19,36 @@ from tests.engine.cases import Lab, ask, offer
 def test_folders_of_adapters_are_found_by_scan():
     """Every adapter folder is found without being named anywhere, and each is what it says it is."""
     assert "gcp" in registry.manifests()
-    assert all(name == manifest.name == manifest.capabilities.provider for name, manifest in registry.manifests().items())
+    assert all(
+        name == manifest.name == manifest.capabilities.provider
+        for name, manifest in registry.manifests().items()
+    )
     assert registry.problems() == ()
 
 
 def test_finding_adapters_imports_no_sdk():
-    """Looking at the adapters' folders imports no cloud's client, no asyncio, no pydantic and no database."""
+    """Looking at the adapters' folders imports no cloud's client, no asyncio, no pydantic and no
+    database.
+    """
     code = (
-        "import sys; from providers.adapters import registry; from providers.engine.runtime import world; from providers.engine.market import planning; registry.capabilities();"
-        "print([m for m in ('googleapiclient', 'google.auth', 'grpc', 'asyncio', 'pydantic', 'sqlite3', 'importlib.metadata') if m in sys.modules])"
+        "import sys; from providers.adapters import registry; from providers.engine.runtime import"
+        " world; from providers.engine.market import planning; registry.capabilities();print([m for"
+        " m in ('googleapiclient', 'google.auth', 'grpc', 'asyncio', 'pydantic', 'sqlite3',"
+        " 'importlib.metadata') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_broken_outside_adapter_is_a_line(tmp_path):
     """An adapter that can't be loaded, or is no adapter, is a line; the others work."""
-    found = registry.scan([], [("bad", "no.such.module:MANIFEST"), ("odd", "providers.errors:Problem")])
+    found = registry.scan(
+        [], [("bad", "no.such.module:MANIFEST"), ("odd", "providers.errors:Problem")]
+    )
     assert found.manifests == {}
     assert len(found.problems) == 2 and "no.such.module" in found.problems[0]
 
@@ -42,8 +56,8 @@ def test_broken_outside_adapter_is_a_line(tmp_path):
 def test_outside_adapter_is_found_by_its_entry_point(tmp_path, monkeypatch):
     """A package with an entry point of the group is found and loaded."""
     (tmp_path / "outside_cloud.py").write_text(
-        "from providers.adapters.base import Manifest\nfrom providers.model.capability import Capabilities\n"
-        "MANIFEST = Manifest('outside', Capabilities('outside'), None, None)\n"
+        "from providers.adapters.base import Manifest\nfrom providers.model.capability import"
+        " Capabilities\nMANIFEST = Manifest('outside', Capabilities('outside'), None, None)\n"
     )
     info = tmp_path / "outside_cloud-1.0.dist-info"
     info.mkdir()
@@ -65,7 +79,10 @@ def test_live_offers_replace_that_providers_bundled_ones(lab):
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.listed = [offer("alpha", "north", "north-z", usd=3)]
     plan = planning.market(lab.world(), ask()).plan(ask())
-    assert [(candidate.provider, candidate.zone) for candidate in plan.candidates] == [("alpha", "north-z"), ("beta", "east-a")]
+    assert [(candidate.provider, candidate.zone) for candidate in plan.candidates] == [
+        ("alpha", "north-z"),
+        ("beta", "east-a"),
+    ]
 
 
 def test_failing_listing_is_a_warning(lab):
@@ -89,7 +106,9 @@ def test_hanging_listing_has_a_deadline(lab, monkeypatch):
 
 
 def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
-    """In the live world a provider without keys is refused by that rule; in a rehearsal nobody is asked for keys."""
+    """In the live world a provider without keys is refused by that rule; in a rehearsal nobody is
+    asked for keys.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     lab = Lab(name="live")
     lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
@@ -107,7 +126,9 @@ def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
     lab = Lab(name="live")
     for cloud in (lab.alpha, lab.beta):
         cloud.not_configured = errors.NotConfigured("no keys", provider=cloud.name)
-    with pytest.raises(errors.NotConfigured, match="no allowed provider is configured in the live world"):
+    with pytest.raises(
+        errors.NotConfigured, match="no allowed provider is configured in the live world"
+    ):
         run(operations.create(lab.world(), wanted(), "g1"))
 
 
@@ -125,7 +146,9 @@ def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, 
 def test_plan_of_the_bundled_catalog():
     """The plan that users see is made of the bundled catalog, without a call to any cloud."""
     plan = planning.plan(ask("H100"), use_journal=False)
-    assert plan.candidates and all(candidate.gpu_type.startswith("H100") for candidate in plan.candidates)
+    assert plan.candidates and all(
+        candidate.gpu_type.startswith("H100") for candidate in plan.candidates
+    )
 
 
 def test_missing_client_library_is_not_configured(lab):
@@ -135,7 +158,9 @@ def test_missing_client_library_is_not_configured(lab):
         raise ImportError("No module named 'cloud_sdk'")
 
     manifest = Manifest("gamma", Capabilities("gamma"), connect, lambda options: ())
-    world = open_world("rehearsal", manifests={"gamma": manifest}, offers=lab.offers, clock=lab.clock)
+    world = open_world(
+        "rehearsal", manifests={"gamma": manifest}, offers=lab.offers, clock=lab.clock
+    )
     with pytest.raises(errors.NotConfigured, match="client library is missing"):
         world.adapter("gamma")
     with pytest.raises(errors.NotConfigured, match="no adapter"):
@@ -150,29 +175,47 @@ def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
 
     real = offers.stale
     monkeypatch.setattr(offers, "stale", lambda today: real(today + datetime.timedelta(days=2_000)))
-    assert any("days ago; live prices may differ" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
+    assert any(
+        "days ago; live prices may differ" in line
+        for line in planning.plan(ask("H100"), use_journal=False).warnings
+    )
     monkeypatch.setattr(offers, "stale", lambda today: real(datetime.date(2026, 11, 27)))
-    assert not any("days ago" in line for line in planning.plan(ask("H100"), use_journal=False).warnings)
+    assert not any(
+        "days ago" in line for line in planning.plan(ask("H100"), use_journal=False).warnings
+    )
 
 
 @pytest.mark.parametrize("names", [("clore",), ("aws",), ("gcp", "clore"), ("gcp", "aws", "modal")])
 def test_an_overlay_is_the_table_row_by_row(names):
-    """Laying live offers over the catalog by column gives what doing it row by row gives: same rows, same order, same index."""
+    """Laying live offers over the catalog by column gives what doing it row by row gives: same
+    rows, same order, same index.
+    """
     from providers.catalog.offers import load
     from providers.catalog.table import table
 
     base = load()
-    rows = {name: [base.offer(row)._replace(provider=name, zone=f"z{row}") for row in (0, 7, len(base) - 1)] for name in names}
+    rows = {
+        name: [
+            base.offer(row)._replace(provider=name, zone=f"z{row}") for row in (0, 7, len(base) - 1)
+        ]
+        for name in names
+    }
     made = planning.overlay(base, rows)
     kept = [offer for offer in map(base.offer, range(len(base))) if offer.provider not in rows]
     wanted = table([*kept, *(offer for name in sorted(rows) for offer in rows[name])])
-    assert [tuple(column) for column in wanted.columns] == [tuple(column) for column in made.columns]
-    assert {gpu: list(found) for gpu, found in wanted.by_gpu.items()} == {gpu: list(found) for gpu, found in made.by_gpu.items()}
+    assert [tuple(column) for column in wanted.columns] == [
+        tuple(column) for column in made.columns
+    ]
+    assert {gpu: list(found) for gpu, found in wanted.by_gpu.items()} == {
+        gpu: list(found) for gpu, found in made.by_gpu.items()
+    }
     assert [offer.id for offer in map(made.offer, range(len(made)))] == made.ids()
 
 
 def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
-    """Whether or not an adapter's message bears its provider's name, no line that tells of it says the name twice."""
+    """Whether or not an adapter's message bears its provider's name, no line that tells of it says
+    the name twice.
+    """
     from providers.engine import operations
     from tests.engine.cases import run, wanted
 
@@ -183,11 +226,15 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
         cloud.fail("offers", errors.Transient(f"{cloud.name}: HTTP 503", provider=cloud.name))
     shown = planning.market(lab.world(), ask()).plan(ask()).warnings
     assert "alpha: could not be looked at, its bundled offers are shown: HTTP 503" in shown
-    lab.alpha.not_configured = errors.NotConfigured("alpha: wanted keys, found none", provider="alpha")
+    lab.alpha.not_configured = errors.NotConfigured(
+        "alpha: wanted keys, found none", provider="alpha"
+    )
     lab.beta.not_configured = errors.NotConfigured("wanted keys, found none", provider="beta")
     with pytest.raises(errors.NotConfigured) as caught:
         run(operations.create(lab.world(), wanted(), "g1"))
-    assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(caught.value).splitlines()[1:]
+    assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(
+        caught.value
+    ).splitlines()[1:]
 
 
 def test_an_unsettled_order_names_its_provider_once(lab):
@@ -203,7 +250,9 @@ def test_an_unsettled_order_names_its_provider_once(lab):
 
 
 def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkeypatch, tmp_path):
-    """A market that anybody may read, and that cannot be reached: it is not configured all the same, and its line says that it was not reached."""
+    """A market that anybody may read, and that cannot be reached: it is not configured all the
+    same, and its line says that it was not reached.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     lab = Lab(name="live")
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
@@ -220,12 +269,20 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkey
     world._connecting["alpha"] = threading.Lock()
     seen = planning.market(world, ask())
     assert {"alpha": "wanted a key, found none"} == seen.unavailable
-    assert "alpha: could not be looked at, its bundled offers are shown: no connection" in seen.table.warnings
+    assert (
+        "alpha: could not be looked at, its bundled offers are shown: no connection"
+        in seen.table.warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("provider", "nodes", "words"),
-    [("gcp", 1, ""), ("gcp", 2, "needs `gpus watch`"), ("clore", 1, "needs `gpus watch`"), ("modal", 1, "does nothing here")],
+    [
+        ("gcp", 1, ""),
+        ("gcp", 2, "needs `gpus watch`"),
+        ("clore", 1, "needs `gpus watch`"),
+        ("modal", 1, "does nothing here"),
+    ],
 )
 def test_a_plan_says_where_idle_after_needs_somebody(provider, nodes, words, monkeypatch, tmp_path):
     """Where no timer of the machine's own ends it, the plan says who must look, or that nobody can."""

@@ -10,17 +10,37 @@ from providers.home import home, private, private_folder
 
 
 def open_to_others(root):
-    return sorted(f"{oct(path.stat().st_mode)} {path}" for path in (root, *root.rglob("*")) if path.stat().st_mode & 0o077 and not path.is_symlink())
+    return sorted(
+        f"{oct(path.stat().st_mode)} {path}"
+        for path in (root, *root.rglob("*"))
+        if path.stat().st_mode & 0o077 and not path.is_symlink()
+    )
 
 
 @pytest.mark.parametrize("umask", ["0", "0o022", "0o002"])
 def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask):
-    """A machine acquired and kept, and a look at it from the command line: every file and folder of the home."""
+    """A machine acquired and kept, and a look at it from the command line: every file and folder of
+    the home.
+    """
     place = tmp_path / "state" / "gpus"
     env = {**os.environ, "GPUS_HOME": str(place)}
-    code = f"import os; os.umask({umask}); import providers as gpus\nwith gpus.provision('L4:1', name='mine', keep=True): pass"
-    for words in (["-c", code], ["-c", f"import os, sys; os.umask({umask}); from providers.cli.main import main; sys.exit(main(['ps']))"]):
-        done = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, timeout=120)
+    code = (
+        f"import os; os.umask({umask}); import providers as gpus\nwith gpus.provision('L4:1',"
+        " name='mine', keep=True): pass"
+    )
+    for words in (
+        ["-c", code],
+        [
+            "-c",
+            (
+                f"import os, sys; os.umask({umask}); from providers.cli.main import main;"
+                " sys.exit(main(['ps']))"
+            ),
+        ],
+    ):
+        done = subprocess.run(
+            [sys.executable, *words], env=env, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     assert (place / "rehearsal.db").exists() and (place / "journal.db").exists()
     assert open_to_others(place) == []

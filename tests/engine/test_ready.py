@@ -1,4 +1,6 @@
-"""The wait from "it runs" to "it can be worked on": what ends it, when, and that nothing stays that was not ready."""
+"""The wait from "it runs" to "it can be worked on": what ends it, when, and that nothing stays that
+was not ready.
+"""
 
 import asyncio
 
@@ -13,7 +15,9 @@ from tests.engine.cases import Killed, ask, run, wanted
 
 
 class Staged:
-    """A probe that finds what `story` says: (seconds since the first look, what is then seen); ready after the last."""
+    """A probe that finds what `story` says: (seconds since the first look, what is then seen);
+    ready after the last.
+    """
 
     def __init__(self, lab, *story, ready_after=None, on=None):
         self.lab, self.story, self.on = lab, story, on or (lambda _node, _seconds: None)
@@ -30,15 +34,21 @@ class Staged:
 
 def create(lab, probe, want=None, **more):
     world = lab.world()
-    return world, run(operations.create(world, (want or wanted(ask(**more)))._replace(probe=probe), "g1"))
+    return world, run(
+        operations.create(world, (want or wanted(ask(**more)))._replace(probe=probe), "g1")
+    )
 
 
 FOREVER = float("inf")
 
 
 @pytest.mark.parametrize(("status", "after"), [(PREEMPTED, 60), (FAILED, 5), (GONE, 60)])
-def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_poll(lab, status, after):
-    """Preempted after 60 s while ssh is refused, or failed at 5 s: the wait ends within one poll of the new status, and the next place is asked."""
+def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_poll(
+    lab, status, after
+):
+    """Preempted after 60 s while ssh is refused, or failed at 5 s: the wait ends within one poll of
+    the new status, and the next place is asked.
+    """
     ended = {}
 
     def end(node, seconds):
@@ -56,7 +66,10 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
     _, held = create(lab, probe)
     assert held.region == "south" and held.status == "running"
     first = held.attempts[0]
-    assert (first.outcome, first.code) == ("HalfMade", status) and "port closed: refused" in first.message
+    assert (first.outcome, first.code) == (
+        "HalfMade",
+        status,
+    ) and "port closed: refused" in first.message
     assert ended["at"] - first.started_at - lab.alpha.create_s <= after + 5
     assert first.started_at + first.seconds - ended["at"] <= 5 + 2 * lab.alpha.delete_s
     assert [node.region for node in lab.alive] == ["south"]
@@ -80,28 +93,42 @@ def test_b30_a_port_that_comes_late_is_waited_for(lab):
     ],
 )
 def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, look, words):
-    """When the wait has passed the rental is ended, the reason says how far it got, and the walk goes on to its end."""
+    """When the wait has passed the rental is ended, the reason says how far it got, and the walk
+    goes on to its end.
+    """
     probe = Staged(lab, (FOREVER, look))
     with pytest.raises(errors.AllFailed) as failed:
         create(lab, probe, wait_s=600)
     assert lab.alive == []
     for attempt in failed.value.attempts:
-        assert attempt.code == look.stage and words in attempt.message and "within" in attempt.message
+        assert (
+            attempt.code == look.stage and words in attempt.message and "within" in attempt.message
+        )
         assert 600 <= attempt.seconds <= 600 + 10
 
 
 def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab):
-    """No driver for three minutes is waited out; seven of eight GPUs then are a failure with a clear reason, and the next place is asked."""
+    """No driver for three minutes is waited out; seven of eight GPUs then are a failure with a
+    clear reason, and the next place is asked.
+    """
 
     class Once(Staged):
         async def __call__(self, node, placed):
             return await super().__call__(node, placed) if node.region == "north" else ProbeResult()
 
-    probe = Once(lab, (180, ProbeResult(NO_DRIVER, "not found")), (FOREVER, ProbeResult(WRONG_GPUS, "7 of 8 GPUs answer", final=True)))
+    probe = Once(
+        lab,
+        (180, ProbeResult(NO_DRIVER, "not found")),
+        (FOREVER, ProbeResult(WRONG_GPUS, "7 of 8 GPUs answer", final=True)),
+    )
     _, held = create(lab, probe)
     assert held.region == "south"
     first = held.attempts[0]
-    assert first.code == WRONG_GPUS and "7 of 8 GPUs answer" in first.message and 180 <= first.seconds <= 190
+    assert (
+        first.code == WRONG_GPUS
+        and "7 of 8 GPUs answer" in first.message
+        and 180 <= first.seconds <= 190
+    )
     assert len(lab.alive) == 1
 
 
@@ -116,14 +143,20 @@ def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
     probe = Staged(
         lab,
         (30, ProbeResult(CLOSED)),
-        on=lambda _node, seconds: lab.alpha.fail("observe", errors.Transient("try later", provider="alpha")) if 5 < seconds < 9 else None,
+        on=lambda _node, seconds: (
+            lab.alpha.fail("observe", errors.Transient("try later", provider="alpha"))
+            if 5 < seconds < 9
+            else None
+        ),
     )
     _, held = create(lab, probe)
     assert held.region == "north" and lab.said("could not be asked how its machines are")
 
 
 def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
-    """Killed while it waited: the next run waits for that machine, buys nothing, and takes it over once it is ready."""
+    """Killed while it waited: the next run waits for that machine, buys nothing, and takes it over
+    once it is ready.
+    """
 
     async def killed(_node, _placed):
         raise Killed
@@ -134,23 +167,32 @@ def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
     world = lab.world()
     held = run(operations.create(world, wanted()._replace(probe=probe), "g2"))
     assert lab.creates == len(lab.alive) == 1 and held.generation == "g2"
-    assert probe.looks and world.journal.orders("rehearsal", "own", states=("intent", "unsettled")) == ()
+    assert (
+        probe.looks
+        and world.journal.orders("rehearsal", "own", states=("intent", "unsettled")) == ()
+    )
 
 
 def test_what_was_left_and_never_gets_ready_is_replaced(lab):
-    """An earlier run's machine that serves the declaration, but has lost a GPU, is deleted, confirmed, before another one is bought."""
+    """An earlier run's machine that serves the declaration, but has lost a GPU, is deleted,
+    confirmed, before another one is bought.
+    """
     run(operations.create(lab.world(), wanted(), "g1"))
     old = lab.alive[0].handle
 
     async def probe(node, _placed):
-        return ProbeResult(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else ProbeResult()
+        return (
+            ProbeResult(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else ProbeResult()
+        )
 
     held = run(operations.create(lab.world(), wanted()._replace(probe=probe), "g2"))
     assert [node.handle for node in lab.alive] == list(held.handles) != [old]
 
 
 def test_cancelled_during_the_wait_nothing_is_left(lab):
-    """A caller that is gone while the machine gets ready: it is released before the cancellation goes on."""
+    """A caller that is gone while the machine gets ready: it is released before the cancellation
+    goes on.
+    """
     world = lab.world()
 
     async def main():
@@ -167,11 +209,16 @@ def test_cancelled_during_the_wait_nothing_is_left(lab):
             await task
 
     run(main())
-    assert lab.alive == [] and world.journal.orders("rehearsal", "own", states=("intent", "unsettled", "made")) == ()
+    assert (
+        lab.alive == []
+        and world.journal.orders("rehearsal", "own", states=("intent", "unsettled", "made")) == ()
+    )
 
 
 def test_unready_and_not_deletable_stays_in_the_record(lab):
-    """What is not ready and cannot be deleted ends the walk: it is named with what it costs, and nothing else is bought."""
+    """What is not ready and cannot be deleted ends the walk: it is named with what it costs, and
+    nothing else is bought.
+    """
     lab.alpha.fail("delete", errors.Transient("later", provider="alpha"), times=FOREVER)
 
     async def probe(_node, _placed):
@@ -190,24 +237,40 @@ def test_an_answer_that_was_lost_is_still_probed(lab):
 
 
 def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab):
-    """Each costs its whole wait: after two that could not be reached the cloud is left for this run, and another one is asked."""
+    """Each costs its whole wait: after two that could not be reached the cloud is left for this
+    run, and another one is asked.
+    """
 
     async def probe(node, _placed):
-        return ProbeResult(CLOSED, "no answer") if node.handle.provider == "alpha" else ProbeResult()
+        return (
+            ProbeResult(CLOSED, "no answer") if node.handle.provider == "alpha" else ProbeResult()
+        )
 
     _, held = create(lab, probe, wait_s=30)
-    assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == ["port-closed", "port-closed", ""]
+    assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == [
+        "port-closed",
+        "port-closed",
+        "",
+    ]
     assert lab.said("alpha: 2 machines in a row could not be reached from here")
 
 
 def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(lab):
-    """A driver that is slow to come would be slow at 100 places of that cloud too; the places are not called sold out, and are not blocked."""
+    """A driver that is slow to come would be slow at 100 places of that cloud too; the places are
+    not called sold out, and are not blocked.
+    """
 
     async def probe(node, _placed):
-        return ProbeResult(NO_DRIVER, "loading") if node.handle.provider == "alpha" else ProbeResult()
+        return (
+            ProbeResult(NO_DRIVER, "loading") if node.handle.provider == "alpha" else ProbeResult()
+        )
 
     world, held = create(lab, probe, wait_s=30)
-    assert held.provider == "beta" and [attempt.outcome for attempt in held.attempts] == ["NotReady", "NotReady", "acquired"]
+    assert held.provider == "beta" and [attempt.outcome for attempt in held.attempts] == [
+        "NotReady",
+        "NotReady",
+        "acquired",
+    ]
     assert lab.said("started, not ready in time; released (no-driver)") and not lab.said("sold out")
     assert lab.said("alpha: 2 machines in a row were not ready within 30s")
     assert world.journal.blocks("rehearsal") == ()

@@ -1,4 +1,6 @@
-"""A reservation of Google's that is used up: told as that, the walk goes on, and nothing else at its place is closed by it."""
+"""A reservation of Google's that is used up: told as that, the walk goes on, and nothing else at
+its place is closed by it.
+"""
 
 import asyncio
 
@@ -16,7 +18,10 @@ from providers.model.offer import Offer
 from providers.model.spec import Cluster
 
 ZONE, TYPE = "us-central1-a", "a3-highgpu-8g"
-MARKET = [Offer("gcp", "us-central1", ZONE, TYPE, "H100", 8, kind, 88_490_000, "2026-07-30", "list") for kind in ("reservation", "on-demand")]
+MARKET = [
+    Offer("gcp", "us-central1", ZONE, TYPE, "H100", 8, kind, 88_490_000, "2026-07-30", "list")
+    for kind in ("reservation", "on-demand")
+]
 
 
 class Cloud:
@@ -35,10 +40,18 @@ class Cloud:
 
     def up(self, name, *capacity, nodes=1):
         """One run, as a process of its own."""
-        world = open_world("rehearsal", {}, lambda _severity, text: self.lines.append(text), offers=table(MARKET))
+        world = open_world(
+            "rehearsal", {}, lambda _severity, text: self.lines.append(text), offers=table(MARKET)
+        )
         spec = Cluster(name=name, gpu="H100:8", nodes=nodes, providers=("gcp",), capacity=capacity)
         try:
-            wanted = ClusterSpec("own1", name, spec.ask(), Setup(ssh_public_key="ssh-ed25519 AAAA me"), spec.fingerprint())
+            wanted = ClusterSpec(
+                "own1",
+                name,
+                spec.ask(),
+                Setup(ssh_public_key="ssh-ed25519 AAAA me"),
+                spec.fingerprint(),
+            )
             return asyncio.run(operations.create(world, wanted, f"gen-{name}"))
         finally:
             world.close()
@@ -52,15 +65,26 @@ def cloud(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("after", ["on-demand", "reservation(yours)"])
 def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after):
-    """The next choice is taken at once, at the same place too; the line says which reservation it is and what to do."""
+    """The next choice is taken at once, at the same place too; the line says which reservation it
+    is and what to do.
+    """
     cloud.reserve("yours")
     held = cloud.up("train", "reservation(mine)", after)
-    assert held.status == "running" and (held.capacity, held.reservation) == (after.partition("(")[0], "yours" if "yours" in after else "")
+    assert held.status == "running" and (held.capacity, held.reservation) == (
+        after.partition("(")[0],
+        "yours" if "yours" in after else "",
+    )
     (told,) = [line for line in cloud.lines if line.startswith("#1") and "sold out" in line]
     assert "sold out (ZONE_RESOURCE_POOL_EXHAUSTED)" in told
     said = " ".join(told.split())
-    assert "reservation mine has too little free: end what uses it, enlarge it, or list another capacity after it; " in said
-    assert f"`gcloud compute reservations describe mine --zone={ZONE}` shows how much is in use" in said
+    assert (
+        "reservation mine has too little free: end what uses it, enlarge it, or list another"
+        " capacity after it; " in said
+    )
+    assert (
+        f"`gcloud compute reservations describe mine --zone={ZONE}` shows how much is in use"
+        in said
+    )
 
 
 def test_reservation_too_small_for_all_nodes_is_used_up(cloud):
@@ -73,10 +97,16 @@ def test_reservation_too_small_for_all_nodes_is_used_up(cloud):
 
 
 def test_with_nothing_after_it_the_end_says_what_to_do(cloud):
-    """No place is left; once somebody frees it, the next run has it at once, and so it has another reservation there."""
+    """No place is left; once somebody frees it, the next run has it at once, and so it has another
+    reservation there.
+    """
     with pytest.raises(AllFailed) as ended:
         cloud.up("train", "reservation(mine)")
-    assert [(attempt.capacity, attempt.outcome) for attempt in ended.value.attempts] == [("reservation", "NoCapacity")]
-    assert "reservation mine has too little free: end what uses it" in " ".join(str(ended.value).split())
+    assert [(attempt.capacity, attempt.outcome) for attempt in ended.value.attempts] == [
+        ("reservation", "NoCapacity")
+    ]
+    assert "reservation mine has too little free: end what uses it" in " ".join(
+        str(ended.value).split()
+    )
     cloud.reserve("yours")
     assert cloud.up("train", "reservation(yours)").reservation == "yours"

@@ -1,4 +1,6 @@
-"""A market that answers late is not sold out: an `up` that can buy there waits for it, or says that it does not know what is for sale."""
+"""A market that answers late is not sold out: an `up` that can buy there waits for it, or says that
+it does not know what is for sale.
+"""
 
 import threading
 
@@ -13,7 +15,9 @@ from tests.engine.cases import MARKET, run, wanted
 
 @pytest.fixture
 def slow(lab, monkeypatch):
-    """Offers come from alpha's own listing alone, and it answers at the given look only; earlier ones end with their process."""
+    """Offers come from alpha's own listing alone, and it answers at the given look only; earlier
+    ones end with their process.
+    """
     monkeypatch.setattr(planning, "LOOK_LIMIT_S", 0.05)
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.offers = table([])
@@ -36,9 +40,13 @@ def slow(lab, monkeypatch):
     never.set()
 
 
-@pytest.mark.parametrize("error", [None, errors.Transient("asked too much", provider="alpha")], ids=["silent", "failing"])
+@pytest.mark.parametrize(
+    "error", [None, errors.Transient("asked too much", provider="alpha")], ids=["silent", "failing"]
+)
 def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error):
-    """The first look came to nothing, and nobody else sells it: it is looked at again, and longer, before anything is said."""
+    """The first look came to nothing, and nobody else sells it: it is looked at again, and longer,
+    before anything is said.
+    """
     looks = slow(2, error)
     held = run(operations.create(lab.world(), wanted(), "g1"))
     assert (held.provider, len(lab.alive), len(looks)) == ("alpha", 1, 2)
@@ -49,7 +57,10 @@ def test_a_market_that_never_answers_is_not_sold_out(lab, slow, monkeypatch):
     """What is for sale is not known: that is said, and no place is called tried or refused."""
     monkeypatch.setattr(planning, "LONGER_S", (0.05, 0.05))
     looks = slow(99)
-    with pytest.raises(errors.Transient, match=r"train: wanted the market, found alpha: no answer within .*; run it again") as raised:
+    with pytest.raises(
+        errors.Transient,
+        match=r"train: wanted the market, found alpha: no answer within .*; run it again",
+    ) as raised:
         run(operations.create(lab.world(), wanted(), "g1"))
     assert "no place" not in str(raised.value) and lab.alive == [] and len(looks) == 3
 

@@ -1,4 +1,6 @@
-"""What becomes of machines that may be taken back, told apart on the clouds themselves: preempted, stopped, ended, unreachable; and what is bought next."""
+"""What becomes of machines that may be taken back, told apart on the clouds themselves: preempted,
+stopped, ended, unreachable; and what is bought next.
+"""
 
 import asyncio
 from importlib import import_module
@@ -13,8 +15,20 @@ from providers.model.spec import read_cluster
 from providers.testing.bench import StoreClock
 
 SPECS = {
-    "gcp": {"gpu": "L4:1", "spot": "only", "providers": ["gcp"], "regions": ["us-central1"], "ttl": "20h"},
-    "aws": {"gpu": "H100:8", "spot": "only", "providers": ["aws"], "regions": ["us-east-1"], "ttl": "20h"},
+    "gcp": {
+        "gpu": "L4:1",
+        "spot": "only",
+        "providers": ["gcp"],
+        "regions": ["us-central1"],
+        "ttl": "20h",
+    },
+    "aws": {
+        "gpu": "H100:8",
+        "spot": "only",
+        "providers": ["aws"],
+        "regions": ["us-east-1"],
+        "ttl": "20h",
+    },
     "modal": {"gpu": "L4:1", "providers": ["modal"], "ttl": "20h"},
 }
 
@@ -26,7 +40,10 @@ class Rig:
             for step in ("create", "delete", "preempt", "stop"):
                 self.store.set_latency(provider, step, 0.0)
         self.world = open_world(
-            "rehearsal", {"aws": {"regions": "us-east-1"}}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store)
+            "rehearsal",
+            {"aws": {"regions": "us-east-1"}},
+            lambda _severity, text: self.said.append(text),
+            clock=StoreClock(self.store),
         )
 
     def made(self, provider, **fields):
@@ -41,7 +58,9 @@ class Rig:
         return asyncio.run(operations.update(self.world, held, wanted))
 
     def preempt(self, held):
-        assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(self.store, held.machines[0].name)
+        assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(
+            self.store, held.machines[0].name
+        )
 
     def heard(self, text):
         return any(text in line for line in self.said)
@@ -57,7 +76,9 @@ def rig(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
 def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, provider):
-    """The machine went with its preemption: the look says so and names none; the next create goes to another place."""
+    """The machine went with its preemption: the look says so and names none; the next create goes
+    to another place.
+    """
     wanted, held = rig.made(provider)
     rig.preempt(held)
     assert rig.read(held) is None
@@ -69,7 +90,9 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
 
 
 def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig):
-    """With `on_ttl: keep` Google stops what it takes back: the status is preempted, and an update deletes it before it buys elsewhere."""
+    """With `on_ttl: keep` Google stops what it takes back: the status is preempted, and an update
+    deletes it before it buys elsewhere.
+    """
     wanted, held = rig.made("gcp", on_ttl="keep")
     rig.preempt(held)
     seen = rig.read(held)
@@ -80,22 +103,32 @@ def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig
 
 
 def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig):
-    """Modal's own failure of a container is a preemption, with Modal's word for it in the detail; an update starts another one."""
+    """Modal's own failure of a container is a preemption, with Modal's word for it in the detail;
+    an update starts another one.
+    """
     wanted, held = rig.made("modal")
     rig.preempt(held)
     seen = rig.read(held)
-    assert "preempted" == seen.status and "INTERNAL_FAILURE" in seen.detail and rig.heard("modal took it back")
+    assert (
+        "preempted" == seen.status
+        and "INTERNAL_FAILURE" in seen.detail
+        and rig.heard("modal took it back")
+    )
     assert "running" == rig.update(seen, wanted).status
 
 
 @pytest.mark.parametrize("provider", SPECS)
 @pytest.mark.parametrize("kind", ["unavailable", "forbidden"])
 def test_b29_unreachable_is_never_gone(rig, provider, kind):
-    """A cloud that is down, or refuses the key, is told as unreachable in the detail: the status stays, nothing is bought; the next look clears it."""
+    """A cloud that is down, or refuses the key, is told as unreachable in the detail: the status
+    stays, nothing is bought; the next look clears it.
+    """
     _, held = rig.made(provider)
     rig.store.add_fault(provider, "*", kind, None)
     seen = rig.read(held)
-    assert ("running", held.handles) == (seen.status, seen.handles) and seen.detail.startswith("unreachable: ")
+    assert ("running", held.handles) == (seen.status, seen.handles) and seen.detail.startswith(
+        "unreachable: "
+    )
     rig.store.clear_faults()
     assert ("running", "") == (rig.read(seen).status, rig.read(seen).detail)
 
@@ -112,7 +145,9 @@ def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provi
 
 
 def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
-    """A shutdown from inside, told as such by EC2, is the machine's own end: it is not bought again, and the detail says why it went."""
+    """A shutdown from inside, told as such by EC2, is the machine's own end: it is not bought
+    again, and the detail says why it went.
+    """
     from providers.rehearsal.clouds.aws.state import Rows
 
     wanted, held = rig.made("aws", spot="never")
@@ -128,12 +163,16 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
 def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, provider):
-    """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google keeps of it is deleted by the next update."""
+    """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google
+    keeps of it is deleted by the next update.
+    """
     wanted, held = rig.made(provider, idle_after="2h")
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
     assert "running" == rig.read(held).status
     rig.store.advance(3600)
-    assert console.idle(rig.store, held.machines[0].name) == pytest.approx(rig.store.now() + 7200, abs=60)
+    assert console.idle(rig.store, held.machines[0].name) == pytest.approx(
+        rig.store.now() + 7200, abs=60
+    )
     rig.store.advance(7000)
     assert "running" == rig.read(held).status
     rig.store.advance(400)
@@ -141,12 +180,17 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     assert "ended" == seen.status
     if provider == "gcp":
         assert seen.to_release and () == seen.reasons, "ended as declared is no unhealthy state"
-        assert "its disks are billed until the next `up` deletes it" in " ".join(rig.said) and "PREEMPTED" not in seen.detail
+        assert (
+            "its disks are billed until the next `up` deletes it" in " ".join(rig.said)
+            and "PREEMPTED" not in seen.detail
+        )
     else:
         assert () == seen.reasons and "shut itself down" in seen.detail
     after = rig.update(seen, wanted)
     assert ("ended", ()) == (after.status, after.reasons)
-    assert () == tuple(rig.world.adapter(provider).find("owner1")) and () == rig.world.journal.blocks("rehearsal")
+    assert () == tuple(
+        rig.world.adapter(provider).find("owner1")
+    ) and () == rig.world.journal.blocks("rehearsal")
     rig.store.advance(86_400)
     assert "ended" == asyncio.run(operations.read(rig.world, after, frees=True)).status
     assert "ended" == rig.update(after, wanted).status

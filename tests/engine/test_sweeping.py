@@ -1,4 +1,6 @@
-"""What bears the mark and nobody claims: told apart by owner id, and only the unclaimed is deleted, confirmed."""
+"""What bears the mark and nobody claims: told apart by owner id, and only the unclaimed is deleted,
+confirmed.
+"""
 
 import asyncio
 import json
@@ -33,7 +35,13 @@ def verdicts(survey):
 
 
 def swept(lab, survey, claims=Claims()):
-    return run(garbage.sweep(lab.world(), [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims))
+    return run(
+        garbage.sweep(
+            lab.world(),
+            [found for found in survey.found if found.verdict == garbage.UNCLAIMED],
+            claims,
+        )
+    )
 
 
 def strangers(lab, owner="somebody", name="theirs"):
@@ -41,8 +49,17 @@ def strangers(lab, owner="somebody", name="theirs"):
     from providers.model.machine import Setup
     from providers.planner.plan import make
 
-    plan = make(wanted().ask, lab.offers, {"alpha": lab.alpha.capabilities, "beta": lab.beta.capabilities})
-    order = Order(Mark(owner, name, "9", "f"), f"token-{owner}", (plan.candidates[0],), (f"{name}-0",), Setup(), 60)
+    plan = make(
+        wanted().ask, lab.offers, {"alpha": lab.alpha.capabilities, "beta": lab.beta.capabilities}
+    )
+    order = Order(
+        Mark(owner, name, "9", "f"),
+        f"token-{owner}",
+        (plan.candidates[0],),
+        (f"{name}-0",),
+        Setup(),
+        60,
+    )
     lab.alpha.submit(order)
     lab.clock.advance(10)
     return lab.alpha.poll(lab.alpha._ticket(order)).handles[0]
@@ -62,12 +79,18 @@ def test_what_a_state_claims_is_left(lab):
 
 
 def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
-    """A machine whose stack is gone is unclaimed, with the price it was bought at; the sweep confirms it gone and closes the journal's books."""
+    """A machine whose stack is gone is unclaimed, with the price it was bought at; the sweep
+    confirms it gone and closes the journal's books.
+    """
     held = bought(lab)
     lab.clock.advance(3_600)
     survey = look(lab)
     (found,) = survey.found
-    assert (found.verdict, found.micro_usd, found.price_source) == (garbage.UNCLAIMED, 10_000_000, "when it was bought")
+    assert (found.verdict, found.micro_usd, found.price_source) == (
+        garbage.UNCLAIMED,
+        10_000_000,
+        "when it was bought",
+    )
     assert 3_500 < lab.clock.now() - found.created_at < 3_700
     assert [each.why for each in swept(lab, survey)] == [""]
     assert lab.alive == []
@@ -77,7 +100,9 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
 
 
 def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
-    """A machine with our labels and a strange owner id is listed as not ours, priced by the catalog, and survives a sweep."""
+    """A machine with our labels and a strange owner id is listed as not ours, priced by the
+    catalog, and survives a sweep.
+    """
     theirs = strangers(lab)
     mine = bought(lab)
     survey = look(lab)
@@ -89,7 +114,9 @@ def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
 
 
 def test_a_price_that_nobody_knows_is_unknown(lab):
-    """No price is no zero: a machine that no catalog lists has none, and neither has one at rest, whose disks alone are billed."""
+    """No price is no zero: a machine that no catalog lists has none, and neither has one at rest,
+    whose disks alone are billed.
+    """
     theirs = strangers(lab)
     lab.alpha.machines[theirs] = lab.alpha.machines[theirs]._replace(machine_type="never-listed")
     assert look(lab).found[0].micro_usd is None
@@ -100,7 +127,9 @@ def test_a_price_that_nobody_knows_is_unknown(lab):
 
 
 def test_what_a_live_process_is_at_work_on_is_in_use(lab):
-    """A lease that a live process holds, on the cluster or on its ad hoc use, keeps it from being swept."""
+    """A lease that a live process holds, on the cluster or on its ad hoc use, keeps it from being
+    swept.
+    """
     bought(lab)
     for owner in ("own", "own/use"):
         world = lab.world()
@@ -112,7 +141,9 @@ def test_what_a_live_process_is_at_work_on_is_in_use(lab):
 
 
 def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
-    """A create that a state has as pending belongs to that stack's recovery: it is shown with the way out and not swept."""
+    """A create that a state has as pending belongs to that stack's recovery: it is shown with the
+    way out and not swept.
+    """
     bought(lab)
     claims = Claims(owners={"own": "dev"}, pending={("own", "train"): "dev"})
     (found,) = look(lab, claims).found
@@ -122,7 +153,9 @@ def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
 
 
 def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
-    """While some state could not be read, nothing of a stack's is unclaimed; what is ad hoc still is."""
+    """While some state could not be read, nothing of a stack's is unclaimed; what is ad hoc still
+    is.
+    """
     bought(lab)
     bought(lab, owner="me", name="bench")
     survey = look(lab, Claims(unread=("dev",)), adhoc="me")
@@ -132,24 +165,36 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
 
 
 def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch):
-    """What belongs to a stack that was last seen in another backend is not unclaimed: its state is there."""
+    """What belongs to a stack that was last seen in another backend is not unclaimed: its state is
+    there.
+    """
     bought(lab)
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///one/")
     lab.world().journal.owned("rehearsal", "own", "gpus", "dev")
     (found,) = look(lab, Claims(backend="file:///two")).found
-    assert found.verdict == garbage.ELSEWHERE and "file:///one" in found.why and "gpus/dev" in found.why
+    assert (
+        found.verdict == garbage.ELSEWHERE
+        and "file:///one" in found.why
+        and "gpus/dev" in found.why
+    )
     (found,) = look(lab, Claims(backend="file:///one")).found
     assert found.verdict == garbage.UNCLAIMED
 
 
-@pytest.mark.parametrize("error", [Transient("down", provider="beta"), BadCredentials("refused", provider="beta")])
+@pytest.mark.parametrize(
+    "error", [Transient("down", provider="beta"), BadCredentials("refused", provider="beta")]
+)
 def test_a_cloud_that_cannot_be_asked_is_a_line(lab, error):
     """A cloud that fails is trouble, never nothing there; what the others have is still shown."""
     held = bought(lab)
     lab.beta.fail("find", error, times=100)
     survey = look(lab)
     assert list(verdicts(survey)) == [held.handles[0]]
-    assert len(survey.trouble) == 1 and survey.trouble[0].startswith("beta: ") and "not known" in survey.trouble[0]
+    assert (
+        len(survey.trouble) == 1
+        and survey.trouble[0].startswith("beta: ")
+        and "not known" in survey.trouble[0]
+    )
     assert survey.asked == ("alpha",)
 
 
@@ -168,7 +213,9 @@ def test_a_cloud_without_an_answer_has_a_deadline(lab):
 
 
 def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab):
-    """A cloud that was never used and has no credentials is named as not asked; one where something was bought is trouble."""
+    """A cloud that was never used and has no credentials is named as not asked; one where something
+    was bought is trouble.
+    """
     lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
     assert list(survey.silent) == ["beta"] and survey.trouble == ()
@@ -178,7 +225,11 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
     assert held.provider == "beta"
     lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
-    assert survey.silent == {} and len(survey.trouble) == 1 and held.handles[0].native_id in survey.trouble[0]
+    assert (
+        survey.silent == {}
+        and len(survey.trouble) == 1
+        and held.handles[0].native_id in survey.trouble[0]
+    )
 
 
 def test_only_the_journal_knows_of_it(lab):
@@ -192,7 +243,9 @@ def test_only_the_journal_knows_of_it(lab):
 
 
 def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab):
-    """An order that was cut short before its answer is listed as unsettled; sweeping it ends whatever it made."""
+    """An order that was cut short before its answer is listed as unsettled; sweeping it ends
+    whatever it made.
+    """
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=100)
@@ -212,7 +265,9 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab):
 
 
 def test_what_changed_hands_meanwhile_is_left_alone(lab):
-    """Between the look and the deletion a run took the machine over: its new generation is not what was asked about."""
+    """Between the look and the deletion a run took the machine over: its new generation is not what
+    was asked about.
+    """
     held = bought(lab)
     survey = look(lab)
     lab.alpha.relabel(held.handles[0], "3333bbbb4444")
@@ -222,7 +277,9 @@ def test_what_changed_hands_meanwhile_is_left_alone(lab):
 
 
 def test_the_key_of_what_was_swept_goes_with_it(lab):
-    """A private key of machines that are confirmed gone opens nothing; one of what is still there stays."""
+    """A private key of machines that are confirmed gone opens nothing; one of what is still there
+    stays.
+    """
     held = bought(lab)
     place = keys.folder(lab.world().name, held.owner, held.cluster)
     place.mkdir(parents=True, exist_ok=True)
@@ -261,35 +318,56 @@ def test_an_empty_owner_is_never_everybody_in_a_clean_up(lab):
 STATE = {
     "deployment": {
         "resources": [
-            {"type": "gpu:index:Ownership", "id": "rehearsal/own", "outputs": {"accounts": [{"gcp": {"project": "p"}}], "owner_id": "own"}},
+            {
+                "type": "gpu:index:Ownership",
+                "id": "rehearsal/own",
+                "outputs": {"accounts": [{"gcp": {"project": "p"}}], "owner_id": "own"},
+            },
             {
                 "type": "gpu:index:Cluster",
                 "id": "rehearsal/own/train/g1",
-                "outputs": {"provider": "gcp", "handles": ["projects/p/zones/z/instances/n"], "record": {"leftovers": [["aws", "us-east-1/i-1"]]}},
+                "outputs": {
+                    "provider": "gcp",
+                    "handles": ["projects/p/zones/z/instances/n"],
+                    "record": {"leftovers": [["aws", "us-east-1/i-1"]]},
+                },
             },
             {"type": "gpu:index:Cluster", "id": "live/own2/train/g1", "outputs": {}},
             {"type": "pulumi:providers:gpu", "id": "x"},
         ],
         "pending_operations": [
-            {"type": "creating", "resource": {"type": "gpu:index:Cluster", "inputs": {"world": "rehearsal", "owner": "own", "cluster": "more"}}}
+            {
+                "type": "creating",
+                "resource": {
+                    "type": "gpu:index:Cluster",
+                    "inputs": {"world": "rehearsal", "owner": "own", "cluster": "more"},
+                },
+            }
         ],
     }
 }
 
 
 def test_what_a_state_says_is_read():
-    """Owners, generations, handles, leftovers, pending creates and settings of one world come out of exported states."""
+    """Owners, generations, handles, leftovers, pending creates and settings of one world come out
+    of exported states.
+    """
     claims = command.claims_of({"dev": STATE, "empty": {"deployment": None}}, "rehearsal")
     assert claims.owners == {"own": "dev"}
     assert claims.generations == {("own", "train", "g1"): "dev"}
-    assert {handle.native_id for handle in claims.handles} == {"projects/p/zones/z/instances/n", "us-east-1/i-1"}
+    assert {handle.native_id for handle in claims.handles} == {
+        "projects/p/zones/z/instances/n",
+        "us-east-1/i-1",
+    }
     assert claims.pending == {("own", "more"): "dev"}
     assert claims.settings == ({"gcp": {"project": "p"}},)
     assert set(command.claims_of({"dev": STATE}, "live").owners) == {"own2"}
 
 
 def test_the_backend_is_the_one_that_pulumi_would_use(tmp_path, monkeypatch):
-    """PULUMI_BACKEND_URL, then the project's own, then the log-in; one spelling, and no password in it."""
+    """PULUMI_BACKEND_URL, then the project's own, then the log-in; one spelling, and no password in
+    it.
+    """
     monkeypatch.setenv("PULUMI_CREDENTIALS_PATH", str(tmp_path))
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     (tmp_path / "deep").mkdir()

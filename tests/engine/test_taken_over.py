@@ -1,4 +1,6 @@
-"""Two homes, one stack: a run that slept while another took its cluster over ends with nothing of its own, and the next one converges."""
+"""Two homes, one stack: a run that slept while another took its cluster over ends with nothing of
+its own, and the next one converges.
+"""
 
 import os
 
@@ -12,7 +14,9 @@ from tests.engine.cases import ask, run, wanted
 
 
 class Homes:
-    """The same stack from several homes. `share` is False where the backend is none that a lease can be written beside."""
+    """The same stack from several homes. `share` is False where the backend is none that a lease
+    can be written beside.
+    """
 
     def __init__(self, lab, monkeypatch, *, share=True):
         self.lab, self._monkeypatch, self._share = lab, monkeypatch, share
@@ -25,13 +29,19 @@ class Homes:
         home = self.lab.home / name
         home.mkdir(mode=0o700, exist_ok=True)
         self._monkeypatch.setenv("GPUS_HOME", str(home))
-        leases = SharedLeases(self.lab.home / ".gpus", Run(name, 1, "then", "boot")) if self._share else None
+        leases = (
+            SharedLeases(self.lab.home / ".gpus", Run(name, 1, "then", "boot"))
+            if self._share
+            else None
+        )
         opened = self.lab.world(share=lambda: leases)
         assert opened.journal.path.parent == home
         return opened
 
     def asleep(self, method, meanwhile, *, after=False):
-        """While the next call of the cloud's method is under way (before its work, or after it), something happens elsewhere."""
+        """While the next call of the cloud's method is under way (before its work, or after it),
+        something happens elsewhere.
+        """
         cloud = self.lab.alpha
         real = getattr(cloud, method)
 
@@ -71,11 +81,18 @@ def create(generation, want=None):
 
 
 def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, homes):
-    """The call was sent and not carried out when the run fell asleep: awake, it ends with nothing of its own."""
-    happens, (done) = elsewhere(homes, create("g2"))
+    """The call was sent and not carried out when the run fell asleep: awake, it ends with nothing
+    of its own.
+    """
+    happens, done = elsewhere(homes, create("g2"))
     first = homes.world()
     homes.asleep("submit", happens)
-    with pytest.raises(errors.TakenOver, match=r"train: taken over elsewhere: .*; nothing of this run is left; run `pulumi up` again"):
+    with pytest.raises(
+        errors.TakenOver,
+        match=(
+            r"train: taken over elsewhere: .*; nothing of this run is left; run `pulumi up` again"
+        ),
+    ):
         run(operations.create(first, wanted(), "g1"))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
     assert lab.alive[0].mark.generation == "g2"
@@ -83,7 +100,9 @@ def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, home
 
 
 def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(lab, homes):
-    """The call was carried out and not answered: the other run takes the machine over, and the woken one leaves it alone."""
+    """The call was carried out and not answered: the other run takes the machine over, and the
+    woken one leaves it alone.
+    """
     happens, done = elsewhere(homes, create("g2"))
     homes.asleep("submit", happens, after=True)
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
@@ -94,7 +113,9 @@ def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(la
 
 @pytest.mark.parametrize("marked", [True, False], ids=["labels", "no labels"])
 def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, marked):
-    """The woken CLI overwrites the state: whichever home runs next finds the machine again, and buys none."""
+    """The woken CLI overwrites the state: whichever home runs next finds the machine again, and
+    buys none.
+    """
     lab.alpha.marked = marked
     happens, done = elsewhere(leased_homes, create("g2"))
     leased_homes.asleep("submit", happens)
@@ -107,7 +128,9 @@ def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, ma
 
 
 def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes):
-    """Under one generation too: what the other run has bought for the same id is never taken for one too many."""
+    """Under one generation too: what the other run has bought for the same id is never taken for
+    one too many.
+    """
     world = homes.world("before")
     held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(held.handles[0], remains=True)
@@ -131,27 +154,41 @@ def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_
 
 @pytest.mark.parametrize("step", ["create", "settle"])
 def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, step):
-    """It deleted, and slept; the stack went on elsewhere: its own next step changes nothing, in another of its processes too."""
+    """It deleted, and slept; the stack went on elsewhere: its own next step changes nothing, in
+    another of its processes too.
+    """
     held = run(operations.create(leased_homes.world("sleeper"), wanted(), "g1"))
     run(operations.delete(leased_homes.world("sleeper"), held))
     new = run(operations.create(leased_homes.world("other"), wanted(fingerprint="f2"), "g2"))
     woken = leased_homes.world("sleeper")
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
-        run(operations.create(woken, wanted(), "g3") if step == "create" else operations.settle(woken, "own"))
+        run(
+            operations.create(woken, wanted(), "g3")
+            if step == "create"
+            else operations.settle(woken, "own")
+        )
     assert [node.handle for node in lab.alive] == list(new.handles)
     run(operations.settle(leased_homes.world("third"), "own"))
     assert lab.alive == [] and not (lab.home / ".gpus" / "rehearsal" / "own").exists()
 
 
 def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(lab, homes):
-    """The state names one machine, and another of the same cluster exists under another generation: it is half-made until it is gone."""
+    """The state names one machine, and another of the same cluster exists under another generation:
+    it is half-made until it is gone.
+    """
     held = run(operations.create(homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="left-behind")
-    lab.alpha.machines[handle] = stray._replace(handle=handle, name="train-00000000-0", mark=stray.mark._replace(generation="g0"))
+    lab.alpha.machines[handle] = stray._replace(
+        handle=handle, name="train-00000000-0", mark=stray.mark._replace(generation="g0")
+    )
     world = homes.world()
     seen = run(operations.read(world, held))
-    assert seen.leftovers == (handle,) and "train-00000000-0" in seen.reasons[0] and "not in its state" in seen.reasons[0]
+    assert (
+        seen.leftovers == (handle,)
+        and "train-00000000-0" in seen.reasons[0]
+        and "not in its state" in seen.reasons[0]
+    )
     after = run(operations.update(world, seen, wanted()))
     assert (after.handles, after.leftovers, after.reasons) == (held.handles, (), ())
     assert [node.handle for node in lab.alive] == list(held.handles)
@@ -159,7 +196,9 @@ def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(la
 
 
 def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(lab, homes):
-    """What the state names is gone and another run's machine is there: the look says gone, and the create takes that one over."""
+    """What the state names is gone and another run's machine is there: the look says gone, and the
+    create takes that one over.
+    """
     held = run(operations.create(homes.world(), wanted(), "g1"))
     lab.alpha.machines[held.handles[0]] = lab.alpha.machines[held.handles[0]]._replace(status=GONE)
     lab.alpha.stock = {}
@@ -176,7 +215,9 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
     held = run(operations.create(world, wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="imported")
-    lab.alpha.machines[handle] = stray._replace(handle=handle, mark=stray.mark._replace(generation="g0"))
+    lab.alpha.machines[handle] = stray._replace(
+        handle=handle, mark=stray.mark._replace(generation="g0")
+    )
     world.journal.look("rehearsal", "own")
     world.journal.claim("rehearsal", "own", "train", "g0", (handle,))
     after = run(operations.update(world, run(operations.read(world, held)), wanted()))
@@ -184,7 +225,9 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
 
 
 def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, homes):
-    """Two runs labelled one machine in turn: what the state names is deleted with it, not left for another's."""
+    """Two runs labelled one machine in turn: what the state names is deleted with it, not left for
+    another's.
+    """
     world = homes.world()
     held = run(operations.create(world, wanted(), "g1"))
     lab.alpha.relabel(held.handles[0], "g2")
@@ -201,18 +244,24 @@ def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, le
     held = run(operations.create(leased_homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="in-the-making")
-    lab.alpha.machines[handle] = stray._replace(handle=handle, mark=stray.mark._replace(generation="g2"))
+    lab.alpha.machines[handle] = stray._replace(
+        handle=handle, mark=stray.mark._replace(generation="g2")
+    )
     from providers.engine.journal import process
 
     me = Run("here", *process.current())
     SharedLeases(lab.home / ".gpus", me).take("rehearsal", "own", "train", "g2")
-    looks = lab.world(share=lambda: SharedLeases(lab.home / ".gpus", Run("here", 1, "then", "boot")))
+    looks = lab.world(
+        share=lambda: SharedLeases(lab.home / ".gpus", Run("here", 1, "then", "boot"))
+    )
     assert run(operations.read(looks, held)).reasons == ()
     assert run(operations.read(leased_homes.world(), held)).reasons != ()
 
 
 def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_took_it(tmp_path):
-    """A crash in the middle of the write leaves an empty file: the run before has lost the cluster, and the next one takes it."""
+    """A crash in the middle of the write leaves an empty file: the run before has lost the cluster,
+    and the next one takes it.
+    """
     leases = SharedLeases(tmp_path / ".gpus", Run("one", 1, "", ""))
     mine = leases.take("live", "own", "train", "g1")
     assert not mine.lost
@@ -220,7 +269,11 @@ def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_to
     assert mine.lost and leases.last("live", "own", "train").by == "another run"
     with pytest.raises(errors.TakenOver):
         leases.take("live", "own", "train", "g2")
-    assert not SharedLeases(tmp_path / ".gpus", Run("two", 1, "", "")).take("live", "own", "train", "g3").lost
+    assert (
+        not SharedLeases(tmp_path / ".gpus", Run("two", 1, "", ""))
+        .take("live", "own", "train", "g3")
+        .lost
+    )
 
 
 def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path):
@@ -228,7 +281,9 @@ def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path):
     before = os.umask(0)
     try:
         for number in range(KEPT + 5):
-            SharedLeases(tmp_path / ".gpus", Run(f"run-{number}", 1, "", "")).take("live", "own", "train", f"g{number}")
+            SharedLeases(tmp_path / ".gpus", Run(f"run-{number}", 1, "", "")).take(
+                "live", "own", "train", f"g{number}"
+            )
     finally:
         os.umask(before)
     every = list((tmp_path / ".gpus").rglob("*"))

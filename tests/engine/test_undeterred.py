@@ -1,4 +1,6 @@
-"""A deletion never needs the journal, nor the home: it goes by the state and the labels, and says what it could not write."""
+"""A deletion never needs the journal, nor the home: it goes by the state and the labels, and says
+what it could not write.
+"""
 
 import asyncio
 import os
@@ -25,7 +27,9 @@ def full_disk(tmp_path):
     """A small file system of its own without a byte left. Needs root."""
     place = tmp_path / "small"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True
+    ).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         yield place
@@ -84,7 +88,9 @@ HARM = {
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, harm):
-    """The machine of the state and a second one that only its labels name are deleted; one warning says what is wrong and what mends it."""
+    """The machine of the state and a second one that only its labels name are deleted; one warning
+    says what is wrong and what mends it.
+    """
     held = run(operations.create(lab.world(), wanted(), "g1"))
     run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
     close(lab)
@@ -94,7 +100,12 @@ def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, har
     run(operations.delete(lab.world(), held))
     assert [node.mark.cluster for node in lab.alive] == ["orphan"]
     (said,) = lab.said("warning")
-    assert str(path) in said and HARM[harm][1] in said and "gpus sweep" in said and "nothing is bought" not in said
+    assert (
+        str(path) in said
+        and HARM[harm][1] in said
+        and "gpus sweep" in said
+        and "nothing is bought" not in said
+    )
     run(operations.settle(lab.world(), "own"))
     assert not lab.alive
     with pytest.raises(errors.GpusError):
@@ -104,7 +115,9 @@ def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, har
 
 @pytest.mark.parametrize("when", ["before", "midway"])
 def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, monkeypatch, when):
-    """On a real file system without a byte left: deleted all the same; "make room", never "make it writable". Buying still refuses."""
+    """On a real file system without a byte left: deleted all the same; "make room", never "make it
+    writable". Buying still refuses.
+    """
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
         held = run(operations.create(lab.world(), wanted(), "g1"))
@@ -119,15 +132,21 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, mon
         run(operations.settle(lab.world(), "own"))
         assert not lab.alive
         said = lab.said("warning")
-        assert said and all("make room on its disk" in line and "writable" not in line for line in said), lab.lines
-        with pytest.raises(errors.GpusError, match="nothing is bought without it; make room on its disk"):
+        assert said and all(
+            "make room on its disk" in line and "writable" not in line for line in said
+        ), lab.lines
+        with pytest.raises(
+            errors.GpusError, match="nothing is bought without it; make room on its disk"
+        ):
             run(operations.create(lab.world(), wanted(), "g3"))
         assert lab.creates == 1
         close(lab)
 
 
 def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, monkeypatch):
-    """With room again, the journal still has it as running: a sweep looks, and writes that it is gone."""
+    """With room again, the journal still has it as running: a sweep looks, and writes that it is
+    gone.
+    """
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
         held = run(operations.create(lab.world(), wanted(), "g1"))
@@ -138,21 +157,28 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, 
         world = lab.world()
         assert world.journal.standing("rehearsal") and world.journal.orders("rehearsal", "own")
         assert run(garbage.survey(world, garbage.Claims())).found == ()
-        assert not world.journal.standing("rehearsal") and not world.journal.orders("rehearsal", "own")
+        assert not world.journal.standing("rehearsal") and not world.journal.orders(
+            "rehearsal", "own"
+        )
         close(lab)
 
 
 def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
-    """Another process has it locked: the deletion reads past the lock, and the line says to wait for that process or to stop it."""
+    """Another process has it locked: the deletion reads past the lock, and the line says to wait
+    for that process or to stop it.
+    """
     monkeypatch.setattr(journals, "_BUSY_S", 0.2)
     held = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     script = (
-        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "
-        "print('locked', flush=True); sys.stdin.read()"
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        " db.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(lab.home / "journal.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(lab.home / "journal.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as other:
         assert other.stdout.readline() == "locked\n"
         run(operations.delete(lab.world(), held))
@@ -163,7 +189,9 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
 
 
 def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatch):
-    """Where the journal can be read and not written, the lease that another live process has there still holds."""
+    """Where the journal can be read and not written, the lease that another live process has there
+    still holds.
+    """
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
         world = lab.world()
@@ -186,7 +214,11 @@ def lost_home(request, lab, monkeypatch):
         close(lab)
         if request.param == "read-only":
             real = os.access
-            monkeypatch.setattr(os, "access", lambda path, mode: False if str(path) == str(lab.home) else real(path, mode))
+            monkeypatch.setattr(
+                os,
+                "access",
+                lambda path, mode: False if str(path) == str(lab.home) else real(path, mode),
+            )
             return
         monkeypatch.setenv("GPUS_HOME", str(lab.home / "elsewhere" / "home"))
         if request.param == "a file":
@@ -207,7 +239,9 @@ def test_a_destroy_needs_no_home(lab, lost_home):
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
-    """What a state's owner has and no cluster claims is deleted; an ad hoc machine may be in use, so it stays and says how it goes."""
+    """What a state's owner has and no cluster claims is deleted; an ad hoc machine may be in use,
+    so it stays and says how it goes.
+    """
     run(operations.create(lab.world(), wanted(), "g1"))
     run(operations.create(lab.world(), wanted(owner="adhoc", name="mine"), "g2"))
     close(lab)
@@ -217,8 +251,14 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
     survey = run(garbage.survey(world, claims, adhoc="adhoc"))
     verdicts = {found.mark.cluster: found.verdict for found in survey.found}
     assert verdicts == {"train": garbage.UNCLAIMED, "mine": garbage.UNKNOWN}
-    assert "gpus release mine" in next(found.why for found in survey.found if found.mark.cluster == "mine")
-    swept = run(garbage.sweep(world, [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims))
+    assert "gpus release mine" in next(
+        found.why for found in survey.found if found.mark.cluster == "mine"
+    )
+    swept = run(
+        garbage.sweep(
+            world, [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims
+        )
+    )
     assert [each.why for each in swept] == [""]
     assert [node.mark.cluster for node in lab.alive] == ["mine"]
 
@@ -229,7 +269,9 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
     from providers.adhoc import access
 
     spec = read_cluster("mine", {"gpu": "H100:8"})
-    run(operations.create(lab.world(), wanted(an_ask(), owner=access.owner(), name=spec.name), "g1"))
+    run(
+        operations.create(lab.world(), wanted(an_ask(), owner=access.owner(), name=spec.name), "g1")
+    )
     close(lab)
     HARM[harm][0](lab.home / "journal.db")
     assert asyncio.run(rentals.let_go(lab.world(), "mine"))
@@ -237,7 +279,9 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
 
 
 def test_what_cannot_be_deleted_is_still_named(lab):
-    """Without a journal too, a cloud that does not answer is no success: the machine and its price are told."""
+    """Without a journal too, a cloud that does not answer is no success: the machine and its price
+    are told.
+    """
     held = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     scramble(lab.home / "journal.db")

@@ -1,4 +1,6 @@
-"""Vertex AI's custom jobs through the engine, over the rehearsal's own cloud, with a clock that does not wait."""
+"""Vertex AI's custom jobs through the engine, over the rehearsal's own cloud, with a clock that
+does not wait.
+"""
 
 import asyncio
 
@@ -34,7 +36,12 @@ class Rig:
         self.world = self.opened()
 
     def opened(self):
-        return open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+        return open_world(
+            "rehearsal",
+            {},
+            lambda _severity, text: self.said.append(text),
+            clock=StoreClock(self.store),
+        )
 
     def wanted(self, spec=JOB, **fields):
         made = read_cluster("train", {**spec, **fields})
@@ -68,12 +75,22 @@ def rig(tmp_path, monkeypatch):
 
 
 def test_a_finished_job_is_done_and_never_bought_again(rig):
-    """It runs, ends, is read as ended for ever; an update leaves it; the same declaration from another run adopts it; delete removes its record."""
+    """It runs, ends, is read as ended for ever; an update leaves it; the same declaration from
+    another run adopts it; delete removes its record.
+    """
     held = rig.create()
-    assert ("running", "job", "L4", "us-central1", "") == (held.status, held.kind, held.gpu_type, held.region, held.zone)
+    assert ("running", "job", "L4", "us-central1", "") == (
+        held.status,
+        held.kind,
+        held.gpu_type,
+        held.region,
+        held.zone,
+    )
     rig.store.advance(60)
     held = rig.read(held)
-    assert "ended" == held.status and "exit code 0" == held.machines[0].detail and () == held.reasons
+    assert (
+        "ended" == held.status and "exit code 0" == held.machines[0].detail and () == held.reasons
+    )
     assert any("the job is done" in line for line in rig.said)
     assert held == ClusterRecord.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
@@ -82,11 +99,17 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     again = rig.create(generation="g2")
     assert ("ended", held.handles, 1) == (again.status, again.handles, rig.sent())
     rig.delete(again)
-    assert () == rig.live() and 1 == rig.sent("customJobs.delete") and [] == list(rig.world.adapter("vertex").find("owner1"))
+    assert (
+        () == rig.live()
+        and 1 == rig.sent("customJobs.delete")
+        and [] == list(rig.world.adapter("vertex").find("owner1"))
+    )
 
 
 def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
-    """A job's label keeps its first generation. Another machine, which has the state alone, ends it; here the generation that lost it does not."""
+    """A job's label keeps its first generation. Another machine, which has the state alone, ends
+    it; here the generation that lost it does not.
+    """
     rig.store.set_latency("vertex", "job", 90_000)
     first = rig.create()
     second = rig.create(generation="g2")
@@ -102,7 +125,9 @@ def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
 
 
 def test_a_failed_job_stays_failed(rig):
-    """A job whose code ends badly is told once, with Google's words, and bought no second time; neither is one that ran into its timeout."""
+    """A job whose code ends badly is told once, with Google's words, and bought no second time;
+    neither is one that ran into its timeout.
+    """
     rig.store.add_fault("vertex", "node.work", "job-fails", None, code=3)
     held = rig.create()
     rig.store.advance(60)
@@ -123,10 +148,20 @@ def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig):
     """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
     held = rig.create()
     adapter = rig.world.adapter("vertex")
-    adapter._client.call(lambda s: s.projects().locations().customJobs().cancel(name=held.handles[0].native_id, body={}), _context())
+    adapter._client.call(
+        lambda s: s.projects()
+        .locations()
+        .customJobs()
+        .cancel(name=held.handles[0].native_id, body={}),
+        _context(),
+    )
     rig.store.advance(10)
     held = rig.read(held)
-    assert ("failed", "cancelled") == (held.status, held.detail) and "failed" == rig.update(held).status and 1 == rig.sent()
+    assert (
+        ("failed", "cancelled") == (held.status, held.detail)
+        and "failed" == rig.update(held).status
+        and 1 == rig.sent()
+    )
     rig.delete(held)
 
 
@@ -137,20 +172,28 @@ def _context():
 
 
 def test_release_is_a_cancel_seen_to_its_end(rig):
-    """A running job is cancelled once, and delete returns only when it is in its final state; again is fine."""
+    """A running job is cancelled once, and delete returns only when it is in its final state; again
+    is fine.
+    """
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.set_latency("vertex", "delete", 90)
     held = rig.create()
     begun = rig.store.now()
     rig.delete(held)
-    assert 90 <= rig.store.now() - begun < 600 and () == rig.live() and 1 == rig.sent("customJobs.cancel")
+    assert (
+        90 <= rig.store.now() - begun < 600
+        and () == rig.live()
+        and 1 == rig.sent("customJobs.cancel")
+    )
     rig.delete(held)
     assert 1 == rig.sent("customJobs.cancel") and 0 == rig.sent("customJobs.delete")
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
 def test_a_lost_answer_is_one_job(rig, fault):
-    """Vertex AI made it and the answer was lost: it is found by the order's label, and no second request is sent."""
+    """Vertex AI made it and the answer was lost: it is found by the order's label, and no second
+    request is sent.
+    """
     rig.store.add_fault("vertex", "customJobs.create", fault)
     held = rig.create()
     assert ("running", 1, 1) == (held.status, rig.sent(), len(rig.live()))
@@ -167,7 +210,9 @@ def test_a_request_that_arrives_twice_is_one_job(rig):
 
 
 def test_a_late_request_is_no_second_job(rig):
-    """The connection broke and the request is carried out later: what it made is found, or ended with the rest; one job is left."""
+    """The connection broke and the request is carried out later: what it made is found, or ended
+    with the rest; one job is left.
+    """
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "overtaken", seconds=0.4)
     held = rig.create()
@@ -177,24 +222,42 @@ def test_a_late_request_is_no_second_job(rig):
 
 
 def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
-    """The answer is lost and the list cannot be had: unsettled, one request; later the same job is found and taken over."""
+    """The answer is lost and the list cannot be had: unsettled, one request; later the same job is
+    found and taken over.
+    """
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "reply-lost")
     fault = rig.store.add_fault("vertex", "customJobs.list", "unavailable", None)
     held = rig.create()
-    assert "unsettled" == held.status and "nothing else is bought" in held.reasons[0] and 1 == rig.sent()
-    assert fault and 1 == len(rig.world.journal.orders("rehearsal", "owner1", states=database.PENDING + (database.UNSETTLED,)))
+    assert (
+        "unsettled" == held.status
+        and "nothing else is bought" in held.reasons[0]
+        and 1 == rig.sent()
+    )
+    assert fault and 1 == len(
+        rig.world.journal.orders(
+            "rehearsal", "owner1", states=database.PENDING + (database.UNSETTLED,)
+        )
+    )
     rig.store.clear_faults()
     after = rig.update(held)
-    assert ("running", ()) == (after.status, after.reasons) and 1 == rig.sent() and 1 == len(rig.live())
+    assert (
+        ("running", ()) == (after.status, after.reasons)
+        and 1 == rig.sent()
+        and 1 == len(rig.live())
+    )
 
 
 def test_no_room_is_the_next_region(rig):
-    """A job that ends with RESOURCE_EXHAUSTED before it ran is no capacity there; its record is removed, and the next region is asked."""
+    """A job that ends with RESOURCE_EXHAUSTED before it ran is no capacity there; its record is
+    removed, and the next region is asked.
+    """
     rig.store.set_stock("vertex", "us-central1", "", "", 0)
     held = rig.create()
     assert ("running", "europe-west4") == (held.status, held.region)
-    assert {"NoCapacity", "acquired"} == {attempt.outcome for attempt in held.attempts} and "8" == held.attempts[0].code
+    assert {"NoCapacity", "acquired"} == {
+        attempt.outcome for attempt in held.attempts
+    } and "8" == held.attempts[0].code
     assert 1 == len(rig.world.adapter("vertex").find("owner1"))
     rig.store.set_stock("vertex", "europe-west4", "", "", 0)
     rig.delete(held)
@@ -217,7 +280,10 @@ def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig):
     held = rig.create()
     assert "europe-west4" == held.region and "QuotaExceeded" == held.attempts[0].outcome
     assert 1 == sum(attempt.region == "us-central1" for attempt in held.attempts)
-    assert "custom_model_training_nvidia_l4_gpus" in held.attempts[0].message and "iam-admin/quotas" in held.attempts[0].message
+    assert (
+        "custom_model_training_nvidia_l4_gpus" in held.attempts[0].message
+        and "iam-admin/quotas" in held.attempts[0].message
+    )
 
 
 def test_missing_rights_end_the_walk_with_what_to_grant(rig):
@@ -241,14 +307,20 @@ def test_a_spot_job_that_was_taken_back_is_placed_anew(rig):
     assert "preempted" == seen.status
     rig.store.advance(1_200)
     again = rig.update(seen, wanted)
-    assert ("running", ()) == (again.status, again.reasons) and 2 == rig.sent() and 1 == len(rig.live())
+    assert (
+        ("running", ()) == (again.status, again.reasons)
+        and 2 == rig.sent()
+        and 1 == len(rig.live())
+    )
 
 
 def test_flex_start_waits_in_the_queue_and_goes_on(rig):
     """No stock: the last hope stays queued; with stock the next update has it, by the one request."""
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.set_stock("vertex", "", "", "", 0)
-    wanted = rig.wanted(capacity=["flex-start"], prices=RATES, regions=["us-central1"], gpu="H100:8", wait="1h")
+    wanted = rig.wanted(
+        capacity=["flex-start"], prices=RATES, regions=["us-central1"], gpu="H100:8", wait="1h"
+    )
     held = rig.create(wanted)
     assert "queued" == held.status and 1 == rig.sent() and "queue" in held.reasons[0]
     rig.delete(held)
@@ -259,7 +331,11 @@ def test_several_nodes_are_one_job(rig):
     """Two nodes: a pool of one and a pool of the rest, two handles, one cancel."""
     rig.store.set_latency("vertex", "job", 90_000)
     held = rig.create(rig.wanted(nodes=3))
-    assert (3, "running") == (len(held.handles), held.status) and 1 == rig.sent() and 3 == len(rig.live())
+    assert (
+        (3, "running") == (len(held.handles), held.status)
+        and 1 == rig.sent()
+        and 3 == len(rig.live())
+    )
     assert ["0", "1", "2"] == [handle.native_id.rsplit("/", 1)[-1] for handle in held.handles]
     rig.delete(held)
     assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
@@ -269,16 +345,26 @@ def test_a_stray_job_can_be_taken_over_by_its_native_id(rig):
     """`pulumi import` of a job: what it is, in which project, whose it is."""
     held = rig.create()
     found = asyncio.run(operations.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
-    assert ("job", "owner1", "train", "g1", "L4") == (found.kind, found.owner, found.cluster, found.generation, found.gpu_type)
+    assert ("job", "owner1", "train", "g1", "L4") == (
+        found.kind,
+        found.owner,
+        found.cluster,
+        found.generation,
+        found.gpu_type,
+    )
 
 
 def test_releasing_the_owner_ends_what_a_killed_run_left(rig):
-    """An order of a killed run is settled and its job cancelled, without a cluster that knows of it."""
+    """An order of a killed run is settled and its job cancelled, without a cluster that knows of
+    it.
+    """
     rig.store.set_latency("vertex", "job", 90_000)
     held = rig.create()
     other = rig.opened()
     try:
-        assert list(held.handles) == [node.handle for node in asyncio.run(operations.settle(other, "owner1"))]
+        assert list(held.handles) == [
+            node.handle for node in asyncio.run(operations.settle(other, "owner1"))
+        ]
         assert () == rig.live()
     finally:
         other.close()

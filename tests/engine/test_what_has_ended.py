@@ -1,5 +1,6 @@
-"""What the command line tells of what has ended, and of a rehearsal's machines: the real engine over the rehearsal clouds, with a clock that does not
-wait."""
+"""What the command line tells of what has ended, and of a rehearsal's machines: the real engine
+over the rehearsal clouds, with a clock that does not wait.
+"""
 
 import asyncio
 import json
@@ -19,9 +20,24 @@ from providers.plugin import diff, outputs
 from providers.testing.bench import StoreClock
 
 MACHINE = {"gpu": "H100:8", "spot": "only", "ttl": "20h", "providers": ["gcp"]}
-JOB = {"kind": "job", "gpu": "L4:1", "providers": ["gcp"], "workload": {"command": "python3 train.py"}}
-MODAL = {"kind": "job", "gpu": "L4:1", "providers": ["modal"], "options": {"modal": {"command": "python train.py", "timeout": "1h", "retries": 2}}}
-VERTEX = {"kind": "job", "gpu": "L4:1", "providers": ["vertex"], "workload": {"image": "some/image:1", "command": "python train.py"}}
+JOB = {
+    "kind": "job",
+    "gpu": "L4:1",
+    "providers": ["gcp"],
+    "workload": {"command": "python3 train.py"},
+}
+MODAL = {
+    "kind": "job",
+    "gpu": "L4:1",
+    "providers": ["modal"],
+    "options": {"modal": {"command": "python train.py", "timeout": "1h", "retries": 2}},
+}
+VERTEX = {
+    "kind": "job",
+    "gpu": "L4:1",
+    "providers": ["vertex"],
+    "workload": {"image": "some/image:1", "command": "python train.py"},
+}
 
 
 class Rig:
@@ -29,18 +45,29 @@ class Rig:
         self.capsys = capsys
         self.store = open_store()
         self.said = []
-        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+        self.world = open_world(
+            "rehearsal",
+            {},
+            lambda _severity, text: self.said.append(text),
+            clock=StoreClock(self.store),
+        )
         self.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
 
     def wanted(self, spec):
         made = read_cluster("t", spec)
-        return ClusterSpec("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+        return ClusterSpec(
+            "owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked"
+        )
 
     def create(self, spec):
         return asyncio.run(operations.create(self.world, self.wanted(spec), "g1"))
 
     def read(self, held):
-        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(held.to_dict())._replace(machines=())))
+        return asyncio.run(
+            operations.read(
+                self.world, ClusterRecord.from_dict(held.to_dict())._replace(machines=())
+            )
+        )
 
     def update(self, held, spec):
         return asyncio.run(operations.update(self.world, held, self.wanted(spec)))
@@ -61,7 +88,9 @@ def rig(tmp_path, monkeypatch, capsys):
 
 
 def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_computer(rig):
-    """A healthy rehearsal machine has nothing wrong, is called a stand-in, and no check speaks of the computer that it runs on."""
+    """A healthy rehearsal machine has nothing wrong, is called a stand-in, and no check speaks of
+    the computer that it runs on.
+    """
     rig.create(MACHINE)
     code, out, _ = rig.gpus("doctor", "t")
     first, *rest = out.splitlines()
@@ -72,7 +101,13 @@ def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_compu
 def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig):
     """What the stand-in's own nvidia-smi does not answer is wrong there, as on a real machine."""
     held = rig.create(MACHINE)
-    place = keys.folder("rehearsal", "owner1", "t") / "nodes" / held.machines[0].name / "bin" / "nvidia-smi"
+    place = (
+        keys.folder("rehearsal", "owner1", "t")
+        / "nodes"
+        / held.machines[0].name
+        / "bin"
+        / "nvidia-smi"
+    )
     place.write_text("#!/bin/sh\nexit 9\n")
     code, out, _ = rig.gpus("doctor", "t")
     assert code == 1 and "it does not answer" in out
@@ -80,7 +115,9 @@ def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig):
 
 @pytest.mark.parametrize("looked", [False, True])
 def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_to_do(rig, looked):
-    """Before and after the look that notices it: when, by which limit, and what gets a new one; never that none was placed, nor that `up` places it."""
+    """Before and after the look that notices it: when, by which limit, and what gets a new one;
+    never that none was placed, nor that `up` places it.
+    """
     held = rig.create(MACHINE)
     rig.store.advance(21 * 3_600)
     if looked:
@@ -105,7 +142,9 @@ def test_what_was_kept_of_an_ended_machine_is_shown(rig):
 
 
 def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig):
-    """With `on_ttl: keep` it stands in `gpus ps` as ended, with no price by the hour and no end to come."""
+    """With `on_ttl: keep` it stands in `gpus ps` as ended, with no price by the hour and no end to
+    come.
+    """
     held = rig.create({**MACHINE, "on_ttl": "keep"})
     rig.store.advance(21 * 3_600)
     assert rig.read(held).status == "ended"
@@ -115,36 +154,64 @@ def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig):
 
 
 def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig):
-    """Every attempt at its timeout while it runs; once over, no price, no end to come, in the table and as JSON."""
+    """Every attempt at its timeout while it runs; once over, no price, no end to come, in the table
+    and as JSON.
+    """
     held = rig.create(MODAL)
     (record,) = json.loads(rig.gpus("ps", "--json")[1])
-    assert record["latest_at"] == held.launched_at + 3 * 3_600 and record["price_usd_per_hour"] and record["ended_at"] is None
+    assert (
+        record["latest_at"] == held.launched_at + 3 * 3_600
+        and record["price_usd_per_hour"]
+        and record["ended_at"] is None
+    )
     assert "UTC at the latest" in rig.gpus("ps")[1]
     rig.store.advance(3_600)
     assert rig.read(held).status == "ended"
     (record,) = json.loads(rig.gpus("ps", "--json")[1])
-    assert (record["status"], record["price_usd_per_hour"], record["ends_at"], record["latest_at"]) == ("ended", None, None, None)
+    assert (
+        record["status"],
+        record["price_usd_per_hour"],
+        record["ends_at"],
+        record["latest_at"],
+    ) == ("ended", None, None, None)
     row = rig.gpus("ps")[1].splitlines()[1]
     assert "ended before 20" in row and "at the latest" not in row and "0.8" not in row
 
 
 def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_machine(rig):
-    """No reason (Pulumi would call it unhealthy), the exit code at every look, and an edit of the state alone that makes `up` release the rest."""
+    """No reason (Pulumi would call it unhealthy), the exit code at every look, and an edit of the
+    state alone that makes `up` release the rest.
+    """
     held = rig.create(JOB)
     rig.store.advance(3_600)
     for _ in range(2):
         held = rig.read(held)
-        assert (held.status, held.reasons, held.detail, held.to_release) == ("ended", (), "exit code 0", True)
+        assert (held.status, held.reasons, held.detail, held.to_release) == (
+            "ended",
+            (),
+            "exit code 0",
+            True,
+        )
     assert [line for line in rig.said if "released by the next `up`" in line]
     verdict = diff.cluster({"kind": "job"}, {"kind": "job"}, outputs.write(held), lambda: True, ())
     assert verdict.changes and not verdict.replaces
     held = rig.update(held, JOB)
     assert (held.status, held.machines, held.to_release) == ("ended", (), False)
-    assert diff.cluster({"kind": "job"}, {"kind": "job"}, outputs.write(held), lambda: True, ()).changes == ()
+    assert (
+        diff.cluster(
+            {"kind": "job"}, {"kind": "job"}, outputs.write(held), lambda: True, ()
+        ).changes
+        == ()
+    )
     assert not rig.read(held).to_release
 
 
-CLORE_JOB = {"kind": "job", "gpu": "RTX-4090:2", "providers": ["clore"], "options": {"clore": {"trust_marketplace": True}}}
+CLORE_JOB = {
+    "kind": "job",
+    "gpu": "RTX-4090:2",
+    "providers": ["clore"],
+    "options": {"clore": {"trust_marketplace": True}},
+}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +223,9 @@ CLORE_JOB = {"kind": "job", "gpu": "RTX-4090:2", "providers": ["clore"], "option
     ids=["kept", "clore"],
 )
 def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(rig, spec, ends):
-    """Kept machines, and those of a market where none ends itself, cost what they did until they are released; the budget goes on counting them."""
+    """Kept machines, and those of a market where none ends itself, cost what they did until they
+    are released; the budget goes on counting them.
+    """
     held = rig.create(spec)
     rig.store.advance(3_600)
     held = rig.read(held)
@@ -183,4 +252,7 @@ def test_a_rehearsed_custom_job_has_no_log_and_says_so(rig):
     rig.create(VERTEX)
     code, out, err = rig.gpus("logs", "t")
     assert code != 0 and not out
-    assert "a rehearsed job is played and wrote no log; live, vertex keeps it, and this shows it: gcloud ai custom-jobs stream-logs JOB" in err
+    assert (
+        "a rehearsed job is played and wrote no log; live, vertex keeps it, and this shows it:"
+        " gcloud ai custom-jobs stream-logs JOB" in err
+    )

@@ -1,4 +1,6 @@
-"""Jobs and services of a workload through the engine, on the four rehearsal clouds, with a clock that does not wait."""
+"""Jobs and services of a workload through the engine, on the four rehearsal clouds, with a clock
+that does not wait.
+"""
 
 import asyncio
 import subprocess
@@ -26,7 +28,12 @@ MACHINES = [name for name in CLOUDS if name != "modal"]
 JOB = {"kind": "job", "workload": {"command": "python3 train.py"}}
 SERVICE = {
     "kind": "service",
-    "workload": {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16", "image": "vllm/vllm-openai:v0.19.1"},
+    "workload": {
+        "launcher": "vllm",
+        "model": "meta-llama/Llama-3.2-1B",
+        "dtype": "bf16",
+        "image": "vllm/vllm-openai:v0.19.1",
+    },
 }
 
 
@@ -35,11 +42,20 @@ class Rig:
         self.provider = provider
         self.store = open_store()
         self.said = []
-        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=StoreClock(self.store))
+        self.world = open_world(
+            "rehearsal",
+            {},
+            lambda _severity, text: self.said.append(text),
+            clock=StoreClock(self.store),
+        )
 
     def wanted(self, spec, **fields):
-        made = read_cluster("t", {"gpu": CLOUDS[self.provider], "providers": [self.provider], **spec, **fields})
-        return ClusterSpec("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+        made = read_cluster(
+            "t", {"gpu": CLOUDS[self.provider], "providers": [self.provider], **spec, **fields}
+        )
+        return ClusterSpec(
+            "owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked"
+        )
 
     def create(self, wanted):
         return asyncio.run(operations.create(self.world, wanted, "g1"))
@@ -71,7 +87,9 @@ def rig(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("provider", CLOUDS)
 def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig):
-    """Running, then ended with its exit code; the next update buys nothing and leaves nothing that costs money."""
+    """Running, then ended with its exit code; the next update buys nothing and leaves nothing that
+    costs money.
+    """
     lab = rig(provider)
     wanted = lab.wanted(JOB)
     held = lab.create(wanted)
@@ -113,25 +131,44 @@ def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig):
 
 @pytest.mark.parametrize("provider", CLOUDS)
 def test_a_service_is_had_once_it_answers(provider, rig):
-    """The purchase ends with the first answer of the workload's own health path, not with the machine."""
+    """The purchase ends with the first answer of the workload's own health path, not with the
+    machine.
+    """
     lab = rig(provider)
     held = lab.create(lab.wanted(SERVICE))
     assert (held.status, held.reasons) == ("running", ())
     if provider != "modal":
         order = lab.world.journal.orders("rehearsal", "owner1")[0].order
-        said = asyncio.run(workload.word(lab.world, lab.world.adapter(provider), held.machines[0], order))
+        said = asyncio.run(
+            workload.word(lab.world, lab.world.adapter(provider), held.machines[0], order)
+        )
         assert said.state == "ready"
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(provider, rig, monkeypatch):
-    """Started, and no answer within the wait: the machine goes, no other is bought, and the message says which field to set."""
+def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(
+    provider, rig, monkeypatch
+):
+    """Started, and no answer within the wait: the machine goes, no other is bought, and the message
+    says which field to set.
+    """
     lab = rig(provider)
-    monkeypatch.setattr(workload, "last", lambda _text: workload.WorkloadStatus("running", "", "other"))
+    monkeypatch.setattr(
+        workload, "last", lambda _text: workload.WorkloadStatus("running", "", "other")
+    )
     with pytest.raises(AllFailed) as caught:
-        lab.create(lab.wanted(SERVICE, wait="1m", max_price_per_hour=1, **({"regions": ["us-central1"]} if provider == "gcp" else {})))
+        lab.create(
+            lab.wanted(
+                SERVICE,
+                wait="1m",
+                max_price_per_hour=1,
+                **({"regions": ["us-central1"]} if provider == "gcp" else {}),
+            )
+        )
     said = str(caught.value)
-    assert said.startswith("t: wanted the service to answer within 1m, found it started, not ready: ")
+    assert said.startswith(
+        "t: wanted the service to answer within 1m, found it started, not ready: "
+    )
     assert "set a longer `wait` than 1m" in said and "sold out" not in said
     assert [attempt.outcome for attempt in caught.value.attempts] == ["NotReady"]
     assert lab.world.journal.blocks("rehearsal") == ()
@@ -148,34 +185,58 @@ def set_up_ends(monkeypatch, lab, word):
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-@pytest.mark.parametrize("detail", ["127 the image foo/bar has no sh", "1 the setup lines, see the log"])
-def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(provider, detail, rig, monkeypatch):
-    """The same lines and image would end alike at every place: one machine is paid for, none of the places is blocked, and the fields are named."""
+@pytest.mark.parametrize(
+    "detail", ["127 the image foo/bar has no sh", "1 the setup lines, see the log"]
+)
+def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(
+    provider, detail, rig, monkeypatch
+):
+    """The same lines and image would end alike at every place: one machine is paid for, none of the
+    places is blocked, and the fields are named.
+    """
     lab = rig(provider)
     set_up_ends(monkeypatch, lab, workload.WorkloadStatus("setup-wrong", detail))
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     said = str(caught.value)
     assert said.startswith(f"t: wanted the service to answer, found its set-up ended with {detail}")
-    assert "correct `workload.setup` or `workload.image`" in said and "no other place is tried" in said
-    assert len(caught.value.attempts) == len([order for order in lab.world.journal.orders("rehearsal", "owner1", states=EVERY) if order.handles]) == 1
+    assert (
+        "correct `workload.setup` or `workload.image`" in said and "no other place is tried" in said
+    )
+    assert (
+        len(caught.value.attempts)
+        == len(
+            [
+                order
+                for order in lab.world.journal.orders("rehearsal", "owner1", states=EVERY)
+                if order.handles
+            ]
+        )
+        == 1
+    )
     assert lab.world.journal.blocks("rehearsal") == ()
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 
 @pytest.mark.parametrize("provider", MACHINES)
 def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, monkeypatch):
-    """Docker that cannot be installed is one machine's fault: the next place is tried; a cloud of which two in a row fail so is left alone, where its
-    machines share a network.
+    """Docker that cannot be installed is one machine's fault: the next place is tried; a cloud of
+    which two in a row fail so is left alone, where its machines share a network.
     """
     lab = rig(provider)
-    set_up_ends(monkeypatch, lab, workload.WorkloadStatus("setup-failed", "1 docker could not be installed, see the log"))
+    set_up_ends(
+        monkeypatch,
+        lab,
+        workload.WorkloadStatus("setup-failed", "1 docker could not be installed, see the log"),
+    )
     with pytest.raises(AllFailed) as caught:
         lab.create(lab.wanted(SERVICE, max_price_per_hour=2))
     made = [attempt for attempt in caught.value.attempts if attempt.code == "set-up"]
     assert len(made) >= 2 and "docker could not be installed" in str(caught.value)
     if provider != "clore":
-        assert len(made) == 2 and any("2 machines in a row could not be set up" in text for text in lab.said)
+        assert len(made) == 2 and any(
+            "2 machines in a row could not be set up" in text for text in lab.said
+        )
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 
@@ -195,12 +256,19 @@ def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig)
 
 
 def test_a_kind_that_needs_a_workload_says_so_in_the_plan(rig):
-    """A job on a cloud of machines without a workload is refused by the rule `kind`, with what would do."""
+    """A job on a cloud of machines without a workload is refused by the rule `kind`, with what
+    would do.
+    """
     rig("gcp")
-    made = read_cluster("t", {"gpu": "L4", "kind": "job", "providers": ["gcp"], "options": {"modal": {"command": "x"}}})
+    made = read_cluster(
+        "t",
+        {"gpu": "L4", "kind": "job", "providers": ["gcp"], "options": {"modal": {"command": "x"}}},
+    )
     plan = planning.plan(made.ask())
     assert not plan.candidates
-    assert any(found.rule == "kind" and "without a workload" in found.found for found in plan.rejections)
+    assert any(
+        found.rule == "kind" and "without a workload" in found.found for found in plan.rejections
+    )
 
 
 def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
@@ -213,7 +281,10 @@ def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
         "workload": {**SERVICE["workload"], "model": "meta-llama/Llama-3.1-70B"},
     }
     plan = planning.plan(read_cluster("t", spec).ask())
-    assert {(candidate.gpu_type, candidate.gpu_count) for candidate in plan.candidates} <= {("H100", 4), ("H100-PCIe", 4)}
+    assert {(candidate.gpu_type, candidate.gpu_count) for candidate in plan.candidates} <= {
+        ("H100", 4),
+        ("H100-PCIe", 4),
+    }
     why = {found.offer.gpu_type: found.found for found in plan.rejections if found.rule == "fit"}
     assert "are usable" in why["H100"]
     assert "36.0 are usable" in why["A100"]
@@ -222,13 +293,23 @@ def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
 def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
     """Five hours on a T4: an A100 costs more an hour and less for the run."""
     rig("gcp")
-    spec = {"gpu": ["T4:1", "A100:1"], "kind": "job", "providers": ["gcp"], "workload": {"command": "train", "train": {"hours": {"T4": 5}}}}
+    spec = {
+        "gpu": ["T4:1", "A100:1"],
+        "kind": "job",
+        "providers": ["gcp"],
+        "workload": {"command": "train", "train": {"hours": {"T4": 5}}},
+    }
     by_price = planning.plan(read_cluster("t", {**spec, "rank": "price"}).ask())
     by_job = planning.plan(read_cluster("t", {**spec, "rank": "job_cost"}).ask())
     assert by_price.best.gpu_type == "T4"
 
     def cost(candidate):
-        return candidate.micro_usd * by_job.terms.fits(by_job.ask.entries[candidate.entry], candidate.gpu_type, 1).job_hours
+        return (
+            candidate.micro_usd
+            * by_job.terms.fits(
+                by_job.ask.entries[candidate.entry], candidate.gpu_type, 1
+            ).job_hours
+        )
 
     costs = [cost(candidate) for candidate in by_job.candidates]
     assert costs == sorted(costs)
@@ -245,7 +326,9 @@ def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
 
 
 def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
-    """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends with."""
+    """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends
+    with.
+    """
     from providers.cli import rehearse
 
     lab = rig("gcp")
@@ -255,12 +338,20 @@ def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
     assert lab.read(held).machines[0].detail == "exit code 3"
 
 
-SEVERAL = {"kind": "job", "nodes": 2, "spot": "prefer", "gpu": "H100:8", "workload": {"launcher": "torchrun", "command": "train.py"}}
+SEVERAL = {
+    "kind": "job",
+    "nodes": 2,
+    "spot": "prefer",
+    "gpu": "H100:8",
+    "workload": {"launcher": "torchrun", "command": "train.py"},
+}
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
 def test_several_machines_are_told_of_each_other_by_login(provider, rig):
-    """The same hand-over as live, by the stand-ins' own line; what it writes is what the start-up script of each waits for, and makes a rank of."""
+    """The same hand-over as live, by the stand-ins' own line; what it writes is what the start-up
+    script of each waits for, and makes a rank of.
+    """
     lab = rig(provider)
     wanted = lab.wanted({**SEVERAL, "gpu": CLOUDS[provider]})
     held = lab.create(wanted)
@@ -277,10 +368,21 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig):
         stand.chmod(0o755)
         launch = line.command("bash -s")
         script = order.setup.script.replace("shutdown -h now", "true")
-        done = subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, input=script, text=True, capture_output=True, check=False)
+        done = subprocess.run(
+            launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            input=script,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
         log = Path(line.path(f"{ROOT}/log")).read_text()
         assert done.returncode == 0, log
-        assert f"{rank} of 2, {held.machines[0].internal_ip}, {node.internal_ip}, --nnodes=2 --node-rank={rank}" in log
+        assert (
+            f"{rank} of 2, {held.machines[0].internal_ip}, {node.internal_ip}, --nnodes=2"
+            f" --node-rank={rank}" in log
+        )
 
 
 def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
@@ -294,7 +396,9 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
 
 
 def test_what_cannot_be_told_is_released(rig, monkeypatch):
-    """Where the machines can't be told of each other nothing would ever start there: they go, and the attempt says why."""
+    """Where the machines can't be told of each other nothing would ever start there: they go, and
+    the attempt says why.
+    """
     lab = rig("gcp")
 
     async def failing(_line, _path, _content):
@@ -307,18 +411,31 @@ def test_what_cannot_be_told_is_released(rig, monkeypatch):
 
 
 def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_where_one_did(rig):
-    """One that has ended while another still runs is no loss; the job's status is the worst of its machines'."""
+    """One that has ended while another still runs is no loss; the job's status is the worst of its
+    machines'.
+    """
     lab = rig("gcp")
     held = lab.create(lab.wanted(SEVERAL))
     first, second = held.machines
-    ended, failed = first._replace(status="ended", detail="exit code 0"), second._replace(status="failed", detail="exit code 3")
-    assert (classify(held, [ended, second], 0.0).status, classify(held, [ended, second], 0.0).reasons) == ("running", ())
-    assert (classify(held, [ended, failed], 0.0).status, classify(held, [ended, failed], 0.0).detail) == ("failed", "exit code 3")
+    ended, failed = (
+        first._replace(status="ended", detail="exit code 0"),
+        second._replace(status="failed", detail="exit code 3"),
+    )
+    assert (
+        classify(held, [ended, second], 0.0).status,
+        classify(held, [ended, second], 0.0).reasons,
+    ) == ("running", ())
+    assert (
+        classify(held, [ended, failed], 0.0).status,
+        classify(held, [ended, failed], 0.0).detail,
+    ) == ("failed", "exit code 3")
 
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, capsys):
-    """Its exit code, the end of its output, and for all that needs a machine a refusal that says what there is instead."""
+    """Its exit code, the end of its output, and for all that needs a machine a refusal that says
+    what there is instead.
+    """
     from providers.cli import main
 
     lab = rig("gcp")
@@ -342,24 +459,45 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     for words in (["ssh", "t"], ["doctor", "t"]):
         assert main.main(words) != 0
         told = capsys.readouterr().err
-        assert "its job is over" in told and "gpus cp t:out ." in told and "gs://my-bucket/train" in told and "gpus logs t" in told
+        assert (
+            "its job is over" in told
+            and "gpus cp t:out ." in told
+            and "gs://my-bucket/train" in told
+            and "gpus logs t" in told
+        )
     assert main.main(["cp", "t:out", "./out"]) != 0
-    assert "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
+    assert (
+        "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train"
+        " to ./out" in capsys.readouterr().err
+    )
     assert main.main(["cp", "t:data", "./out"]) != 0
     assert "/opt/out alone was kept" in capsys.readouterr().err
-    # With its declaration goes what is told of it: the end of an old job is not taken for that of one that could not be had.
+    # With its declaration goes what is told of it: the end of an old job is not taken for that of
+    # one that could not be had.
     asyncio.run(operations.delete(lab.world, after))
     assert main.main(["wait"]) != 0 and main.main(["wait", "t"]) != 0
     assert "found none that was placed from this machine" in capsys.readouterr().err
 
 
 def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
-    """With the bucket's own program, into the folder that was named; without it the line to run is told."""
+    """With the bucket's own program, into the folder that was named; without it the line to run is
+    told.
+    """
     from providers.adhoc import ended
     from providers.adhoc.stack_clusters import Declared
 
     lab = rig("gcp")
-    held = lab.create(lab.wanted({**JOB, "workload": {**JOB["workload"], "checkpoint": {"path": "/opt/out", "to": "gs://my-bucket/run"}}}))
+    held = lab.create(
+        lab.wanted(
+            {
+                **JOB,
+                "workload": {
+                    **JOB["workload"],
+                    "checkpoint": {"path": "/opt/out", "to": "gs://my-bucket/run"},
+                },
+            }
+        )
+    )
     one = Declared("gpus", "dev", held._replace(world="live"), ("ended", "exit code 0"))
     monkeypatch.setattr(ended, "saved", lambda _one: ("/opt/out", "gs://my-bucket/run"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -370,16 +508,24 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
     tool.write_text('#!/bin/sh\necho "$@" >' + str(tmp_path / "asked") + "\n")
     tool.chmod(0o755)
     assert ended.fetch(one, "/opt/out", str(tmp_path / "here")) == tmp_path / "here"
-    assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run {tmp_path / 'here'}\n"
+    assert (
+        tmp_path / "asked"
+    ).read_text() == f"storage rsync -r gs://my-bucket/run {tmp_path / 'here'}\n"
     ended.fetch(one, "out/step.20/", str(tmp_path / "step"))
-    assert (tmp_path / "asked").read_text() == f"storage rsync -r gs://my-bucket/run/step.20 {tmp_path / 'step'}\n"
+    assert (
+        tmp_path / "asked"
+    ).read_text() == f"storage rsync -r gs://my-bucket/run/step.20 {tmp_path / 'step'}\n"
     assert ended.fetch(one, "out/checkpoint.pt", str(tmp_path / "one.pt")) == tmp_path / "one.pt"
-    assert (tmp_path / "asked").read_text() == f"storage cp gs://my-bucket/run/checkpoint.pt {tmp_path / 'one.pt'}\n"
+    assert (
+        tmp_path / "asked"
+    ).read_text() == f"storage cp gs://my-bucket/run/checkpoint.pt {tmp_path / 'one.pt'}\n"
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE])
 def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
-    """Modal's own log of a job and of a service; nobody logs in to either, which is said with what there is instead."""
+    """Modal's own log of a job and of a service; nobody logs in to either, which is said with what
+    there is instead.
+    """
     from providers.cli import main
 
     lab = rig("modal")
@@ -389,7 +535,10 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
     assert "rehearsal stand-in: ta-" in capsys.readouterr().out
     assert main.main(["ssh", "t", "--", "true"]) != 0
     kind = spec["kind"]
-    assert f"it is a {kind} of modal's own, in which nobody logs in; `gpus logs t` shows what it writes" in capsys.readouterr().err
+    assert (
+        f"it is a {kind} of modal's own, in which nobody logs in; `gpus logs t` shows what it"
+        " writes" in capsys.readouterr().err
+    )
     lab.store.advance(60)
     if kind == "job":
         assert lab.read(held).status == "ended"
@@ -400,7 +549,9 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
 
 @pytest.mark.parametrize("provider", MACHINES)
 def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(provider, rig, capsys):
-    """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it runs."""
+    """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it
+    runs.
+    """
     from providers.cli import main
 
     lab = rig(provider)

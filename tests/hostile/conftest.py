@@ -1,4 +1,6 @@
-"""How much hostile input is tried: a sample always, all of it with HOSTILE=full (`make hostile`); the same input every time, by HOSTILE_SEED."""
+"""How much hostile input is tried: a sample always, all of it with HOSTILE=full (`make hostile`);
+the same input every time, by HOSTILE_SEED.
+"""
 
 import os
 

@@ -1,6 +1,8 @@
-"""True replies of the stand-ins, changed in one place before they go out: JSON, XML and protobuf. Owns Mutator and where each server is tapped.
+"""True replies of the stand-ins, changed in one place before they go out: JSON, XML and protobuf.
+Owns Mutator and where each server is tapped.
 
-What is put in is never a plausible word of the protocol: a cloud that lies well cannot be told from one that speaks the truth.
+What is put in is never a plausible word of the protocol: a cloud that lies well cannot be told from
+one that speaks the truth.
 """
 
 import copy
@@ -10,7 +12,22 @@ import xml.etree.ElementTree as ET
 
 from tests.hostile.words import nest
 
-KINDS = ("missing", "null", "text", "number", "truth", "huge", "nested", "unicode", "list", "mapping", "empty", "html", "cut", "hollow")
+KINDS = (
+    "missing",
+    "null",
+    "text",
+    "number",
+    "truth",
+    "huge",
+    "nested",
+    "unicode",
+    "list",
+    "mapping",
+    "empty",
+    "html",
+    "cut",
+    "hollow",
+)
 ODD = (
     "\u202eevil\x00",
     "İﬀ𝐇\ud7ff",
@@ -87,7 +104,9 @@ def in_xml(content, kind, draw, told=lambda place: None):
     parents = [(parent, child) for parent in root.iter() for child in parent]
     if not parents:
         return b""
-    parent, child = draw.choice(parents[: max(2, len(parents) // 8)] if draw.random() < 0.5 else parents)
+    parent, child = draw.choice(
+        parents[: max(2, len(parents) // 8)] if draw.random() < 0.5 else parents
+    )
     told(f"{parent.tag.rpartition('}')[2]}.{child.tag.rpartition('}')[2]}")
     if kind == "missing":
         parent.remove(child)
@@ -123,7 +142,9 @@ def in_message(message, kind, draw, tell=lambda place: None):
     def walk(part):
         for field, content in part.ListFields():
             spots.append((part, field))
-            if field.type == field.TYPE_MESSAGE and not (field.message_type and field.message_type.GetOptions().map_entry):
+            if field.type == field.TYPE_MESSAGE and not (
+                field.message_type and field.message_type.GetOptions().map_entry
+            ):
                 for inner in content if field.is_repeated else [content]:
                     walk(inner)
 
@@ -135,7 +156,9 @@ def in_message(message, kind, draw, tell=lambda place: None):
     if kind in {"missing", "null", "empty"} or field.type == field.TYPE_MESSAGE:
         if field.type == field.TYPE_MESSAGE and field.is_repeated and kind == "list":
             content = getattr(part, field.name)
-            if not (field.message_type and field.message_type.GetOptions().map_entry) and len(content):
+            if not (field.message_type and field.message_type.GetOptions().map_entry) and len(
+                content
+            ):
                 content.append(content[0])
                 return changed
         part.ClearField(field.name)
@@ -151,7 +174,11 @@ def in_message(message, kind, draw, tell=lambda place: None):
     elif field.type == field.TYPE_BYTES:
         told = b"\xff\x00" * 5
     else:
-        told = draw.choice((0, 2**31 - 1)) if field.type in {field.TYPE_UINT32, field.TYPE_UINT64} else draw.choice((-1, 0, 2**31 - 1))
+        told = (
+            draw.choice((0, 2**31 - 1))
+            if field.type in {field.TYPE_UINT32, field.TYPE_UINT64}
+            else draw.choice((-1, 0, 2**31 - 1))
+        )
     if field.is_repeated:
         part.ClearField(field.name)
         getattr(part, field.name).extend([told, told])
@@ -161,7 +188,9 @@ def in_message(message, kind, draw, tell=lambda place: None):
 
 
 class Mutator:
-    """Changes the reply of the given number, counted from `arm()` on. `log` names every reply since then; `fired` is what was changed."""
+    """Changes the reply of the given number, counted from `arm()` on. `log` names every reply since
+    then; `fired` is what was changed.
+    """
 
     def __init__(self):
         self.at, self.kind, self.draw = -1, "", random.Random(0)
@@ -236,10 +265,17 @@ def tap_aws(mutator, monkeypatch):
     def answer(self, headers, payload):
         found = real(self, headers, payload)
         action = next(
-            (word[7:] for word in payload.decode(errors="replace").split("&") if word.startswith("Action=")), headers.get("X-Amz-Target", "?")
+            (
+                word[7:]
+                for word in payload.decode(errors="replace").split("&")
+                if word.startswith("Action=")
+            ),
+            headers.get("X-Amz-Target", "?"),
         )
         if found.content is not None and mutator.due(action):
-            return found._replace(content=mutator.text(found.content, found.content.lstrip().startswith(b"<")))
+            return found._replace(
+                content=mutator.text(found.content, found.content.lstrip().startswith(b"<"))
+            )
         return found
 
     monkeypatch.setattr(server.Server, "answer", answer)

@@ -1,4 +1,6 @@
-"""Generated declarations: mostly like real ones with hostile pieces in any place, some of them plain junk. Owns the grammar of a spec for tests."""
+"""Generated declarations: mostly like real ones with hostile pieces in any place, some of them
+plain junk. Owns the grammar of a spec for tests.
+"""
 
 from hypothesis import strategies as st
 
@@ -22,16 +24,51 @@ def fields(known, extra=JUNK):
 
 
 GPU = mostly(
-    st.sampled_from(["H100:8", "A100-80GB:8", "L4:1", "T4:4", "a100", "H100!:8", "RTX-4090:2", "A10:1", "H200:8", "h 100 : 8", "L4", "B200:8"]), TEXTS
+    st.sampled_from(
+        [
+            "H100:8",
+            "A100-80GB:8",
+            "L4:1",
+            "T4:4",
+            "a100",
+            "H100!:8",
+            "RTX-4090:2",
+            "A10:1",
+            "H200:8",
+            "h 100 : 8",
+            "L4",
+            "B200:8",
+        ]
+    ),
+    TEXTS,
 )
 SPOT = mostly(st.sampled_from(["never", "prefer", "only"]))
 CAPACITY = mostly(
-    st.lists(st.sampled_from(["on-demand", "spot", "flex-start", "reservation(mine)"]), min_size=1, max_size=3, unique=True),
+    st.lists(
+        st.sampled_from(["on-demand", "spot", "flex-start", "reservation(mine)"]),
+        min_size=1,
+        max_size=3,
+        unique=True,
+    ),
     st.lists(TEXTS, max_size=3),
 )
-DURATION = mostly(st.sampled_from(["20h", "15m", "1h30m", 600, 3600.0, "2d", "1w"]), st.one_of(TEXTS, NUMBERS))
+DURATION = mostly(
+    st.sampled_from(["20h", "15m", "1h30m", 600, 3600.0, "2d", "1w"]), st.one_of(TEXTS, NUMBERS)
+)
 FALLBACK = mostly(
-    st.one_of(GPU, fields({"gpu": GPU, "spot": SPOT, "capacity": CAPACITY, "nodes": mostly(st.just(2)), "ttl": DURATION, "wait": DURATION}))
+    st.one_of(
+        GPU,
+        fields(
+            {
+                "gpu": GPU,
+                "spot": SPOT,
+                "capacity": CAPACITY,
+                "nodes": mostly(st.just(2)),
+                "ttl": DURATION,
+                "wait": DURATION,
+            }
+        ),
+    )
 )
 GPUS = mostly(
     st.one_of(
@@ -52,7 +89,9 @@ GCP = fields(
         "image": mostly(st.just("projects/p/global/images/i"), TEXTS),
         "image_family": mostly(st.just("common-cu124"), TEXTS),
         "image_project": mostly(st.just("ml-images"), TEXTS),
-        "container": mostly(st.just("nvcr.io/nvidia/pytorch:24.01-py3"), st.sampled_from((*SHELL, *YAML, *HEADERS))),
+        "container": mostly(
+            st.just("nvcr.io/nvidia/pytorch:24.01-py3"), st.sampled_from((*SHELL, *YAML, *HEADERS))
+        ),
         "local_ssd_count": mostly(st.integers(0, 8), NUMBERS),
         "boot_disk_type": mostly(st.sampled_from(["pd-ssd", "hyperdisk-balanced"]), TEXTS),
         "service_account": mostly(st.just("me@p.iam.gserviceaccount.com"), TEXTS),
@@ -61,15 +100,26 @@ GCP = fields(
         "subnetwork": mostly(st.just("mine"), TEXTS),
         "tags": mostly(st.just(["gpu"]), st.lists(TEXTS, max_size=3)),
         "fabric": mostly(
-            st.just({"us-central1-b": {"nics": [{"network": "host-#", "subnetwork": "host-#", "count": 2}]}}),
+            st.just(
+                {
+                    "us-central1-b": {
+                        "nics": [{"network": "host-#", "subnetwork": "host-#", "count": 2}]
+                    }
+                }
+            ),
             st.dictionaries(TEXTS, JUNK, max_size=2),
         ),
     }
 )
 AWS = fields(
     {
-        "subnets": mostly(st.just({"use1-az1": "subnet-0123456789abcdef0"}), st.dictionaries(TEXTS, TEXTS, max_size=2)),
-        "security_group": mostly(st.just("sg-0123456789abcdef0"), st.one_of(TEXTS, st.lists(TEXTS, max_size=6))),
+        "subnets": mostly(
+            st.just({"use1-az1": "subnet-0123456789abcdef0"}),
+            st.dictionaries(TEXTS, TEXTS, max_size=2),
+        ),
+        "security_group": mostly(
+            st.just("sg-0123456789abcdef0"), st.one_of(TEXTS, st.lists(TEXTS, max_size=6))
+        ),
         "key_name": mostly(st.just("mine"), TEXTS),
         "instance_profile": mostly(st.just("gpu"), TEXTS),
         "ami": mostly(st.just("ami-0123456789abcdef0"), TEXTS),
@@ -87,7 +137,10 @@ MODAL = fields(
         "add_python": mostly(st.just("3.11"), TEXTS),
         "python": mostly(st.just("3.11"), st.one_of(TEXTS, NUMBERS)),
         "pip": mostly(st.just(["torch"]), st.lists(TEXTS, max_size=3)),
-        "command": mostly(st.sampled_from(["python train.py", ["python", "x"]]), st.one_of(TEXTS, st.lists(TEXTS, max_size=3))),
+        "command": mostly(
+            st.sampled_from(["python train.py", ["python", "x"]]),
+            st.one_of(TEXTS, st.lists(TEXTS, max_size=3)),
+        ),
         "cpu": mostly(st.just(4), NUMBERS),
         "memory_gib": mostly(st.just(16), NUMBERS),
         "secrets": mostly(st.just(["mine"]), st.lists(TEXTS, max_size=2)),
@@ -121,27 +174,64 @@ SPEC = fields(
         "spot": SPOT,
         "capacity": CAPACITY,
         "providers": mostly(
-            st.lists(st.sampled_from(["gcp", "aws", "modal", "clore"]), min_size=1, max_size=4, unique=True), st.lists(TEXTS, max_size=3)
+            st.lists(
+                st.sampled_from(["gcp", "aws", "modal", "clore"]),
+                min_size=1,
+                max_size=4,
+                unique=True,
+            ),
+            st.lists(TEXTS, max_size=3),
         ),
         "regions": mostly(
-            st.lists(st.sampled_from(["us-central1", "us-east-1", "europe-west4"]), min_size=1, max_size=3, unique=True), st.lists(TEXTS)
+            st.lists(
+                st.sampled_from(["us-central1", "us-east-1", "europe-west4"]),
+                min_size=1,
+                max_size=3,
+                unique=True,
+            ),
+            st.lists(TEXTS),
         ),
         "rank": mostly(st.sampled_from(["preference", "price", "performance_per_dollar"])),
         "max_price_per_hour": mostly(st.sampled_from([60, 1.5, 500]), NUMBERS),
         "prices": mostly(
             st.just({"overrides": [{"provider": "gcp", "price_usd_per_hour": 3.0}]}),
-            fields({"overrides": st.lists(fields({"provider": TEXTS, "price_usd_per_hour": NUMBERS, "gpu": TEXTS, "capacity": TEXTS}), max_size=2)}),
+            fields(
+                {
+                    "overrides": st.lists(
+                        fields(
+                            {
+                                "provider": TEXTS,
+                                "price_usd_per_hour": NUMBERS,
+                                "gpu": TEXTS,
+                                "capacity": TEXTS,
+                            }
+                        ),
+                        max_size=2,
+                    )
+                }
+            ),
         ),
         "wait": DURATION,
         "ttl": DURATION,
         "on_ttl": mostly(st.sampled_from(["release", "keep"])),
         "disk_gib": mostly(st.just(200), NUMBERS),
-        "ports": mostly(st.lists(st.integers(1, 65_535), max_size=3), st.lists(NUMBERS, max_size=3)),
+        "ports": mostly(
+            st.lists(st.integers(1, 65_535), max_size=3), st.lists(NUMBERS, max_size=3)
+        ),
         "expose": mostly(st.sampled_from(["private", "public"])),
         "ssh_key": mostly(st.just(KEY), st.one_of(TEXTS, TEXTS.map(lambda text: f"{KEY} {text}"))),
         "labels": mostly(st.just({"team": "blue"}), st.dictionaries(TEXTS, TEXTS, max_size=3)),
         "network": mostly(st.sampled_from(["default", "managed"])),
-        "options": mostly(fields({"gcp": mostly(GCP), "aws": mostly(AWS), "modal": mostly(MODAL), "clore": mostly(CLORE)})),
+        "options": mostly(
+            fields(
+                {
+                    "gcp": mostly(GCP),
+                    "aws": mostly(AWS),
+                    "modal": mostly(MODAL),
+                    "clore": mostly(CLORE),
+                }
+            )
+        ),
         "run": mostly(st.sampled_from(["a", 1]), JUNK),
         "reclaim": mostly(st.just("now"), JUNK),
         "state": mostly(st.sampled_from(["running", "stopped"])),

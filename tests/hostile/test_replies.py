@@ -1,4 +1,6 @@
-"""Mutated replies through each adapter's real client: an error of the tree or a correct result, no purchase counted wrong, nothing left behind."""
+"""Mutated replies through each adapter's real client: an error of the tree or a correct result, no
+purchase counted wrong, nothing left behind.
+"""
 
 import asyncio
 import traceback
@@ -12,12 +14,7 @@ from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.adapters.guard import guarded
 from providers.engine.journal.database import FILE
-from providers.errors import (
-    GpusError,
-    HalfMade,
-    OutcomeUnknown,
-    Unclassified,
-)
+from providers.errors import GpusError, HalfMade, OutcomeUnknown, Unclassified
 from providers.model.machine import GONE
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OWNER, Bench, environment
 from tests.contract.test_aws import HARNESS as AWS
@@ -72,7 +69,11 @@ class Tried:
 
     def __init__(self, harness, folder):
         self.harness = harness._replace(
-            manifest=harness.manifest._replace(connect=lambda world, config: Watched(guarded(harness.manifest.connect(world, config))))
+            manifest=harness.manifest._replace(
+                connect=lambda world, config: Watched(
+                    guarded(harness.manifest.connect(world, config))
+                )
+            )
         )
         self.folder = folder
         self.lengths = {}
@@ -111,7 +112,10 @@ class Tried:
             assert not crashes, f"after {mutator.fired}: {crashes[0]}"
             recovered(bench)
         except AssertionError as error:
-            raise AssertionError(f"{bench.name}, changed: {mutator.fired or 'nothing'}, reply {mutator.at} of {mutator.log[:40]}\n{error}") from error
+            raise AssertionError(
+                f"{bench.name}, changed: {mutator.fired or 'nothing'}, reply {mutator.at} of"
+                f" {mutator.log[:40]}\n{error}"
+            ) from error
         finally:
             mutator.rest()
             bench.close()
@@ -152,7 +156,9 @@ def adapters_life(bench):
             seen = tolerated(bench.connect().observe, ticket.handles)
             if not isinstance(seen, GpusError):
                 assert [node.handle for node in seen] == list(ticket.handles)
-                assert all(node.status != GONE for node in seen), f"a machine that runs is called gone: {seen}"
+                assert all(node.status != GONE for node in seen), (
+                    f"a machine that runs is called gone: {seen}"
+                )
     for which in ((OWNER,), (OWNER, CLUSTER, GENERATION), ("",)):
         tolerated(adapter.find, *which)
     assert bench.knobs.creates() <= 1, "one order is one creating call"
@@ -164,7 +170,11 @@ def adapters_life(bench):
         for _ in range(4):
             bench.wait(60.0)
             seen = tolerated(adapter.observe, ticket.handles)
-            if not isinstance(seen, GpusError) and all(node.status == GONE for node in seen) and not mutator.fired:
+            if (
+                not isinstance(seen, GpusError)
+                and all(node.status == GONE for node in seen)
+                and not mutator.fired
+            ):
                 break
 
 
@@ -191,12 +201,21 @@ def engines_life(bench):
 
 def alive(bench, count, why):
     """So many machines that are not on their way out."""
-    found = [machine for machine in bench.knobs.running() if machine.status.lower() not in {"stopping", "shutting-down", "terminated", "deleting"}]
-    assert len(found) == count, f"{bench.name}: {why}: wanted {count}, found {[(machine.name, machine.status) for machine in found]}"
+    found = [
+        machine
+        for machine in bench.knobs.running()
+        if machine.status.lower() not in {"stopping", "shutting-down", "terminated", "deleting"}
+    ]
+    assert len(found) == count, (
+        f"{bench.name}: {why}: wanted {count}, found"
+        f" {[(machine.name, machine.status) for machine in found]}"
+    )
 
 
 def recovered(bench):
-    """With the cloud well again, another process finds whatever was made and ends it: nothing is left."""
+    """With the cloud well again, another process finds whatever was made and ends it: nothing is
+    left.
+    """
     bench.wait(700.0)
     other = bench.connect()
     for node in other.find(OWNER):
@@ -215,7 +234,11 @@ def tried(request, tmp_path_factory):
     patch.undo()
 
 
-MUTATION = {"where": st.floats(0, 0.999), "kind": st.sampled_from(KINDS), "draw": st.integers(0, 2**20)}
+MUTATION = {
+    "where": st.floats(0, 0.999),
+    "kind": st.sampled_from(KINDS),
+    "draw": st.integers(0, 2**20),
+}
 
 
 @many(250, 6)

@@ -1,4 +1,6 @@
-"""Generated declarations: a clean refusal with paths, or a valid plan whose requests are clean; never another exception."""
+"""Generated declarations: a clean refusal with paths, or a valid plan whose requests are clean;
+never another exception.
+"""
 
 import base64
 import json
@@ -34,12 +36,16 @@ def clean(problems):
     for problem in problems:
         said = str(problem)
         assert problem.wanted and problem.found, problem
-        assert said.isprintable() or all(each.isprintable() or each == " " for each in said), repr(said)
+        assert said.isprintable() or all(each.isprintable() or each == " " for each in said), repr(
+            said
+        )
         assert len(said) < 2_000, len(said)
 
 
 def compiled(spec, name):
-    """What would be sent for the first candidate of each provider; and that the journal's form of the order is lossless."""
+    """What would be sent for the first candidate of each provider; and that the journal's form of
+    the order is lossless.
+    """
     capabilities = registry.capabilities()
     from providers.planner.plan import make
 
@@ -49,25 +55,51 @@ def compiled(spec, name):
     plan.as_markdown()
     json.dumps(plan.as_json(), allow_nan=False)
     for provider in ("gcp", "aws", "modal"):
-        first = next((candidate for candidate in plan.candidates if candidate.provider == provider), None)
+        first = next(
+            (candidate for candidate in plan.candidates if candidate.provider == provider), None
+        )
         if first is None:
             continue
-        setup = spec.setup()._replace(options=tuple(dict(spec.setup().options).get(provider, {}).items()))
+        setup = spec.setup()._replace(
+            options=tuple(dict(spec.setup().options).get(provider, {}).items())
+        )
         names = tuple(f"{name}-0123abcd-{index}" for index in range(first.nodes))
-        order = Order(Mark("0123456789ab", name, "aaaabbbbcccc", spec.fingerprint()), "token", (first,), names, setup, 900)
+        order = Order(
+            Mark("0123456789ab", name, "aaaabbbbcccc", spec.fingerprint()),
+            "token",
+            (first,),
+            names,
+            setup,
+            900,
+        )
         assert order_in(json.loads(json.dumps(order_out(order), default=str))).mark == order.mark
         try:
             if provider == "gcp":
                 call = gce.creating_call(order)
-                metadata = call.body.get("instanceProperties", call.body).get("metadata", {}).get("items", ())
+                metadata = (
+                    call.body.get("instanceProperties", call.body)
+                    .get("metadata", {})
+                    .get("items", ())
+                )
                 scripts = [item["value"] for item in metadata if item["key"] == "startup-script"]
             elif provider == "aws":
-                ec2.creating_call(order, ec2.Around(ec2.Image("ami-1"), ("sg-1",), subnets=((first.zone, "subnet-1"),)))
-                scripts = [script for script in [ec2.first_boot(order.setup, order.candidates[0].region)] if script]
+                ec2.creating_call(
+                    order,
+                    ec2.Around(ec2.Image("ami-1"), ("sg-1",), subnets=((first.zone, "subnet-1"),)),
+                )
+                scripts = [
+                    script
+                    for script in [ec2.first_boot(order.setup, order.candidates[0].region)]
+                    if script
+                ]
                 assert all(len(base64.b64encode(script.encode())) for script in scripts)
             else:
                 scripts = []
-                sandbox.compile_order(order) if first.kind == "machine" else deployment.compile_order(order)
+                (
+                    sandbox.compile_order(order)
+                    if first.kind == "machine"
+                    else deployment.compile_order(order)
+                )
         except CloudError:
             SEEN["refused by the compiler"] += 1
             continue
@@ -77,7 +109,9 @@ def compiled(spec, name):
 
 
 def harmless(script):
-    """bash reads the script without running it, and none of its words is a command that came from the declaration."""
+    """bash reads the script without running it, and none of its words is a command that came from
+    the declaration.
+    """
     SEEN["scripts"] += 1
     done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stderr}\n{script}"
@@ -86,7 +120,9 @@ def harmless(script):
 
 
 def executed(script):
-    """Really runs the script, every tool of it a stub on an empty PATH, in an empty folder: no canary may appear."""
+    """Really runs the script, every tool of it a stub on an empty PATH, in an empty folder: no
+    canary may appear.
+    """
     SEEN["scripts run"] += 1
     with tempfile.TemporaryDirectory() as folder:
         tools = Path(folder) / "bin"
@@ -94,30 +130,70 @@ def executed(script):
         stub = tools / "stub"
         stub.write_text("#!/bin/sh\nexit 0\n")
         stub.chmod(0o755)
-        for tool in ("docker", "nvidia-ctk", "nvidia-smi", "systemctl", "systemd-run", "apt-get", "curl", "gpg", "useradd", "id", "getent", "cut"):
+        for tool in (
+            "docker",
+            "nvidia-ctk",
+            "nvidia-smi",
+            "systemctl",
+            "systemd-run",
+            "apt-get",
+            "curl",
+            "gpg",
+            "useradd",
+            "id",
+            "getent",
+            "cut",
+        ):
             (tools / tool).symlink_to(stub)
-        for tool in ("install", "chown", "chmod", "printf", "date", "seq", "sleep", "mkdir", "rm", "grep", "sh", "bash", "gcloud", "aws"):
+        for tool in (
+            "install",
+            "chown",
+            "chmod",
+            "printf",
+            "date",
+            "seq",
+            "sleep",
+            "mkdir",
+            "rm",
+            "grep",
+            "sh",
+            "bash",
+            "gcloud",
+            "aws",
+        ):
             (tools / tool).symlink_to(stub)
         # The one command that an injection uses is the real one.
         (tools / "touch").symlink_to(shutil.which("touch"))
         work = Path(folder) / "work"
         work.mkdir()
-        inner = script.replace("/etc/", f"{work}/etc/").replace("/var/", f"{work}/var/").replace("/run/", f"{work}/run/")
+        inner = (
+            script.replace("/etc/", f"{work}/etc/")
+            .replace("/var/", f"{work}/var/")
+            .replace("/run/", f"{work}/run/")
+        )
         bash = shutil.which("bash")
-        subprocess.run([bash, "-c", inner], cwd=work, env={"PATH": str(tools)}, capture_output=True, timeout=20)
+        subprocess.run(
+            [bash, "-c", inner], cwd=work, env={"PATH": str(tools)}, capture_output=True, timeout=20
+        )
         assert not list(Path(folder).rglob("*CANARY*")), script
 
 
 @many(10_000, 400)
 @given(name=NAME, entry=ENTRY)
 def test_a_declaration_is_refused_cleanly_or_planned(name, entry):
-    """Whatever stands in a stack file or comes over the engine's wire: problems with paths, or a plan; never another exception."""
+    """Whatever stands in a stack file or comes over the engine's wire: problems with paths, or a
+    plan; never another exception.
+    """
     SEEN["declarations"] += 1
     raw = {"gpu": entry} if isinstance(entry, str) else entry
     if not isinstance(raw, dict):
         raw = {"gpu": raw}
     raw = {str(key): value for key, value in raw.items()}
-    checked = inputs.check(Properties({**raw, "world": "rehearsal", "owner": "0123456789ab", "cluster": name, "settings": {}}))
+    checked = inputs.check(
+        Properties(
+            {**raw, "world": "rehearsal", "owner": "0123456789ab", "cluster": name, "settings": {}}
+        )
+    )
     clean(checked.problems)
     if checked.problems:
         SEEN["refused"] += 1
@@ -134,11 +210,27 @@ def test_a_declaration_is_refused_cleanly_or_planned(name, entry):
 @given(entry=JUNK, settings=JUNK, world=st.one_of(st.just("rehearsal"), TEXTS))
 def test_everything_around_a_declaration_may_be_junk(entry, settings, world):
     """World, settings and the whole map of clusters are checked before anything else reads them."""
-    checked = inputs.check(Properties({"gpu": entry, "settings": settings, "world": world, "owner": entry, "cluster": settings}))
+    checked = inputs.check(
+        Properties(
+            {
+                "gpu": entry,
+                "settings": settings,
+                "world": world,
+                "owner": entry,
+                "cluster": settings,
+            }
+        )
+    )
     clean(checked.problems)
     if isinstance(settings, dict):
         found = inputs.check_all(
-            {"world": "rehearsal", "settings": {}, "clusters": {str(key): value for key, value in settings.items() if isinstance(value, dict)}}
+            {
+                "world": "rehearsal",
+                "settings": {},
+                "clusters": {
+                    str(key): value for key, value in settings.items() if isinstance(value, dict)
+                },
+            }
         )
         for lines in found.values():
             assert all(line.isprintable() for line in lines)
@@ -177,7 +269,9 @@ def test_a_gpu_on_the_command_line(text):
 
 
 def test_the_sample_was_worth_it():
-    """The generator reaches both sides: many are refused, many are accepted, planned and compiled. (Runs last in this file.)"""
+    """The generator reaches both sides: many are refused, many are accepted, planned and compiled.
+    (Runs last in this file.)
+    """
     if SEEN["declarations"] < 100:
         return  # another process had the sample
     print(dict(SEEN))

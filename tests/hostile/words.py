@@ -1,4 +1,6 @@
-"""What attackers and accidents put into a field: shell, YAML and header injection, odd Unicode, huge and hollow values."""
+"""What attackers and accidents put into a field: shell, YAML and header injection, odd Unicode,
+huge and hollow values.
+"""
 
 from hypothesis import strategies as st
 
@@ -19,8 +21,22 @@ SHELL = (
     "EOF\ntouch CANARY\nEOF",
     "%0atouch CANARY",
 )
-YAML = ("!!python/object/apply:os.system ['touch CANARY']", "&a [*a]", "{{7*7}}", "- - -", "key: value", "a: {b: c}\n---\nx: y", "<<: *x", "| \n x")
-HEADERS = ("x\r\nHost: evil", "x\r\n\r\n<html>", "x\nAuthorization: Bearer y", "x\r\nContent-Length: 0\r\n\r\nPOST / HTTP/1.1")
+YAML = (
+    "!!python/object/apply:os.system ['touch CANARY']",
+    "&a [*a]",
+    "{{7*7}}",
+    "- - -",
+    "key: value",
+    "a: {b: c}\n---\nx: y",
+    "<<: *x",
+    "| \n x",
+)
+HEADERS = (
+    "x\r\nHost: evil",
+    "x\r\n\r\n<html>",
+    "x\nAuthorization: Bearer y",
+    "x\r\nContent-Length: 0\r\n\r\nPOST / HTTP/1.1",
+)
 ODD = (
     "",
     " ",
@@ -90,7 +106,24 @@ NUMBERS = st.one_of(
     st.integers(-3, 70_000),
     st.integers(),
     st.floats(),
-    st.sampled_from([0, -1, 1, 2**31, 2**63, 2**64, 10**30, 0.1, 1e-300, 1e300, float("inf"), float("nan"), True, False]),
+    st.sampled_from(
+        [
+            0,
+            -1,
+            1,
+            2**31,
+            2**63,
+            2**64,
+            10**30,
+            0.1,
+            1e-300,
+            1e300,
+            float("inf"),
+            float("nan"),
+            True,
+            False,
+        ]
+    ),
 )
 
 

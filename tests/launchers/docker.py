@@ -1,7 +1,9 @@
-"""A Docker daemon of the tests' own, images made from a static busybox, and a machine folder whose start-up script runs against them.
+"""A Docker daemon of the tests' own, images made from a static busybox, and a machine folder whose
+start-up script runs against them.
 
-Nothing is pulled. `--gpus all` needs NVIDIA's runtime, which is not here: the machine's `docker` is a wrapper that leaves out those two words, answers
-for the list of runtimes, and writes down every call.
+Nothing is pulled. `--gpus all` needs NVIDIA's runtime, which is not here: the machine's `docker` is
+a wrapper that leaves out those two words, answers for the list of runtimes, and writes down every
+call.
 """
 
 import io
@@ -18,7 +20,10 @@ import pytest
 
 from tests.launchers.machines import Machine
 
-APPLETS = "sh cat chmod echo env expr grep head id kill ls mkdir mktemp nc printf rm seq sleep sort sync tail test touch true tr wc".split()
+APPLETS = (
+    "sh cat chmod echo env expr grep head id kill ls mkdir mktemp nc printf rm seq sleep sort sync"
+    " tail test touch true tr wc".split()
+)
 BOOT_S = 60
 
 
@@ -27,14 +32,32 @@ class Daemon:
 
     def __init__(self, folder):
         self.folder, self.host = folder, f"unix://{folder}/sock"
-        words = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--shutdown-timeout", "3"]
-        words += ["--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-H", self.host, "--pidfile", f"{folder}/pid"]
+        words = [
+            "dockerd",
+            "--iptables=false",
+            "--ip6tables=false",
+            "--bridge=none",
+            "--shutdown-timeout",
+            "3",
+        ]
+        words += [
+            "--data-root",
+            f"{folder}/data",
+            "--exec-root",
+            f"{folder}/exec",
+            "-H",
+            self.host,
+            "--pidfile",
+            f"{folder}/pid",
+        ]
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
 
     def call(self, *words, given=None):
         """The output of `docker WORDS`, which must succeed."""
-        done = subprocess.run(["docker", "-H", self.host, *words], input=given, capture_output=True, check=False)
+        done = subprocess.run(
+            ["docker", "-H", self.host, *words], input=given, capture_output=True, check=False
+        )
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
@@ -42,7 +65,12 @@ class Daemon:
         """None once it answers; else the last line that it wrote."""
         end = time.monotonic() + BOOT_S
         while time.monotonic() < end and self.process.poll() is None:
-            if subprocess.run(["docker", "-H", self.host, "version"], capture_output=True, check=False).returncode == 0:
+            if (
+                subprocess.run(
+                    ["docker", "-H", self.host, "version"], capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
                 return None
             time.sleep(0.2)
         return ((self.folder / "log").read_text().splitlines() or ["no word"])[-1]
@@ -68,7 +96,13 @@ class Daemon:
         changes += [f"ENTRYPOINT {json.dumps(entrypoint)}"] if entrypoint else []
         changes += [f"CMD {json.dumps(cmd)}"] if cmd else []
         changes += [f"USER {user}"] if user else []
-        self.call("import", *(word for change in changes for word in ("--change", change)), "-", name, given=packed.getvalue())
+        self.call(
+            "import",
+            *(word for change in changes for word in ("--change", change)),
+            "-",
+            name,
+            given=packed.getvalue(),
+        )
         return name
 
     def running(self):
@@ -79,7 +113,9 @@ class Daemon:
         """Ends it, by its own process, with everything that it runs."""
         if self.process.poll() is None:
             for name in self.running():
-                subprocess.run(["docker", "-H", self.host, "rm", "-f", name], capture_output=True, check=False)
+                subprocess.run(
+                    ["docker", "-H", self.host, "rm", "-f", name], capture_output=True, check=False
+                )
             self.process.terminate()
             try:
                 self.process.wait(30)
@@ -93,7 +129,9 @@ class Daemon:
 
 @pytest.fixture(scope="module")
 def daemon():
-    """A daemon for the tests of a module; they are skipped, with the reason, where there can be none."""
+    """A daemon for the tests of a module; they are skipped, with the reason, where there can be
+    none.
+    """
     missing = [tool for tool in ("dockerd", "docker", "busybox") if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}: apt-get install docker.io busybox-static")
@@ -112,7 +150,9 @@ def daemon():
 
 
 class Host(Machine):
-    """A machine with Docker. Its scripts find `nvidia-smi`, and a `docker` that does without NVIDIA's runtime."""
+    """A machine with Docker. Its scripts find `nvidia-smi`, and a `docker` that does without
+    NVIDIA's runtime.
+    """
 
     def __init__(self, folder, daemon):
         super().__init__(folder)
@@ -121,7 +161,8 @@ class Host(Machine):
             "docker",
             f"printf '%s ' \"$@\" >>{folder}/docker.calls; echo >>{folder}/docker.calls\n"
             '[ "$1" != info ] || { echo \'{"nvidia":{},"runc":{}}\'; exit 0; }\n'
-            'words=()\nwhile [ $# -gt 0 ]; do if [ "$1 ${2:-}" = "--gpus all" ]; then shift 2; else words+=("$1"); shift; fi; done\n'
+            'words=()\nwhile [ $# -gt 0 ]; do if [ "$1 ${2:-}" = "--gpus all" ]; then shift 2; else'
+            ' words+=("$1"); shift; fi; done\n'
             f'exec {shutil.which("docker")} -H {daemon.host} "${{words[@]}}"',
         )
 

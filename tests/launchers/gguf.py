@@ -1,4 +1,6 @@
-"""A model in llama.cpp's file format, made here: one layer, random weights, a vocabulary of bytes. Of the format as ggml's docs/gguf.md has it."""
+"""A model in llama.cpp's file format, made here: one layer, random weights, a vocabulary of bytes.
+Of the format as ggml's docs/gguf.md has it.
+"""
 
 import random
 import struct
@@ -24,7 +26,14 @@ def _array(kind, values, pack):
 
 def write(path):
     """Writes the file: some 50 KB."""
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{number:02X}>" for number in range(256)), "\u2581", *map(chr, range(97, 123))]
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{number:02X}>" for number in range(256)),
+        "\u2581",
+        *map(chr, range(97, 123)),
+    ]
     kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * 27]
     integers = {
         "llama.context_length": CONTEXT,
@@ -46,8 +55,16 @@ def write(path):
         _pair("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)),
         *(_pair(key, U32, struct.pack("<I", value)) for key, value in integers.items()),
         _pair("tokenizer.ggml.tokens", ARRAY, _array(STRING, tokens, _text)),
-        _pair("tokenizer.ggml.scores", ARRAY, _array(F32, [0.0] * len(tokens), lambda value: struct.pack("<f", value))),
-        _pair("tokenizer.ggml.token_type", ARRAY, _array(I32, kinds, lambda value: struct.pack("<i", value))),
+        _pair(
+            "tokenizer.ggml.scores",
+            ARRAY,
+            _array(F32, [0.0] * len(tokens), lambda value: struct.pack("<f", value)),
+        ),
+        _pair(
+            "tokenizer.ggml.token_type",
+            ARRAY,
+            _array(I32, kinds, lambda value: struct.pack("<i", value)),
+        ),
     ]
     shapes = {
         "token_embd.weight": (WIDTH, len(tokens)),
@@ -64,7 +81,9 @@ def write(path):
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         infos += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
-        data += struct.pack(f"<{count}f", *(1.0 if len(shape) == 1 else drawn.gauss(0, 0.1) for _ in range(count)))
+        data += struct.pack(
+            f"<{count}f", *(1.0 if len(shape) == 1 else drawn.gauss(0, 0.1) for _ in range(count))
+        )
         data += b"\0" * (-len(data) % ALIGN)
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(shapes), len(pairs)) + b"".join(pairs) + infos
     path.write_bytes(head + b"\0" * (-len(head) % ALIGN) + data)

@@ -1,4 +1,6 @@
-"""Folders that stand for machines, on which start-up scripts run for real: shared by the tests that do that."""
+"""Folders that stand for machines, on which start-up scripts run for real: shared by the tests that
+do that.
+"""
 
 import os
 import signal
@@ -45,7 +47,11 @@ class Machine:
         path.write_text(text)
         (self.folder / "console").touch()
         process = subprocess.Popen(
-            ["bash", str(path)], env={**self.environment, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            ["bash", str(path)],
+            env={**self.environment, **more},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self.begun.append(process)
         return process
@@ -57,7 +63,11 @@ class Machine:
     @property
     def words(self):
         path = self.folder / "console"
-        return [entry.split(" ", 2)[2] for entry in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [entry.split(" ", 2)[2] for entry in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
     @property
     def log(self):
@@ -94,8 +104,8 @@ class Machine:
         folder.mkdir(exist_ok=True)
         self.tool(
             "aws",
-            'from="${@: -2:1}"; to="${@: -1}"\n'
-            f'from="${{from/s3:\\/\\/b\\/run/{folder}}}"; to="${{to/s3:\\/\\/b\\/run/{folder}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"',
+            f'from="${{@: -2:1}}"; to="${{@: -1}}"\nfrom="${{from/s3:\\/\\/b\\/run/{folder}}}";'
+            f' to="${{to/s3:\\/\\/b\\/run/{folder}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"',
         )
 
     def end(self):
@@ -113,7 +123,9 @@ class Machine:
 @contextmanager
 def machines(folder, addresses, tools=None):
     """One machine for each address; whatever still runs there ends with the block."""
-    made = [Machine(folder / f"node{index}", address, tools) for index, address in enumerate(addresses)]
+    made = [
+        Machine(folder / f"node{index}", address, tools) for index, address in enumerate(addresses)
+    ]
     try:
         yield made
     finally:

@@ -1,4 +1,6 @@
-"""The start-up script with a container image, against a real Docker daemon: whatever the image starts by itself, it runs the declared line."""
+"""The start-up script with a container image, against a real Docker daemon: whatever the image
+starts by itself, it runs the declared line.
+"""
 
 import os
 import signal
@@ -71,7 +73,9 @@ def port():
 
 def status(at, path, key=""):
     """The HTTP status of an answer; 0 for none."""
-    request = urllib.request.Request(f"http://127.0.0.1:{at}{path}", headers={"Authorization": f"Bearer {key}"} if key else {})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{at}{path}", headers={"Authorization": f"Bearer {key}"} if key else {}
+    )
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.status
@@ -97,7 +101,13 @@ def service(image, at, **task):
 def served(host, daemon):  # noqa: F811
     """A service that is ready, in an image whose ENTRYPOINT is vLLM's: (its machine, its port)."""
     at = port()
-    made = service(daemon.image("like-vllm", ["vllm", "serve"], files=SERVED), at, context=4096, concurrency=2, dtype="bf16")
+    made = service(
+        daemon.image("like-vllm", ["vllm", "serve"], files=SERVED),
+        at,
+        context=4096,
+        concurrency=2,
+        dtype="bf16",
+    )
     host.hand("token", "secret-token")
     host.begin(script(made))
     host.until("ready", 60)
@@ -107,7 +117,11 @@ def served(host, daemon):  # noqa: F811
 def test_an_image_with_an_entry_point_serves_whoever_shows_the_token(served):
     """C01: the line takes the place of the image's ENTRYPOINT; the token is in no argument."""
     host, at = served
-    assert (status(at, "/health"), status(at, "/v1/models"), status(at, "/v1/models", "other")) == (200, 401, 401)
+    assert (status(at, "/health"), status(at, "/v1/models"), status(at, "/v1/models", "other")) == (
+        200,
+        401,
+        401,
+    )
     assert status(at, "/v1/models", "secret-token") == 200
     assert "secret-token" not in host.calls and "--gpus all" in host.calls
     assert "error" not in host.log
@@ -133,16 +147,22 @@ PROGRAMS = {
 @pytest.mark.long
 @pytest.mark.parametrize("launcher", PROGRAMS)
 def test_every_launchers_default_image_runs_its_program(launcher, host, daemon):  # noqa: F811
-    """Images with the real ones' names, ENTRYPOINT, CMD and place of the program; the program is a stand-in that answers the health check."""
+    """Images with the real ones' names, ENTRYPOINT, CMD and place of the program; the program is a
+    stand-in that answers the health check.
+    """
     at, (place, said) = port(), PROGRAMS[launcher]
     name = RECIPES[launcher].image
     own = known(name)
     wrapper = {own.entrypoint[0]: WRAPPER} if own.entrypoint[0].endswith(".sh") else {}
-    daemon.image(name, list(own.entrypoint), list(own.cmd), {place: STUB, "/bin/answer": ANSWER, **wrapper})
+    daemon.image(
+        name, list(own.entrypoint), list(own.cmd), {place: STUB, "/bin/answer": ANSWER, **wrapper}
+    )
     made = program(Workload((Task(launcher=launcher, model="a/b", port=at),)), "service", "L4", 1)
     host.begin(script(made))
     host.until("ready", 60)
-    assert f"ran {place} {said}" in host.log or f"ran {place.rpartition('/')[2]} {said}" in host.log, host.log
+    assert (
+        f"ran {place} {said}" in host.log or f"ran {place.rpartition('/')[2]} {said}" in host.log
+    ), host.log
     assert "the wrapper" not in host.log
 
 
@@ -157,7 +177,9 @@ def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(serve
 
 
 def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon):  # noqa: F811
-    """A container that is left over has the name: it gives way. The caches are there after the boot too."""
+    """A container that is left over has the name: it gives way. The caches are there after the boot
+    too.
+    """
     host, at = served
     host.power_off()
     until(lambda: daemon.running() == [], lambda: str(daemon.running()))
@@ -173,7 +195,9 @@ def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon): 
 
 @pytest.mark.parametrize("code", [0, 3, 143])
 def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, daemon):  # noqa: F811
-    """Whatever that image's ENTRYPOINT and CMD are, they do not run; variables reach the line, and only its own shell expands it."""
+    """Whatever that image's ENTRYPOINT and CMD are, they do not run; variables reach the line, and
+    only its own shell expands it.
+    """
     image = daemon.image("own", ["/bin/own"], ["--by-itself"], OWN)
     made = job(f'echo "got $A in $(id -u)"; exit {code}', env=(("A", "it's $HOME"),), image=image)
     assert host.run(script(made)) == code
@@ -185,7 +209,9 @@ def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, d
 
 @pytest.mark.parametrize("where", ["machine", "image", "nowhere"])
 def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon):  # noqa: F811
-    """What is on the machine goes before what the image has; a model that neither has is told before anything starts."""
+    """What is on the machine goes before what the image has; a model that neither has is told
+    before anything starts.
+    """
     path = host.folder / "models" / "own-7b"
     held = {f"{path}/weights": "of the image"} if where != "nowhere" else {}
     image = daemon.image(f"own-{where}", ["/bin/own"], files={**OWN, **held})
@@ -195,7 +221,9 @@ def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host,
     line = f'echo "read: $(cat {path}/weights)"; ! touch {path}/new || [ {where} = image ]'
     code = host.run(script(job(line, image=image, models=(str(path),))))
     if where == "nowhere":
-        assert code == 1 and host.words[-1].startswith(f"setup-wrong 1 the model {path} is neither on the machine nor in the image {image}: ")
+        assert code == 1 and host.words[-1].startswith(
+            f"setup-wrong 1 the model {path} is neither on the machine nor in the image {image}: "
+        )
     else:
         assert code == 0 and f"read: of the {where}" in host.log, host.log
 
@@ -210,10 +238,21 @@ def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon): 
 def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon):  # noqa: F811
     """The folders take whoever runs there, and variables that the user has set stay."""
     image = daemon.image("plain-user", files=OWN, user="1000:1000")
-    line = 'id -u; for at in "$HF_HUB_CACHE" "$OLLAMA_MODELS" "$LLAMA_CACHE"; do echo x >"$at/kept" || exit 1; done'
+    line = (
+        'id -u; for at in "$HF_HUB_CACHE" "$OLLAMA_MODELS" "$LLAMA_CACHE"; do echo x >"$at/kept" ||'
+        " exit 1; done"
+    )
     assert host.run(script(job(line, image=image))) == 0, host.log
-    assert sorted(path.parent.name for path in (host.folder / "root" / "cache").glob("*/kept")) == ["huggingface", "llama.cpp", "ollama"]
-    mine = job('echo "hub: ${HF_HUB_CACHE:-none}, home: $HF_HOME"', image=image, env=(("HF_HOME", "/models"),))
+    assert sorted(path.parent.name for path in (host.folder / "root" / "cache").glob("*/kept")) == [
+        "huggingface",
+        "llama.cpp",
+        "ollama",
+    ]
+    mine = job(
+        'echo "hub: ${HF_HUB_CACHE:-none}, home: $HF_HOME"',
+        image=image,
+        env=(("HF_HOME", "/models"),),
+    )
     assert host.run(script(mine)) == 0
     assert "hub: none, home: /models" in host.log
 
@@ -222,14 +261,22 @@ def test_an_image_without_a_shell_is_told_at_once(host, daemon):  # noqa: F811
     """No restarts for ever: the console says what is missing."""
     image = daemon.image("no-shell", ["/bin/busybox"], applets=())
     assert host.run(script(job("true", image=image))) == 1
-    assert host.words[-1] == "setup-wrong 127 the image no-shell has no sh, which runs the command line: take one with a shell"
+    assert (
+        host.words[-1]
+        == "setup-wrong 127 the image no-shell has no sh, which runs the command line: take one"
+        " with a shell"
+    )
 
 
 def test_an_image_that_is_not_there_is_told_after_some_tries(host):
     """A registry may be busy for a moment."""
     host.tool("sleep", "exit 0")
     assert host.run(script(job("true", image="127.0.0.1:9/none:1"))) == 1
-    assert host.words[-1] == "setup-failed 125 the image 127.0.0.1:9/none:1 could not be pulled or started, see the log"
+    assert (
+        host.words[-1]
+        == "setup-failed 125 the image 127.0.0.1:9/none:1 could not be pulled or started, see"
+        " the log"
+    )
     assert host.calls.count("run --rm --network none") == 4
 
 

@@ -1,4 +1,6 @@
-"""llama.cpp's own server, started by the compiled start-up script, with a model that the test makes."""
+"""llama.cpp's own server, started by the compiled start-up script, with a model that the test
+makes.
+"""
 
 import json
 import shutil
@@ -22,8 +24,15 @@ SERVER = shutil.which("llama-server")
 
 def asked(port, path, body=None, key=""):
     """(status, answer)."""
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", None if body is None else json.dumps(body).encode(), headers)
+    headers = {
+        "Content-Type": "application/json",
+        **({"Authorization": f"Bearer {key}"} if key else {}),
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}",
+        None if body is None else json.dumps(body).encode(),
+        headers,
+    )
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.loads(answer.read())
@@ -34,13 +43,22 @@ def asked(port, path, body=None, key=""):
 @pytest.mark.skipif(SERVER is None, reason="needs llama-server of llama.cpp on PATH")
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_the_server_answers_whoever_shows_the_token(gpus, tmp_path):
-    """Ready once its health path answers; a completion with the token, none without; the context is as declared for each slot."""
+    """Ready once its health path answers; a completion with the token, none without; the context is
+    as declared for each slot.
+    """
     model = tmp_path / "tiny.gguf"
     write(model)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    task = Task(launcher="llama.cpp", model=str(model), port=port, context=256, concurrency=2, args=(("threads", 1),))
+    task = Task(
+        launcher="llama.cpp",
+        model=str(model),
+        port=port,
+        context=256,
+        concurrency=2,
+        args=(("threads", 1),),
+    )
     made = program(Workload((task,)), "service", "L4", gpus, expose="token")._replace(image="")
     with machines(tmp_path, ("127.0.0.1",), Path(SERVER).parent) as (machine,):
         machine.hand("token", "secret-token")

@@ -1,6 +1,8 @@
-"""The lines of the recipes before the programs' own argument parsers: nothing that we write is a flag which the program does not know.
+"""The lines of the recipes before the programs' own argument parsers: nothing that we write is a
+flag which the program does not know.
 
-Each needs the program; where it is not installed its flags stand as its documentation has them, and the test says so by being skipped.
+Each needs the program; where it is not installed its flags stand as its documentation has them, and
+the test says so by being skipped.
 """
 
 import json
@@ -51,18 +53,29 @@ DEEPSPEED = """
 from deepspeed.launcher.runner import parse_args
 read = parse_args
 """
-ASKED = "import json, sys\nfor line in sys.stdin:\n    print('GPUS', json.dumps(vars(read(json.loads(line))), default=str))\n"
+ASKED = (
+    "import json, sys\nfor line in sys.stdin:\n    print('GPUS',"
+    " json.dumps(vars(read(json.loads(line))), default=str))\n"
+)
 
 
 def parsed(folder, called, reader, lines):
-    """What the program's own parser makes of each line, as `bash -c` hands it over; skipped where the program is not there."""
+    """What the program's own parser makes of each line, as `bash -c` hands it over; skipped where
+    the program is not there.
+    """
     found = shutil.which(called)
     if found is None:
         pytest.skip(f"needs {called}, which is not installed")
     here = folder / "bin"
     here.mkdir(exist_ok=True)
-    keep = 'import json, os, sys; open(os.environ["SEEN"], "a").write(json.dumps(sys.argv[1:]) + "\\n")'
-    for name in {line.partition(" ")[0] for line in ("vllm x", "python3 x", "torchrun x", "accelerate x", "deepspeed x")}:
+    keep = (
+        'import json, os, sys; open(os.environ["SEEN"], "a").write(json.dumps(sys.argv[1:]) +'
+        ' "\\n")'
+    )
+    for name in {
+        line.partition(" ")[0]
+        for line in ("vllm x", "python3 x", "torchrun x", "accelerate x", "deepspeed x")
+    }:
         path = here / name
         path.write_text(f"#!/bin/bash\nexec {sys.executable} -c '{keep}' \"$@\"\n")
         path.chmod(0o755)
@@ -88,7 +101,11 @@ def parsed(folder, called, reader, lines):
         text=True,
         check=False,
     )
-    told = [json.loads(text.removeprefix("GPUS ")) for text in done.stdout.splitlines() if text.startswith("GPUS ")]
+    told = [
+        json.loads(text.removeprefix("GPUS "))
+        for text in done.stdout.splitlines()
+        if text.startswith("GPUS ")
+    ]
     assert len(told) == len(lines), done.stderr[-2_000:]
     return told
 
@@ -96,22 +113,54 @@ def parsed(folder, called, reader, lines):
 def line(launcher, gpu="H100", count=8, nodes=1, expose="private", **task):
     kind = "service" if launcher in {"vllm", "sglang"} else "job"
     given = {"model": MODEL} if kind == "service" else {"command": "train.py --epochs 3"}
-    return program(Workload((Task(launcher=launcher, **{**given, **task}),)), kind, gpu, count, nodes, expose=expose).processes[0].line
+    return (
+        program(
+            Workload((Task(launcher=launcher, **{**given, **task}),)),
+            kind,
+            gpu,
+            count,
+            nodes,
+            expose=expose,
+        )
+        .processes[0]
+        .line
+    )
 
 
-SERVED = [{"dtype": dtype, "context": 32_768, "concurrency": 16} for dtype in ("", "bf16", "fp16", "fp32", "fp8", "awq", "gptq")]
+SERVED = [
+    {"dtype": dtype, "context": 32_768, "concurrency": 16}
+    for dtype in ("", "bf16", "fp16", "fp32", "fp8", "awq", "gptq")
+]
 
 
 def test_vllm_knows_every_flag(tmp_path):
-    """In every dtype, split over GPUs in three ways, with a token and with the user's own arguments."""
+    """In every dtype, split over GPUs in three ways, with a token and with the user's own
+    arguments.
+    """
     lines = [line("vllm", **each) for each in SERVED]
-    lines += [line("vllm", count=8, expose="token"), line("vllm", model="someone/unknown", count=4, args=(("enable-prefix-caching", True),))]
-    lines += [line("vllm", count=4, model="meta-llama/Llama-3.1-70B", dtype="bf16", args=(("gpu-memory-utilization", 0.8),))]
+    lines += [
+        line("vllm", count=8, expose="token"),
+        line("vllm", model="someone/unknown", count=4, args=(("enable-prefix-caching", True),)),
+    ]
+    lines += [
+        line(
+            "vllm",
+            count=4,
+            model="meta-llama/Llama-3.1-70B",
+            dtype="bf16",
+            args=(("gpu-memory-utilization", 0.8),),
+        )
+    ]
     found = parsed(tmp_path, "vllm", VLLM, lines)
     assert {each["max_model_len"] for each in found[: len(SERVED)]} == {32_768}
     assert [each["quantization"] for each in found[4:7]] == ["fp8", "awq", "gptq"]
     assert [each["dtype"] for each in found[1:4]] == ["bfloat16", "half", "float32"]
-    assert found[-1]["tensor_parallel_size"] * found[-1]["pipeline_parallel_size"] * found[-1]["data_parallel_size"] == 4
+    assert (
+        found[-1]["tensor_parallel_size"]
+        * found[-1]["pipeline_parallel_size"]
+        * found[-1]["data_parallel_size"]
+        == 4
+    )
     assert found[-2]["enable_prefix_caching"] is True
     assert {each["host"] for each in found} == {"127.0.0.1", "0.0.0.0"}
 
@@ -119,7 +168,14 @@ def test_vllm_knows_every_flag(tmp_path):
 def test_sglang_knows_every_flag(tmp_path):
     """In every dtype, and split over GPUs."""
     lines = [line("sglang", **each) for each in SERVED]
-    lines += [line("sglang", model="meta-llama/Llama-3.1-70B", dtype="bf16", args=(("mem-fraction-static", 0.8),))]
+    lines += [
+        line(
+            "sglang",
+            model="meta-llama/Llama-3.1-70B",
+            dtype="bf16",
+            args=(("mem-fraction-static", 0.8),),
+        )
+    ]
     found = parsed(tmp_path, "sglang", SGLANG, lines)
     assert {each["context_length"] for each in found[: len(SERVED)]} == {32_768}
     assert found[-1]["tp_size"] * found[-1]["pp_size"] * found[-1]["dp_size"] == 8
@@ -127,28 +183,51 @@ def test_sglang_knows_every_flag(tmp_path):
 
 
 def test_torchrun_knows_every_flag(tmp_path):
-    """On one machine, over two, for Lightning, and with the user's own arguments; the script's arguments stay the script's."""
-    lines = [line("torchrun"), line("torchrun", nodes=2, args=(("max-restarts", 2),)), line("lightning", nodes=2)]
+    """On one machine, over two, for Lightning, and with the user's own arguments; the script's
+    arguments stay the script's.
+    """
+    lines = [
+        line("torchrun"),
+        line("torchrun", nodes=2, args=(("max-restarts", 2),)),
+        line("lightning", nodes=2),
+    ]
     one, two, lightning = parsed(tmp_path, "torchrun", TORCHRUN, lines)
     assert (one["standalone"], one["nproc_per_node"]) == (True, "8")
-    assert (two["nnodes"], two["node_rank"], two["master_addr"], two["max_restarts"]) == ("2", 1, "10.0.0.1", 2)
+    assert (two["nnodes"], two["node_rank"], two["master_addr"], two["max_restarts"]) == (
+        "2",
+        1,
+        "10.0.0.1",
+        2,
+    )
     assert {each["training_script"] for each in (one, two, lightning)} == {"train.py"}
     assert two["training_script_args"] == ["--epochs", "3"]
 
 
 def test_accelerate_knows_every_flag(tmp_path):
     """On one machine and over two, in each precision, and as Kohya's scripts are started."""
-    lines = [line("accelerate"), line("accelerate", nodes=2, dtype="fp16"), line("accelerate", count=1, dtype="fp32"), line("kohya")]
+    lines = [
+        line("accelerate"),
+        line("accelerate", nodes=2, dtype="fp16"),
+        line("accelerate", count=1, dtype="fp32"),
+        line("kohya"),
+    ]
     one, two, single, kohya = parsed(tmp_path, "accelerate", ACCELERATE, lines)
     assert (one["num_processes"], one["multi_gpu"], one["mixed_precision"]) == (8, True, "bf16")
-    assert (two["num_processes"], two["num_machines"], two["machine_rank"], two["main_process_ip"]) == (16, 2, 1, "10.0.0.1")
+    assert (
+        two["num_processes"],
+        two["num_machines"],
+        two["machine_rank"],
+        two["main_process_ip"],
+    ) == (16, 2, 1, "10.0.0.1")
     assert (single["multi_gpu"], single["mixed_precision"]) == (False, "no")
     assert kohya["num_cpu_threads_per_process"] == 1
 
 
 def test_deepspeed_knows_every_flag(tmp_path):
     """On one machine, and over two with the hosts that the engine told it of."""
-    one, two = parsed(tmp_path, "deepspeed", DEEPSPEED, [line("deepspeed"), line("deepspeed", nodes=2)])
+    one, two = parsed(
+        tmp_path, "deepspeed", DEEPSPEED, [line("deepspeed"), line("deepspeed", nodes=2)]
+    )
     assert (one["num_gpus"], one["user_script"]) == (8, "train.py")
     assert (two["node_rank"], two["master_addr"], two["no_ssh"]) == (1, "10.0.0.1", True)
     assert (tmp_path / "hostfile").read_text() == "10.0.0.1 slots=8\n10.0.0.2 slots=8\n"

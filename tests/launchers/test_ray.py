@@ -1,4 +1,6 @@
-"""Ray itself, started by the start-up scripts of a cluster of two: each machine a folder and an address of its own on loopback."""
+"""Ray itself, started by the start-up scripts of a cluster of two: each machine a folder and an
+address of its own on loopback.
+"""
 
 import os
 import re
@@ -18,7 +20,10 @@ from providers.workloads.launch.start_script import script
 from tests.launchers.machines import machines
 
 RAY = shutil.which("ray")
-pytestmark = [pytest.mark.long, pytest.mark.skipif(RAY is None, reason="needs ray: pip install ray")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(RAY is None, reason="needs ray: pip install ray"),
+]
 
 WORK = """
 import os, time
@@ -49,7 +54,10 @@ def begun_on(folder):
     mark, found = f"{MARK}={folder}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (place / "environ").read_bytes().split(b"\0") and int(place.name) != os.getpid():
+            if (
+                mark in (place / "environ").read_bytes().split(b"\0")
+                and int(place.name) != os.getpid()
+            ):
                 found.append(int(place.name))
         except OSError:
             continue
@@ -71,8 +79,15 @@ def stop(folder):
 
 def with_ray(machine):
     """Puts a `ray` first on its PATH that marks what it starts there, and stops that alone."""
-    stops = f'PYTHONPATH="{Path(__file__).parents[2]}" exec "{sys.executable}" -m tests.launchers.test_ray "{machine.folder}"'
-    machine.tool("ray", f'case "$1" in start) export {MARK}="{machine.folder}";; stop) {stops};; esac\nexec "{RAY}" "$@"')
+    stops = (
+        f'PYTHONPATH="{Path(__file__).parents[2]}" exec "{sys.executable}" -m'
+        f' tests.launchers.test_ray "{machine.folder}"'
+    )
+    machine.tool(
+        "ray",
+        f'case "$1" in start) export {MARK}="{machine.folder}";; stop) {stops};; esac\nexec "{RAY}"'
+        ' "$@"',
+    )
 
 
 @pytest.fixture
@@ -86,11 +101,14 @@ def another_ray(tmp_path):
 
 
 def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, another_ray):
-    """The leader's script runs the program over the GPUs of both; its exit code is the job's; the worker ends by itself, and well. Another Ray of
-    this machine is left alone.
+    """The leader's script runs the program over the GPUs of both; its exit code is the job's; the
+    worker ends by itself, and well. Another Ray of this machine is left alone.
     """
     made = program(
-        Workload((Task(launcher="ray", command="python3 ~/work.py", env=(("ENDS_WITH", "3"),)),), files=(("~/work.py", packed(WORK.encode())),)),
+        Workload(
+            (Task(launcher="ray", command="python3 ~/work.py", env=(("ENDS_WITH", "3"),)),),
+            files=(("~/work.py", packed(WORK.encode())),),
+        ),
         "job",
         "H100",
         2,
@@ -112,7 +130,12 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, ano
         assert codes == [0, 3], f"{leader.log}\n{worker.log}"
         assert leader.words[-1] == "failed 3"
         assert worker.words[-1] == "succeeded 0"
-        assert re.findall(r"ran at (\S+) on (\d) GPU", leader.log) == [(LEADER, "1"), (LEADER, "1"), (OTHER, "1"), (OTHER, "1")]
+        assert re.findall(r"ran at (\S+) on (\d) GPU", leader.log) == [
+            (LEADER, "1"),
+            (LEADER, "1"),
+            (OTHER, "1"),
+            (OTHER, "1"),
+        ]
         assert "GPUs in all 4" in leader.log
         assert another_ray.poll() is None
 

@@ -1,4 +1,6 @@
-"""The training program of the stacks: what of it needs no torch; and where torch is installed, all of it by torchrun over two machines."""
+"""The training program of the stacks: what of it needs no torch; and where torch is installed, all
+of it by torchrun over two machines.
+"""
 
 import importlib.util
 import random
@@ -19,7 +21,12 @@ pytestmark = pytest.mark.long
 TRAIN = Path(__file__).parents[2] / "stacks" / "train.py"
 TORCHRUN = shutil.which("torchrun")
 SMALL = "--steps 400 --batch 2 --context 32 --width 64 --layers 1 --save-every 5"
-CPU = (("CUDA_VISIBLE_DEVICES", ""), ("GLOO_SOCKET_IFNAME", "lo"), ("OMP_NUM_THREADS", "1"), ("PYTHONUNBUFFERED", "1"))
+CPU = (
+    ("CUDA_VISIBLE_DEVICES", ""),
+    ("GLOO_SOCKET_IFNAME", "lo"),
+    ("OMP_NUM_THREADS", "1"),
+    ("PYTHONUNBUFFERED", "1"),
+)
 
 
 @pytest.fixture
@@ -31,12 +38,18 @@ def train():
 
 
 def test_a_step_is_the_same_whenever_it_is_made_and_another_for_each_process(train):
-    """What a resumed run trains on is what the first one would have; no two processes share their sequences."""
+    """What a resumed run trains on is what the first one would have; no two processes share their
+    sequences.
+    """
     first, second = train.Place(0, 2, 0), train.Place(1, 2, 1)
     drawn = train.starts(10_000, 64, 8, 7, first, 1)
     random.seed(99)
     assert train.starts(10_000, 64, 8, 7, first, 1) == drawn
-    assert train.starts(10_000, 64, 8, 7, second, 1) != drawn != train.starts(10_000, 64, 8, 8, first, 1)
+    assert (
+        train.starts(10_000, 64, 8, 7, second, 1)
+        != drawn
+        != train.starts(10_000, 64, 8, 8, first, 1)
+    )
     assert all(0 <= start < 10_000 - 65 for start in drawn)
     with pytest.raises(SystemExit, match="--context"):
         train.starts(64, 64, 1, 0, first, 1)
@@ -60,7 +73,9 @@ def test_a_checkpoint_that_was_cut_short_is_none(train, tmp_path):
     with pytest.raises(OSError, match="no space"):
         train.save({}, tmp_path, cut)
     assert train.newest(tmp_path) is None
-    found = train.save({"steps": 3}, tmp_path, lambda content, path: path.write_text(str(content["steps"])))
+    found = train.save(
+        {"steps": 3}, tmp_path, lambda content, path: path.write_text(str(content["steps"]))
+    )
     assert train.newest(tmp_path) == found and found.read_text() == "3"
 
 
@@ -82,7 +97,9 @@ def test_it_stands_in_the_stack_as_its_content():
     from providers.model.workload import with_files
 
     root = TRAIN.parents[1]
-    declared = yaml.safe_load((root / "stacks" / "Pulumi.train-ddp-2x8.yaml").read_text())["config"]["gpus:clusters"]["train"]
+    declared = yaml.safe_load((root / "stacks" / "Pulumi.train-ddp-2x8.yaml").read_text())[
+        "config"
+    ]["gpus:clusters"]["train"]
     ask = read_cluster("train", with_files(declared, root)).ask()
     made = program(ask.workload, "job", "H100", 8, 2)
     assert dict(made.files)["train.py"] == packed(TRAIN.read_bytes())
@@ -93,7 +110,9 @@ def test_it_stands_in_the_stack_as_its_content():
 
 def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path):
     """A relative name is one in the home folder, wherever the machine starts the script."""
-    made = Program("job", (Process("main", "python3 t.py"),), files=(("t.py", packed(b"print('found it')")),))
+    made = Program(
+        "job", (Process("main", "python3 t.py"),), files=(("t.py", packed(b"print('found it')")),)
+    )
     with machines(tmp_path, ("127.0.0.1",)) as (machine,):
         assert machine.run(f"cd /\n{script(made)}") == 0
         assert "found it" in machine.log
@@ -101,7 +120,9 @@ def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path):
 
 @pytest.mark.skipif(TORCHRUN is None, reason="needs torch: pip install torch")
 def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
-    """Both machines are taken away in the middle; new ones, empty but for the bucket, go on from what it holds, to the same number of steps."""
+    """Both machines are taken away in the middle; new ones, empty but for the bucket, go on from
+    what it holds, to the same number of steps.
+    """
     addresses, bucket = ("127.0.0.2", "127.0.0.3"), tmp_path / "bucket"
 
     def compiled(folder):
@@ -110,7 +131,13 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
         task = Task(launcher="torchrun", command=f"train.py {SMALL} --out {out}", env=CPU)
         kept = Checkpoint(str(out), "s3://b/run", 1)
         files = (("train.py", packed(TRAIN.read_bytes())),)
-        return program(Workload((task,), files=files, checkpoint=kept, resume=f"--resume {out}"), "job", "H100", 1, 2)
+        return program(
+            Workload((task,), files=files, checkpoint=kept, resume=f"--resume {out}"),
+            "job",
+            "H100",
+            1,
+            2,
+        )
 
     def both(place):
         place.mkdir()
@@ -134,7 +161,9 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
             node.hand("peers", "\n".join(addresses) + "\n")
         begun = [node.begin(script(compiled(node.folder))) for node in nodes]
         assert [process.wait(240) for process in begun] == [0, 0], nodes[0].log
-        step = int(re.search(r"begins at step (\d+) of 400 \(2 processes, cpu, gloo\)", nodes[0].log)[1])
+        step = int(
+            re.search(r"begins at step (\d+) of 400 \(2 processes, cpu, gloo\)", nodes[0].log)[1]
+        )
         assert step >= 5
         assert "saved step 400" in nodes[0].log and "train: done" in nodes[0].log
         assert [node.words[-1] for node in nodes] == ["succeeded 0", "succeeded 0"]
@@ -142,7 +171,9 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "deepspeed"])
 def test_each_launcher_trains_on_what_is_here(launcher, tmp_path):
-    """Two processes of one machine, on its GPU where it has one: through the compiled script, to the end, and again from the checkpoint."""
+    """Two processes of one machine, on its GPU where it has one: through the compiled script, to
+    the end, and again from the checkpoint.
+    """
     found = shutil.which(launcher)
     if found is None:
         pytest.skip(f"needs {launcher}, which is not installed")
@@ -151,10 +182,18 @@ def test_each_launcher_trains_on_what_is_here(launcher, tmp_path):
 
     def compiled(steps, out):
         command = f"train.py {SMALL} --steps {steps} --out {out} --resume {out}"
-        # DeepSpeed else tells the script its rank as an argument, which this one takes from the environment.
+        # DeepSpeed else tells the script its rank as an argument, which this one takes from the
+        # environment.
         args = (("no_local_rank", True),) if launcher == "deepspeed" else ()
-        task = Task(launcher=launcher, command=command, args=args, env=CPU[2:] if gpu else (*CPU, ("DS_ACCELERATOR", "cpu")))
-        return program(Workload((task,), files=(("train.py", packed(TRAIN.read_bytes())),)), "job", "H100", 2)
+        task = Task(
+            launcher=launcher,
+            command=command,
+            args=args,
+            env=CPU[2:] if gpu else (*CPU, ("DS_ACCELERATOR", "cpu")),
+        )
+        return program(
+            Workload((task,), files=(("train.py", packed(TRAIN.read_bytes())),)), "job", "H100", 2
+        )
 
     with machines(tmp_path, ("127.0.0.1",), Path(found).parent) as (machine,):
         assert machine.run(script(compiled(20, out)), 240) == 0, machine.log

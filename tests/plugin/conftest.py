@@ -1,4 +1,6 @@
-"""The real Pulumi engine for tests: a project of its own folder, with its own state, rehearsal clouds and journal."""
+"""The real Pulumi engine for tests: a project of its own folder, with its own state, rehearsal
+clouds and journal.
+"""
 
 import json
 import os
@@ -21,13 +23,21 @@ class Project:
     def __init__(self, folder: Path, stack: str) -> None:
         self.folder, self.stack = folder, stack
         (folder / "state").mkdir()
-        shutil.copytree(REPOSITORY / "stacks", folder / "stacks", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            REPOSITORY / "stacks", folder / "stacks", ignore=shutil.ignore_patterns("__pycache__")
+        )
         text = (REPOSITORY / "Pulumi.yaml").read_text()
         (folder / "Pulumi.yaml").write_text(
-            text.replace("path: .venv/bin", f"path: {BIN}").replace("path: providers/", f"path: {REPOSITORY}/providers/")
+            text.replace("path: .venv/bin", f"path: {BIN}").replace(
+                "path: providers/", f"path: {REPOSITORY}/providers/"
+            )
         )
         self.env = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPUS_", "GOOGLE_"))},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("PULUMI_", "GPUS_", "GOOGLE_"))
+            },
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
             "PULUMI_CONFIG_PASSPHRASE": "",
@@ -51,7 +61,9 @@ class Project:
         return ["pulumi", "--non-interactive", "-C", str(self.folder), *words]
 
     def run(self, *words: str, fails: bool = False) -> str:
-        done = subprocess.run(self.command(*words), env=self.env, capture_output=True, text=True, timeout=170)
+        done = subprocess.run(
+            self.command(*words), env=self.env, capture_output=True, text=True, timeout=170
+        )
         said = done.stdout + done.stderr
         assert "Traceback" not in said, said
         assert (done.returncode != 0) == fails, said
@@ -68,7 +80,12 @@ class Project:
 
     def killed_up(self, attempt: str, *, also_plugin: bool) -> None:
         """`up`, killed with -9 while that attempt (as in `#4`) is under way."""
-        with subprocess.Popen(self.command("up", "-s", self.stack, "--yes", "--skip-preview"), env=self.env, stdout=subprocess.PIPE, text=True) as up:
+        with subprocess.Popen(
+            self.command("up", "-s", self.stack, "--yes", "--skip-preview"),
+            env=self.env,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as up:
             for line in up.stdout:
                 if f" {attempt} " in line and ": asking" in line:
                     break
@@ -86,7 +103,14 @@ class Project:
         """`up` with one Ctrl-C while that attempt is under way; what it said."""
         words = self.command("up", "-s", self.stack, "--yes", "--skip-preview")
         said = ""
-        with subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as up:
+        with subprocess.Popen(
+            words,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as up:
             for line in up.stdout:
                 said += line
                 if f" {attempt} " in line and ": asking" in line:
@@ -111,7 +135,13 @@ class Project:
         return found
 
     def rehearse(self, *words: str) -> str:
-        done = subprocess.run([str(BIN / "gpus"), "rehearse", *words], env=self.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [str(BIN / "gpus"), "rehearse", *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -134,7 +164,9 @@ class Project:
 def project(tmp_path):
     for tool in ("pulumi", "pulumi-language-python", "pulumi-resource-gpu"):
         if not (BIN / tool).exists() and shutil.which(tool) is None:
-            pytest.fail(f"wanted {tool} beside {sys.executable} or on PATH, found none; run `make setup`")
+            pytest.fail(
+                f"wanted {tool} beside {sys.executable} or on PATH, found none; run `make setup`"
+            )
     made: list[Project] = []
 
     def make(stack: str = "train-h100x8") -> Project:

@@ -1,4 +1,6 @@
-"""`pulumi destroy` after an accident: the journal broken or newer, the folder's disk full, the state copied into another stack."""
+"""`pulumi destroy` after an accident: the journal broken or newer, the folder's disk full, the
+state copied into another stack.
+"""
 
 import sqlite3
 
@@ -16,10 +18,15 @@ def make_newer(path):
     db.close()
 
 
-@pytest.mark.parametrize(("harm", "todo"), [(scramble, "restore it, or move it away"), (make_newer, "use the newer gpus that wrote it")])
+@pytest.mark.parametrize(
+    ("harm", "todo"),
+    [(scramble, "restore it, or move it away"), (make_newer, "use the newer gpus that wrote it")],
+)
 @pytest.mark.parametrize("words", [(), ("--refresh",)])
 def test_a_destroy_needs_no_journal(project, harm, todo, words):
-    """The machine goes, one line says what is wrong with the journal and what mends it, and the command succeeds; after a refresh too."""
+    """The machine goes, one line says what is wrong with the journal and what mends it, and the
+    command succeeds; after a refresh too.
+    """
     made = project()
     made.up()
     assert made.machines()
@@ -35,29 +42,52 @@ def test_a_destroy_needs_no_journal(project, harm, todo, words):
 def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, proxy):
     """C16: the parts of Pulumi meet on loopback though the proxy does not exist."""
     made = project("serve-l4")
-    made.env |= {proxy: "http://127.0.0.1:9", "no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost"}
+    made.env |= {
+        proxy: "http://127.0.0.1:9",
+        "no_proxy": "127.0.0.1,localhost",
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
     assert "$" in made.preview()
 
 
 @pytest.mark.parametrize("way", ["import --force", "names edited", "names edited, home lost"])
 def test_a_copied_state_never_deletes_the_originals_machine_unasked(project, way):
-    """The copy's destroy is refused with whose it is and what to do; said explicitly it deletes, and the original's own destroy always works."""
+    """The copy's destroy is refused with whose it is and what to do; said explicitly it deletes,
+    and the original's own destroy always works.
+    """
     made = project()
     made.up()
     file = made.folder / "exported.json"
     made.run("stack", "export", "-s", made.stack, "--file", str(file))
     made.run("stack", "init", "copy", "--no-select")
     if way != "import --force":
-        file.write_text(file.read_text().replace("urn:pulumi:train-h100x8::", "urn:pulumi:copy::").replace("gpus-train-h100x8", "gpus-copy"))
-    made.run("stack", "import", "-s", "copy", "--file", str(file), *(["--force"] if way == "import --force" else []))
+        file.write_text(
+            file.read_text()
+            .replace("urn:pulumi:train-h100x8::", "urn:pulumi:copy::")
+            .replace("gpus-train-h100x8", "gpus-copy")
+        )
+    made.run(
+        "stack",
+        "import",
+        "-s",
+        "copy",
+        "--file",
+        str(file),
+        *(["--force"] if way == "import --force" else []),
+    )
     if way.endswith("lost"):
         (made.folder / "home" / "journal.db").unlink()
         # Nothing tells any more which of the two was first: money goes first.
         made.run("destroy", "-s", "copy", "--yes", "--skip-preview")
         assert not made.machines()
         return
-    said = " ".join(made.run("destroy", "-s", "copy", "--yes", "--skip-preview", fails=True).split())
-    assert "belongs to gpus/train-h100x8 in file://" in said and "pulumi destroy -s train-h100x8" in said, said
+    said = " ".join(
+        made.run("destroy", "-s", "copy", "--yes", "--skip-preview", fails=True).split()
+    )
+    assert (
+        "belongs to gpus/train-h100x8 in file://" in said
+        and "pulumi destroy -s train-h100x8" in said
+    ), said
     assert made.machines()
     made.run("destroy", "-s", "copy", "--yes", "--skip-preview", fails=True)
     assert made.machines()

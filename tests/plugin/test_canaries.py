@@ -1,4 +1,6 @@
-"""Canaries planted wherever a secret can enter, the real CLI, engine and plugin run through a life, then everything they left is searched."""
+"""Canaries planted wherever a secret can enter, the real CLI, engine and plugin run through a life,
+then everything they left is searched.
+"""
 
 import json
 import os
@@ -25,13 +27,23 @@ ENVIRONMENT = {
     "MY_HF": "hf_canaryfromtheenvironment",
 }
 """Provider keys and what a trusted marketplace is handed: through the environment."""
-CONFIG = {"clore:apiKey": "canaryconfigclore", "modal:tokenSecret": "canaryconfigmodal", "gpus-extra:ssh_password": "canaryconfigpassword"}
+CONFIG = {
+    "clore:apiKey": "canaryconfigclore",
+    "modal:tokenSecret": "canaryconfigmodal",
+    "gpus-extra:ssh_password": "canaryconfigpassword",
+}
 """Pulumi secret configuration."""
 REFUSED = {
-    "clore-env": ("env: {HF_TOKEN: hf_canaryinsideenvironment00, OTHER: x}\n        trust_marketplace: true", "hf_canaryinsideenvironment00"),
+    "clore-env": (
+        "env: {HF_TOKEN: hf_canaryinsideenvironment00, OTHER: x}\n        trust_marketplace: true",
+        "hf_canaryinsideenvironment00",
+    ),
     "clore-password": ("ssh_password: canarysshpassword", "canarysshpassword"),
     "clore-jupyter": ("jupyter_token: canaryjupytertoken", "canaryjupytertoken"),
-    "clore-command": ("command: HF_TOKEN=hf_canaryinsideacommand00 python train.py", "hf_canaryinsideacommand00"),
+    "clore-command": (
+        "command: HF_TOKEN=hf_canaryinsideacommand00 python train.py",
+        "hf_canaryinsideacommand00",
+    ),
     "pulumi-secret": ("image: {secure: NESTED}", "canarynestedsecret"),
 }
 """Inside the cluster object, where each is refused."""
@@ -62,7 +74,12 @@ class Watch:
                 if folder.name.isdigit() and int(folder.name) != own:
                     try:
                         if (folder / "cwd").exists():
-                            self.lines.add((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                            self.lines.add(
+                                (folder / "cmdline")
+                                .read_bytes()
+                                .replace(b"\0", b" ")
+                                .decode(errors="replace")
+                            )
                     except OSError:
                         continue
             self._stop.wait(0.05)
@@ -92,20 +109,33 @@ class Search:
 
 
 def test_b43_no_secret_escapes(tmp_path):
-    """Canaries in provider keys, secret configuration, the environment and nested in the cluster: zero hits in anything that is written or said."""
+    """Canaries in provider keys, secret configuration, the environment and nested in the cluster:
+    zero hits in anything that is written or said.
+    """
     made = Project(tmp_path, "rent-4090x2")
     search = Search(canaries())
     made.env |= {**ENVIRONMENT, "PULUMI_DEBUG_COMMANDS": "true"}  # shows --event-log
     for key, value in CONFIG.items():
         with_input = subprocess.run(
-            made.command("config", "set", "--secret", key, "-s", made.stack), env=made.env, input=value, capture_output=True, text=True, timeout=120
+            made.command("config", "set", "--secret", key, "-s", made.stack),
+            env=made.env,
+            input=value,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert with_input.returncode == 0, with_input.stderr
     log = tmp_path / "events.json"
     trusted = made.file.read_text()
 
     def tried(name, *words, fails=False):
-        said = made.run(*words, "-s", made.stack, *(("--event-log", str(tmp_path / f"{name}-{log.name}")) if words[0] in EVENTS else ()), fails=fails)
+        said = made.run(
+            *words,
+            "-s",
+            made.stack,
+            *(("--event-log", str(tmp_path / f"{name}-{log.name}")) if words[0] in EVENTS else ()),
+            fails=fails,
+        )
         search.text(f"output of {name}", said)
         return said
 
@@ -122,17 +152,31 @@ def test_b43_no_secret_escapes(tmp_path):
             said = tried(f"preview of {name}", "preview", "--diff", fails=True)
             assert "wanted no secret" in said, said
             made.file.write_text(trusted)
-        # The declared life: a secret by reference on a trusted market, and jupyter, whose token comes from the environment.
+        # The declared life: a secret by reference on a trusted market, and jupyter, whose token
+        # comes from the environment.
         spec = with_options(trusted, "trust_marketplace: true\n        jupyter: true")
-        made.file.write_text(spec.replace("    bench:\n", "    bench:\n      secrets: {HF_TOKEN: {clore: env:MY_HF, modal: hf}}\n"))
+        made.file.write_text(
+            spec.replace(
+                "    bench:\n",
+                "    bench:\n      secrets: {HF_TOKEN: {clore: env:MY_HF, modal: hf}}\n",
+            )
+        )
         tried("preview", "preview", "--diff")
-        # A create that fails while the request is in the cloud's hands, and then is refused outright.
+        # A create that fails while the request is in the cloud's hands, and then is refused
+        # outright.
         made.rehearse("fault", "clore", "create_order", "malformed", "--times", "1")
         made.rehearse("fault", "clore", "create_order", "html", "--times", "1")
         tried("up", "up", "--yes", "--skip-preview", "--diff")
         assert len(made.machines()) == 1
         tried("refresh", "refresh", "--yes", "--skip-preview")
-        sweep = subprocess.run([str(BIN / "gpus"), "sweep", "--json"], cwd=made.folder, env=made.env, capture_output=True, text=True, timeout=120)
+        sweep = subprocess.run(
+            [str(BIN / "gpus"), "sweep", "--json"],
+            cwd=made.folder,
+            env=made.env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         search.text("gpus sweep", sweep.stdout + sweep.stderr)
         search.text("state", made.run("stack", "export", "-s", made.stack))
         search.under(tmp_path / "state")
@@ -147,19 +191,29 @@ def test_b43_no_secret_escapes(tmp_path):
         search.under(tmp_path / folder)
     for path in tmp_path.glob("*-events.json"):
         assert path.stat().st_size > 0, path
-        search.text(str(path), "\n".join(map(without_the_stack_file, path.read_text().splitlines())))
+        search.text(
+            str(path), "\n".join(map(without_the_stack_file, path.read_text().splitlines()))
+        )
     for line in watch.lines:
         search.text(f"argv {line[:60]}", line)
     search.text("requests", json.dumps(made.seen()))
     assert watch.samples > 20 and len(watch.lines) > 5
-    print(f"canaries {len(search.values)}, searched {search.places} places, hits {len(search.hits)}")
+    print(
+        f"canaries {len(search.values)}, searched {search.places} places, hits {len(search.hits)}"
+    )
     assert search.hits == []
 
 
 def without_the_stack_file(line):
-    """An event, less the engine's own copy of the stack file: what a user wrote there in plain text, and we refuse, stands there as he wrote it."""
+    """An event, less the engine's own copy of the stack file: what a user wrote there in plain
+    text, and we refuse, stands there as he wrote it.
+    """
     event = json.loads(line)
-    plain = {key: value for key, value in event.get("preludeEvent", {}).get("config", {}).items() if key != "gpus:clusters"}
+    plain = {
+        key: value
+        for key, value in event.get("preludeEvent", {}).get("config", {}).items()
+        if key != "gpus:clusters"
+    }
     return json.dumps({**event, "preludeEvent": {"config": plain}})
 
 
@@ -170,24 +224,40 @@ def with_options(text, line):
     """The stack file with these lines under options.clore."""
     head, _, rest = text.partition("    bench:\n")
     assert rest, text
-    return f"{head}    bench:\n      options:\n        clore:\n          {line.replace(chr(10) + '        ', chr(10) + '          ')}\n{rest}"
+    return (
+        f"{head}    bench:\n      options:\n        clore:\n         "
+        f" {line.replace(chr(10) + '        ', chr(10) + '          ')}\n{rest}"
+    )
 
 
 def test_a_failing_create_does_not_repeat_its_request(tmp_path):
-    """An error of a creating call that quotes the request back, as clouds do, reaches the user without what the request held."""
+    """An error of a creating call that quotes the request back, as clouds do, reaches the user
+    without what the request held.
+    """
     from providers.adapters.clore import errors as clore
     from providers.adapters.gcp import errors as gcp
 
     body = {
         "error": {
             "code": 400,
-            "message": "Invalid value for field 'metadata': ssh_password=canaryquoted Bearer ya29.canaryquoted",
+            "message": (
+                "Invalid value for field 'metadata': ssh_password=canaryquoted Bearer"
+                " ya29.canaryquoted"
+            ),
             "errors": [{"reason": "x"}],
         }
     }
     said = str(gcp.from_http(400, json.dumps(body), gcp.Context("a test", creating=True)))
     assert "ya29.canaryquoted" not in said
-    told = str(clore.error("9", creating=True, token="t", reply={"code": 9, "error": "canaryquoted"}, doing="create_order"))
+    told = str(
+        clore.error(
+            "9",
+            creating=True,
+            token="t",
+            reply={"code": 9, "error": "canaryquoted"},
+            doing="create_order",
+        )
+    )
     assert "canaryquoted" not in told
 
 

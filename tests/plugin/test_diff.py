@@ -18,7 +18,14 @@ OLD = {
     "ttl": "20h",
     "disk_gib": 200,
 }
-RUNNING = {"status": "running", "provider": "gcp", "region": "r1", "zone": "r1-a", "price_usd_per_hour": 10.0, "ssh": "ssh gpus@192.0.2.1"}
+RUNNING = {
+    "status": "running",
+    "provider": "gcp",
+    "region": "r1",
+    "zone": "r1-a",
+    "price_usd_per_hour": 10.0,
+    "ssh": "ssh gpus@192.0.2.1",
+}
 
 
 def verdict(edit, outputs=RUNNING, satisfied=True, in_place=()):
@@ -28,16 +35,29 @@ def verdict(edit, outputs=RUNNING, satisfied=True, in_place=()):
 
 def test_nothing_changed_is_no_change():
     """Equal inputs are no change, whatever the outputs say of price and address."""
-    assert verdict({}, {**RUNNING, "price_usd_per_hour": 99.0, "ssh": "ssh gpus@192.0.2.99"}) == diff.Verdict()
+    assert (
+        verdict({}, {**RUNNING, "price_usd_per_hour": 99.0, "ssh": "ssh gpus@192.0.2.99"})
+        == diff.Verdict()
+    )
 
 
 @pytest.mark.parametrize(
     "edit",
-    [{"gpu": "H200:8"}, {"nodes": 2}, {"regions": ["r9"]}, {"providers": ["aws"]}, {"spot": "only"}, {"capacity": ["spot"]}, {"fallback": None}],
+    [
+        {"gpu": "H200:8"},
+        {"nodes": 2},
+        {"regions": ["r9"]},
+        {"providers": ["aws"]},
+        {"spot": "only"},
+        {"capacity": ["spot"]},
+        {"fallback": None},
+    ],
     ids=lambda edit: next(iter(edit)),
 )
 def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
-    """What runs stays if it satisfies the new declaration (an update, no cloud call), and goes first if it does not."""
+    """What runs stays if it satisfies the new declaration (an update, no cloud call), and goes
+    first if it does not.
+    """
     kept, gone = verdict(edit, satisfied=True), verdict(edit, satisfied=False)
     assert kept.changes and not kept.replaces
     assert gone.replaces and "no longer satisfies" in gone.reason
@@ -61,12 +81,24 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
     ids=lambda edit: next(iter(edit)),
 )
 def test_policy_edits_update(edit):
-    """Rank, caps, wait, labels, prices, accounts, ports and reclaim never replace, not even what is no longer satisfied."""
+    """Rank, caps, wait, labels, prices, accounts, ports and reclaim never replace, not even what is
+    no longer satisfied.
+    """
     made = verdict(edit, satisfied=False)
     assert made.changes and not made.replaces
 
 
-@pytest.mark.parametrize("edit", [{"world": "live"}, {"owner": "o2"}, {"owner": UNKNOWN}, {"cluster": "b"}, {"run": "2"}, {"kind": "job"}])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"world": "live"},
+        {"owner": "o2"},
+        {"owner": UNKNOWN},
+        {"cluster": "b"},
+        {"run": "2"},
+        {"kind": "job"},
+    ],
+)
 def test_another_identity_replaces(edit):
     """World, owner, name, kind and a bump of run make another machine."""
     assert verdict(edit).replaces
@@ -86,11 +118,16 @@ def test_only_a_larger_disk_replaces(size, replaces):
 
 @pytest.mark.parametrize(("size", "replaces"), [(300, True), (200, False), (150, False)])
 def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
-    """A smaller size or none declared since changed nothing: to declare the former one again is no reason for a new machine either."""
+    """A smaller size or none declared since changed nothing: to declare the former one again is no
+    reason for a new machine either.
+    """
     bought = {**RUNNING, "record": {"applied": {"disk_gib": "200"}}}
     for since in ({"disk_gib": 100}, {}):
         old = {**{key: value for key, value in OLD.items() if key != "disk_gib"}, **since}
-        assert diff.cluster(old, {**old, "disk_gib": size}, bought, lambda: True, ()).replaces is replaces
+        assert (
+            diff.cluster(old, {**old, "disk_gib": size}, bought, lambda: True, ()).replaces
+            is replaces
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,20 +141,26 @@ def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
     ],
 )
 def test_in_place_where_the_adapter_can(key, value, able):
-    """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the machine is kept, and it is said that they wait."""
+    """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the
+    machine is kept, and it is said that they wait.
+    """
     able_to = verdict({key: value}, in_place=(able,))
     assert able_to.changes and not able_to.replaces and not able_to.later
     unable = verdict({key: value})
     assert unable.changes and not unable.replaces
-    assert unable.later == f"gcp cannot edit {key} on a running machine: applied when it is next replaced"
+    assert (
+        unable.later
+        == f"gcp cannot edit {key} on a running machine: applied when it is next replaced"
+    )
     assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).later
     assert not verdict({key: value, "run": "2"}).later
 
 
 def test_the_reason_names_the_fields():
     """Which edited fields replace it is said, by reason."""
-    assert verdict({"gpu": "L4:1", "spot": "only", "run": "2"}, satisfied=False).reason == (
-        "run: a new run is asked for; gpu, spot: what runs no longer satisfies the declaration"
+    assert (
+        verdict({"gpu": "L4:1", "spot": "only", "run": "2"}, satisfied=False).reason
+        == "run: a new run is asked for; gpu, spot: what runs no longer satisfies the declaration"
     )
 
 
@@ -127,7 +170,10 @@ def test_stopping_and_starting_replace_nothing():
     stopped = {**OLD, "state": "stopped"}
     started = diff.cluster(stopped, stopped, RUNNING, lambda: True, ())
     assert started.changes == (diff.Change("status", "update", replaces=False, is_input=False),)
-    assert diff.cluster(stopped, stopped, {**RUNNING, "status": "stopped"}, lambda: True, ()) == diff.Verdict()
+    assert (
+        diff.cluster(stopped, stopped, {**RUNNING, "status": "stopped"}, lambda: True, ())
+        == diff.Verdict()
+    )
 
 
 def test_options_of_the_provider_it_runs_at_replace():
@@ -137,7 +183,9 @@ def test_options_of_the_provider_it_runs_at_replace():
 
 
 def test_only_the_links_that_are_used_matter():
-    """Another region's subnet moves nothing; the network, the own subnet, or one not known yet does."""
+    """Another region's subnet moves nothing; the network, the own subnet, or one not known yet
+    does.
+    """
     links = OLD["network_links"]
     assert not verdict({"network_links": {**links, "subnetwork.r2": "s9"}}).replaces
     assert not verdict({"network_links": {**links, "subnetwork.r3": UNKNOWN}}).replaces
@@ -147,9 +195,13 @@ def test_only_the_links_that_are_used_matter():
 
 
 def test_preempted_replaces_and_ended_does_not():
-    """What the cloud took back and left stopped is replaced; what ended by its own limit stays ended."""
+    """What the cloud took back and left stopped is replaced; what ended by its own limit stays
+    ended.
+    """
     taken = verdict({}, {**RUNNING, "status": "preempted"})
-    assert taken.replaces and taken.changes[0] == diff.Change("status", "update", replaces=True, is_input=False)
+    assert taken.replaces and taken.changes[0] == diff.Change(
+        "status", "update", replaces=True, is_input=False
+    )
     assert verdict({}, {**RUNNING, "status": "ended"}) == diff.Verdict()
     assert verdict({"run": "2"}, {**RUNNING, "status": "ended"}).replaces
 
@@ -163,12 +215,29 @@ def test_b44_an_unknown_gpu_is_an_update_until_it_is_known():
 def test_paths_are_the_deepest_that_differ():
     """A change inside a list is shown where it is."""
     made = verdict({"fallback": ["H200:8", {"gpu": "A100-80GB:8"}, "L4:1"], "labels": {"a.b": "c"}})
-    assert {(change.path, change.kind) for change in made.changes} == {("fallback[1].spot", "delete"), ("fallback[2]", "add"), ("labels", "add")}
+    assert {(change.path, change.kind) for change in made.changes} == {
+        ("fallback[1].spot", "delete"),
+        ("fallback[2]", "add"),
+        ("labels", "add"),
+    }
 
 
 def test_every_input_has_a_row():
     """No input can be edited without the table saying what that does: each is tried above."""
-    tried = {*OLD, "nodes", "regions", "providers", "spot", "capacity", "rank", "max_price_per_hour", "wait", "labels", "prices", "ports"}
+    tried = {
+        *OLD,
+        "nodes",
+        "regions",
+        "providers",
+        "spot",
+        "capacity",
+        "rank",
+        "max_price_per_hour",
+        "wait",
+        "labels",
+        "prices",
+        "ports",
+    }
     tried |= {
         "expose",
         "reclaim",
@@ -191,7 +260,9 @@ def test_every_input_has_a_row():
 
 
 def test_what_may_be_bought_is_policy_for_what_runs():
-    """Strangers' hosts, doubtful prices and the rank are about the next purchase: an edit of them touches nothing that runs."""
+    """Strangers' hosts, doubtful prices and the rank are about the next purchase: an edit of them
+    touches nothing that runs.
+    """
     for edit in ({"marketplaces": True}, {"accept_suspect_prices": True}, {"rank": "preference"}):
         made = verdict(edit)
         assert made.changes and not made.replaces and not made.later
@@ -204,8 +275,15 @@ def test_what_is_done_about_a_loss_is_policy():
 
 
 def test_another_budget_shows_at_the_ownership_alone():
-    """Another `max_spend` is no edit of a cluster; the first one is, since it is counted from then on."""
-    assert diff.cluster({**OLD, "max_spend": 500}, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ()) == diff.Verdict()
+    """Another `max_spend` is no edit of a cluster; the first one is, since it is counted from then
+    on.
+    """
+    assert (
+        diff.cluster(
+            {**OLD, "max_spend": 500}, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ()
+        )
+        == diff.Verdict()
+    )
     first = diff.cluster(OLD, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ())
     assert [change.path for change in first.changes] == ["max_spend"] and not first.replaces
     assert diff.ownership({"max_spend": 500}, {"max_spend": 800}).changes
@@ -215,12 +293,16 @@ def test_an_ownership_is_replaced_for_another_world_only():
     """An account's settings are an update."""
     old = {"world": "rehearsal", "settings": {}}
     assert diff.ownership(old, {"world": "live", "settings": {}}).replaces
-    assert not diff.ownership(old, {"world": "rehearsal", "settings": {"gcp": {"project": "p"}}}).replaces
+    assert not diff.ownership(
+        old, {"world": "rehearsal", "settings": {"gcp": {"project": "p"}}}
+    ).replaces
     assert diff.ownership(old, old) == diff.Verdict()
 
 
 def test_a_services_options_are_deployed_in_place_where_the_provider_can():
-    """Another setting of a service is an update where it can be deployed anew in place; of a job or a machine it is another one."""
+    """Another setting of a service is an update where it can be deployed anew in place; of a job or
+    a machine it is another one.
+    """
     at_modal = {"status": "running", "provider": "modal"}
     old = {**OLD, "options": {"modal": {"max_containers": 3}}}
     for kind, in_place, replaces in (
@@ -235,7 +317,9 @@ def test_a_services_options_are_deployed_in_place_where_the_provider_can():
 
 
 def test_a_done_job_is_made_anew_by_run_alone():
-    """A finished job is not replaced by an edit of where or how long it may run; a bump of `run` makes another."""
+    """A finished job is not replaced by an edit of where or how long it may run; a bump of `run`
+    makes another.
+    """
     old = {**OLD, "kind": "job", "run": "1"}
     for status in ("ended", "failed"):
         over = {"status": status, "provider": "modal"}
@@ -245,15 +329,36 @@ def test_a_done_job_is_made_anew_by_run_alone():
 
 
 def test_a_workload_edit_of_a_providers_own_job_is_told():
-    """A job that the provider itself runs (a function, a custom job) takes no edit of its workload: that is said, with what to do. Where a script of
-    ours runs it, it is run anew, and nothing is said.
+    """A job that the provider itself runs (a function, a custom job) takes no edit of its workload:
+    that is said, with what to do. Where a script of ours runs it, it is run anew, and nothing is
+    said.
     """
     old = {**OLD, "kind": "job", "workload": {"command": "a"}}
     new = {**old, "workload": {"command": "b"}}
-    own = diff.cluster(old, new, {**RUNNING, "provider": "vertex", "record": {"applied": {"ttl": "x"}}}, lambda: True, ())
-    assert not own.replaces and own.later == "vertex runs the job as it was declared: change `run` for one with this workload"
-    assert "" == diff.cluster(old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()).later
-    assert "" == diff.cluster(old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()).later
+    own = diff.cluster(
+        old,
+        new,
+        {**RUNNING, "provider": "vertex", "record": {"applied": {"ttl": "x"}}},
+        lambda: True,
+        (),
+    )
+    assert (
+        not own.replaces
+        and own.later
+        == "vertex runs the job as it was declared: change `run` for one with this workload"
+    )
+    assert (
+        ""
+        == diff.cluster(
+            old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()
+        ).later
+    )
+    assert (
+        ""
+        == diff.cluster(
+            old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()
+        ).later
+    )
 
 
 DRIFTED = {
@@ -277,23 +382,36 @@ DRIFTED = {
     ],
 )
 def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, replaces, changes):
-    """Exactly the edited property differs; it replaces where the machine no longer serves, and is left alone by `on_loss: report`."""
+    """Exactly the edited property differs; it replaces where the machine no longer serves, and is
+    left alone by `on_loss: report`.
+    """
     spec = {"gpu": "T4:4", **more}
     verdict = diff.cluster(spec, spec, DRIFTED, lambda: serves, frozenset())
-    assert [(change.path, change.is_input) for change in verdict.changes] == [(name, False) for name in changes]
+    assert [(change.path, change.is_input) for change in verdict.changes] == [
+        (name, False) for name in changes
+    ]
     assert verdict.replaces == replaces
     assert verdict.reason == (DRIFTED["detail"] if replaces else "")
-    assert diff.cluster(spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()).changes == ()
+    assert (
+        diff.cluster(
+            spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()
+        ).changes
+        == ()
+    )
 
 
 def test_a_workload_that_outgrows_its_machine_replaces_it():
-    """What the held machine can't hold is no edit in place; a job that a provider runs by itself, and an ended one, are not asked about."""
+    """What the held machine can't hold is no edit in place; a job that a provider runs by itself,
+    and an ended one, are not asked about.
+    """
     working = {**RUNNING, "record": {"applied": {"work": "abc"}}}
     edit = {**OLD, "workload": {"command": "x"}}
 
     def judged(outputs, why, **more):
         kind = {"kind": more.get("kind", "service")}
-        return diff.cluster({**OLD, **kind}, {**edit, **kind, **more}, outputs, lambda: True, (), lambda: why)
+        return diff.cluster(
+            {**OLD, **kind}, {**edit, **kind, **more}, outputs, lambda: True, (), lambda: why
+        )
 
     told = judged(working, "its disk has 100 GiB, it takes 191 GiB")
     assert told.replaces and "workload: its disk has 100 GiB, it takes 191 GiB" in told.reason

@@ -16,12 +16,22 @@ NETWORK = "urn:pulumi:s::gpus::gpus:index:ManagedNetwork$gcp:compute/network:Net
 
 
 def call(servicer, method, urn=NETWORK, **fields):
-    request = {"urn": urn, "news": Struct(), "olds": Struct(), "inputs": Struct(), "preview": False, "randomSeed": b"\x01\x02\x03\x04", **fields}
+    request = {
+        "urn": urn,
+        "news": Struct(),
+        "olds": Struct(),
+        "inputs": Struct(),
+        "preview": False,
+        "randomSeed": b"\x01\x02\x03\x04",
+        **fields,
+    }
     return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
 
 
 def test_its_version_is_its_own():
-    """Project, program and plugin name one version of the stand-in, newer than Google's that the SDK asks for: of an older one Pulumi warns."""
+    """Project, program and plugin name one version of the stand-in, newer than Google's that the
+    SDK asks for: of an older one Pulumi warns.
+    """
     from pathlib import Path
 
     import yaml
@@ -30,7 +40,9 @@ def test_its_version_is_its_own():
     from providers.plugin.pulumi_gcp import servicer
 
     project = yaml.safe_load((Path(__file__).parents[2] / "Pulumi.yaml").read_text())
-    stated = next(plugin["version"] for plugin in project["plugins"]["providers"] if plugin["name"] == "gcp")
+    stated = next(
+        plugin["version"] for plugin in project["plugins"]["providers"] if plugin["name"] == "gcp"
+    )
     assert stated == servicer.VERSION == resources._STAND_IN_VERSION
     assert Version(stated) > Version(version("pulumi-gcp"))
 
@@ -47,13 +59,17 @@ def test_a_network_lives(tmp_path, monkeypatch):
     """Named by itself, made, found, deleted; deleted again is success, and what is gone has no id."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     servicer = StandIn()
-    inputs = call(servicer, "Check", news=properties.encode({"autoCreateSubnetworks": False})).inputs
+    inputs = call(
+        servicer, "Check", news=properties.encode({"autoCreateSubnetworks": False})
+    ).inputs
     assert properties.decode(inputs).values["name"] == "train-network-0102030"
     preview = call(servicer, "Create", properties=inputs, preview=True)
     assert (preview.id, properties.decode(preview.properties).unknown) == ("", {"selfLink"})
     made = call(servicer, "Create", properties=inputs)
     assert made.id == "projects/rehearsal/global/networks/train-network-0102030"
-    assert call(servicer, "Read", id=made.id, properties=made.properties, inputs=inputs).id == made.id
+    assert (
+        call(servicer, "Read", id=made.id, properties=made.properties, inputs=inputs).id == made.id
+    )
     with pytest.raises(Aborted, match="already exists"):
         call(servicer, "Create", properties=inputs)
     for _ in range(2):

@@ -7,7 +7,13 @@ from providers.plugin import inputs
 from providers.plugin.schema import SPEC_INPUTS
 from providers.plugin.properties import UNKNOWN, Properties
 
-GOOD = {"world": "rehearsal", "owner": "0123456789ab", "cluster": "train", "settings": {}, "gpu": "H100:8"}
+GOOD = {
+    "world": "rehearsal",
+    "owner": "0123456789ab",
+    "cluster": "train",
+    "settings": {},
+    "gpu": "H100:8",
+}
 
 
 def check(secret=(), unknown=(), **more):
@@ -27,8 +33,17 @@ def test_every_field_of_the_spec_is_an_input():
 
 
 def test_defaults_and_spellings_make_no_difference():
-    """What a default says is left out, and a GPU has one spelling, so that an edit that means the same is none."""
-    said = check(gpu="nvidia h100:8", nodes=1, kind="machine", network="default", wait="15m", fallback=["a100_80gb:8", {"gpu": "h200!:8"}])
+    """What a default says is left out, and a GPU has one spelling, so that an edit that means the
+    same is none.
+    """
+    said = check(
+        gpu="nvidia h100:8",
+        nodes=1,
+        kind="machine",
+        network="default",
+        wait="15m",
+        fallback=["a100_80gb:8", {"gpu": "h200!:8"}],
+    )
     assert said.values == {**GOOD, "fallback": ["A100-80GB:8", {"gpu": "H200!:8"}]}
     assert said.problems == ()
 
@@ -65,7 +80,9 @@ def test_secrets_are_not_repeated():
     assert "hunter2" not in str(found.problems)
 
 
-@pytest.mark.parametrize("unknown", ["gpu", "owner", "regions", "labels", "network_links", "ssh_key", "cluster"])
+@pytest.mark.parametrize(
+    "unknown", ["gpu", "owner", "regions", "labels", "network_links", "ssh_key", "cluster"]
+)
 def test_b44_unknown_inputs_are_let_through(unknown):
     """What is not known yet is no problem, stays unknown, and the rest is still checked."""
     fine = check(unknown={unknown}, **{unknown: UNKNOWN})
@@ -84,16 +101,28 @@ def test_settings_are_texts_by_provider():
 def test_what_is_wanted():
     """The engine gets the ask, the setup and a fingerprint that policy does not change."""
     key = "ssh-ed25519 AAAA me"
-    values = check(ssh_key=f"{key}\n", ttl="20h", labels={"b": "2", "a": "1"}, options={"gcp": {"container": "busybox"}}, ports=[80]).values
+    values = check(
+        ssh_key=f"{key}\n",
+        ttl="20h",
+        labels={"b": "2", "a": "1"},
+        options={"gcp": {"container": "busybox"}},
+        ports=[80],
+    ).values
     wanted = inputs.wanted({**values, "network_links": {"network": "n"}})
-    assert (wanted.owner, wanted.cluster, wanted.ask.entries[0].gpu) == ("0123456789ab", "train", "H100")
+    assert (wanted.owner, wanted.cluster, wanted.ask.entries[0].gpu) == (
+        "0123456789ab",
+        "train",
+        "H100",
+    )
     assert wanted.setup.ssh_public_key == key
     assert wanted.setup.ttl_s == 72_000
     assert wanted.setup.labels == (("a", "1"), ("b", "2"))
     assert wanted.setup.options == (("gcp", {"container": "busybox"}),)
     assert wanted.setup.network == (("network", "n"),)
     assert wanted.setup.ports == (80,)
-    again = inputs.wanted({**values, "rank": "price", "labels": {}, "wait": "1m", "fallback": ["H200:8"]})
+    again = inputs.wanted(
+        {**values, "rank": "price", "labels": {}, "wait": "1m", "fallback": ["H200:8"]}
+    )
     assert again.fingerprint == wanted.fingerprint
 
 
@@ -113,5 +142,8 @@ def test_a_ttl_that_every_allowed_provider_refuses_is_told_at_check():
     """The longest lives are named; where one provider has no limit there is no problem."""
     found = check(gpu="L4:1", ttl="30h", providers=["modal"])
     assert paths(found) == ["ttl"]
-    assert (found.problems[0].wanted, found.problems[0].found) == ("a life of 1d6h", "at most: modal 1d")
+    assert (found.problems[0].wanted, found.problems[0].found) == (
+        "a life of 1d6h",
+        "at most: modal 1d",
+    )
     assert paths(check(gpu="L4:1", ttl="30h", providers=["modal", "gcp"])) == []

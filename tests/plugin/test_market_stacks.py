@@ -1,4 +1,6 @@
-"""The stacks that cross markets, through the real engine: what one provider has not, the next one has, within the same `up`."""
+"""The stacks that cross markets, through the real engine: what one provider has not, the next one
+has, within the same `up`.
+"""
 
 import re
 
@@ -10,7 +12,9 @@ def tries(said: str) -> list[str]:
 
 
 def test_b46_train_anywhere_walks_from_a_queue_that_never_moves_to_the_last_cloud(project):
-    """Modal is cheapest and starts nothing, EC2 has none: after its wait the same `up` goes on, and ends on Google Cloud with one machine."""
+    """Modal is cheapest and starts nothing, EC2 has none: after its wait the same `up` goes on, and
+    ends on Google Cloud with one machine.
+    """
     made = project("train-anywhere")
     shown = made.preview()
     assert shown.index("modal any") < shown.index("p5.48xlarge") < shown.index("a3-highgpu-8g")
@@ -21,7 +25,12 @@ def test_b46_train_anywhere_walks_from_a_queue_that_never_moves_to_the_last_clou
     said = made.up()
     assert tries(said)[:3] == ["modal", "aws", "gcp"], said
     out = made.cluster()["outputs"]
-    assert (out["provider"], out["gpu_type"], out["gpu_count"], out["status"]) == ("gcp", "H100", 8, "running")
+    assert (out["provider"], out["gpu_type"], out["gpu_count"], out["status"]) == (
+        "gcp",
+        "H100",
+        8,
+        "running",
+    )
     assert [machine["provider"] for machine in made.machines()] == ["gcp"]
     made.destroy()
     assert made.machines() == []
@@ -37,22 +46,35 @@ def test_train_anywhere_takes_the_second_choice_once_the_first_is_tried_everywhe
     said = made.up()
     assert tries(said)[:3] == ["modal", "aws", "gcp"], said
     out = made.cluster()["outputs"]
-    assert (out["provider"], out["gpu_type"], out["gpu_count"], out["status"]) == ("modal", "A100-80GB", 8, "running")
+    assert (out["provider"], out["gpu_type"], out["gpu_count"], out["status"]) == (
+        "modal",
+        "A100-80GB",
+        8,
+        "running",
+    )
     made.destroy()
     assert made.machines() == []
 
 
 def test_rent_4090x2_on_demand_then_a_bid_then_modal(project):
-    """Clore on demand; with none of those a bid under the cap; with no host at all two L4s at Modal. Each `up` leaves one rental."""
+    """Clore on demand; with none of those a bid under the cap; with no host at all two L4s at
+    Modal. Each `up` leaves one rental.
+    """
     made = project("rent-4090x2")
     made.up()
     first = made.cluster()["outputs"]
-    assert (first["provider"], first["gpu_type"], first["capacity"]) == ("clore", "RTX-4090", "on-demand")
+    assert (first["provider"], first["gpu_type"], first["capacity"]) == (
+        "clore",
+        "RTX-4090",
+        "on-demand",
+    )
     made.destroy()
     made.rehearse("stock", "clore", "*", "*", "on-demand", "0")
     made.up()
     second = made.cluster()["outputs"]
-    assert (second["provider"], second["capacity"]) == ("clore", "spot") and second["price_usd_per_hour"] <= 0.6
+    assert (second["provider"], second["capacity"]) == ("clore", "spot") and second[
+        "price_usd_per_hour"
+    ] <= 0.6
     made.destroy()
     made.rehearse("stock", "clore", "*", "*", "*", "0")
     said = made.up()

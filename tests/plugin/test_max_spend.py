@@ -1,4 +1,6 @@
-"""`gpus:max_spend` with the real engine: refused at preview and at `up` with the arithmetic, counted in the state, so that other machines count too."""
+"""`gpus:max_spend` with the real engine: refused at preview and at `up` with the arithmetic,
+counted in the state, so that other machines count too.
+"""
 
 import json
 import re
@@ -13,7 +15,9 @@ def limited(project, usd, stack="train-a100-spot"):
 
 
 def elsewhere(made):
-    """The same stack and backend from another machine: another home, so another journal; the rehearsed clouds are the same."""
+    """The same stack and backend from another machine: another home, so another journal; the
+    rehearsed clouds are the same.
+    """
     import shutil
 
     other = object.__new__(Project)
@@ -32,26 +36,40 @@ def flat(text):
 
 
 def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(project):
-    """12 hours at the offered price do not fit into $20: both say so with every summand, and nothing is bought. $500 fit; then the rest is told."""
+    """12 hours at the offered price do not fit into $20: both say so with every summand, and
+    nothing is bought. $500 fit; then the rest is told.
+    """
     made = limited(project, 20)
     for said in (made.preview(fails=True), made.up(fails=True)):
         found = flat(said)
-        assert "train: nothing is bought: max_spend $20.00 in 20" in found and "$0.00 spent, $0.00 to come of what else runs" in found
-        assert re.search(r"\(12h to its limit at \$[\d.]+/h\) = \$[\d.]+, \$[\d.]+ too much", found), found
+        assert (
+            "train: nothing is bought: max_spend $20.00 in 20" in found
+            and "$0.00 spent, $0.00 to come of what else runs" in found
+        )
+        assert re.search(
+            r"\(12h to its limit at \$[\d.]+/h\) = \$[\d.]+, \$[\d.]+ too much", found
+        ), found
     assert made.machines() == []
     made.edit("gpus:max_spend: 20", "gpus:max_spend: 5000")
     assert "max_spend" in made.preview() and "too much" not in made.preview()
     made.up()
     assert len(made.machines()) == 1
     shown = flat(made.preview("--expect-no-changes"))
-    assert re.search(r"max_spend \$5,000.00 in \d{4}-\d\d: \$[\d.]+ spent, \$[\d.]+ to come of what runs, \$[\d,.]+ left", shown), shown
+    assert re.search(
+        r"max_spend \$5,000.00 in \d{4}-\d\d: \$[\d.]+ spent, \$[\d.]+ to come of what runs,"
+        r" \$[\d,.]+ left",
+        shown,
+    ), shown
     ownership = made.resources()["gpu:index:Ownership"]
     assert len(json.dumps(ownership["outputs"])) < 2048
     made.edit("gpus:max_spend: 5000", "gpus:max_spend: 1")
     shown = flat(made.preview())
     assert "~ 1 to update 2 unchanged" in shown, shown
     made.up()
-    assert made.resources()["gpu:index:Cluster"]["inputs"]["max_spend"] == 1 and len(made.machines()) == 1
+    assert (
+        made.resources()["gpu:index:Cluster"]["inputs"]["max_spend"] == 1
+        and len(made.machines()) == 1
+    )
     made.rehearse("preempt", "all")
     made.rehearse("advance", "2m")
     assert "nothing is bought: max_spend $1.00" in flat(made.up(fails=True))
@@ -60,7 +78,9 @@ def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(projec
 
 
 def test_b34_what_other_machines_bought_counts(project):
-    """A colleague's and a pipeline's machine, each with an empty journal, count what was bought elsewhere, what was taken back there, and the rest."""
+    """A colleague's and a pipeline's machine, each with an empty journal, count what was bought
+    elsewhere, what was taken back there, and the rest.
+    """
     made = limited(project, 5000)
     made.up()
     price = made.cluster()["outputs"]["price_usd_per_hour"]
@@ -84,7 +104,10 @@ def test_b34_what_other_machines_bought_counts(project):
 def test_a_limit_is_money(project):
     """What is no amount is told before anything is declared."""
     made = limited(project, "lots")
-    assert "gpus:max_spend: wanted US dollars a calendar month, more than 0, found 'lots'" in made.preview(fails=True)
+    assert (
+        "gpus:max_spend: wanted US dollars a calendar month, more than 0, found 'lots'"
+        in made.preview(fails=True)
+    )
     made.edit("gpus:max_spend: lots", "gpus:max_spend: -5")
     assert "gpus:max_spend: wanted US dollars a calendar month" in made.preview(fails=True)
 

@@ -1,4 +1,6 @@
-"""What bears a stack's labels and is in no state: named at each look, and released by the next `up` where it is certainly what a run left behind."""
+"""What bears a stack's labels and is in no state: named at each look, and released by the next `up`
+where it is certainly what a run left behind.
+"""
 
 from types import SimpleNamespace
 
@@ -25,13 +27,17 @@ CLAIMS = (ClaimRow("train", "g1", ()),)
     ],
 )
 def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan):
-    """A machine that another copy of the state, or somebody unknown, has made is named and never deleted by an `up`."""
+    """A machine that another copy of the state, or somebody unknown, has made is named and never
+    deleted by an `up`.
+    """
     node = SimpleNamespace(mark=Mark("own", *mark, "f1"))
     assert ownership.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 
 def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab):  # noqa: F811
-    """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the Ownership's update releases that one alone."""
+    """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the
+    Ownership's update releases that one alone.
+    """
     held = run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev", new=True)
@@ -39,7 +45,9 @@ def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab): 
     left = next(iter(lab.alpha.machines.values()))
     for cloud, generation, name in ((lab.beta, "g0", "train"), (lab.beta, "g9", "unknown")):
         handle = left.handle._replace(provider="beta", native_id=f"of-{generation}")
-        cloud.machines[handle] = left._replace(handle=handle, mark=left.mark._replace(generation=generation, cluster=name))
+        cloud.machines[handle] = left._replace(
+            handle=handle, mark=left.mark._replace(generation=generation, cluster=name)
+        )
     run(ownership.orphans_released(world, "own", {}, (), ()))
     assert len(lab.alive) == 3, "nothing is released while the program is not known"
     run(ownership.orphans_released(world, "own", {}, ("train",), ()))

@@ -10,7 +10,13 @@ from providers.resources import OUTPUTS
 
 
 def held(nodes=1, attempts=2, **more):
-    handles = tuple(Handle("gcp", f"projects/my-project-123456/zones/us-central1-a/instances/train-0a1b2c3d-{index}") for index in range(nodes))
+    handles = tuple(
+        Handle(
+            "gcp",
+            f"projects/my-project-123456/zones/us-central1-a/instances/train-0a1b2c3d-{index}",
+        )
+        for index in range(nodes)
+    )
     return ClusterRecord(
         world="rehearsal",
         owner="0123456789ab",
@@ -28,10 +34,19 @@ def held(nodes=1, attempts=2, **more):
         capacity="spot",
         micro_usd=10_210_001,
         price_as_of="2026-07-30",
-        price_source="a source with a rather long name, as they are: owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml",
+        price_source=(
+            "a source with a rather long name, as they are:"
+            " owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml"
+        ),
         handles=handles,
         machines=tuple(
-            Node(handle, handle.native_id[-10:], "running", internal_ip=f"10.0.0.{i}", external_ip=f"192.0.2.{i}")
+            Node(
+                handle,
+                handle.native_id[-10:],
+                "running",
+                internal_ip=f"10.0.0.{i}",
+                external_ip=f"192.0.2.{i}",
+            )
             for i, handle in enumerate(handles, 1)
         ),
         attempts=tuple(
@@ -71,12 +86,26 @@ def test_outputs_stay_small(nodes, attempts):
     """Under 2 KB, however many nodes and attempts; no machine's name is lost."""
     written = outputs.write(held(nodes, attempts), Setup(ports=(80, 8000)))
     assert outputs.size(written) < outputs.MAX_BYTES
-    assert outputs.read("rehearsal/0123456789ab/train/ba9876543210", written).handles == held(nodes).handles
+    assert (
+        outputs.read("rehearsal/0123456789ab/train/ba9876543210", written).handles
+        == held(nodes).handles
+    )
 
 
 def test_what_is_held_is_read_back():
-    """Everything that the engine needs to go on comes back from outputs and id; attempts and machines are in the journal."""
-    for record in (held(3), held(1, 0, reasons=("degraded: 1 of 2",), leftovers=(Handle("gcp", "x/y"),), reservation="mine")):
+    """Everything that the engine needs to go on comes back from outputs and id; attempts and
+    machines are in the journal.
+    """
+    for record in (
+        held(3),
+        held(
+            1,
+            0,
+            reasons=("degraded: 1 of 2",),
+            leftovers=(Handle("gcp", "x/y"),),
+            reservation="mine",
+        ),
+    ):
         back = outputs.read(outputs.resource_id(record), outputs.write(record))
         assert back == record._replace(attempts=(), machines=())
 
@@ -100,38 +129,75 @@ def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs():
     """Some of several machines are lost: the line names one that is left, never the lost one."""
     three = held(3)
     lost, *left = three.machines
-    degraded = three._replace(status="degraded", machines=(lost._replace(status="preempted"), *left))
+    degraded = three._replace(
+        status="degraded", machines=(lost._replace(status="preempted"), *left)
+    )
     assert "192.0.2.2" in outputs.write(degraded, Setup(ssh_public_key="ssh-ed25519 x"))["ssh"]
-    assert outputs.write(degraded._replace(machines=(degraded.machines[0],)), Setup(ssh_public_key="ssh-ed25519 x"))["ssh"] == ""
+    assert (
+        outputs.write(
+            degraded._replace(machines=(degraded.machines[0],)),
+            Setup(ssh_public_key="ssh-ed25519 x"),
+        )["ssh"]
+        == ""
+    )
 
 
 def test_the_ssh_line_is_one_that_works():
-    """Without a key of yours Google's own command is shown, through its proxy where there is no address outside; what it is good for stands behind."""
+    """Without a key of yours Google's own command is shown, through its proxy where there is no
+    address outside; what it is good for stands behind.
+    """
     key = Setup(ssh_public_key="ssh-ed25519 AAAA")
     live = held()._replace(world="live")
     google = "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456"
     assert outputs.write(live, key)["ssh"] == "ssh gpus@192.0.2.1"
     assert outputs.write(live, Setup())["ssh"] == google
-    assert outputs.write(live, key._replace(network=(("network", "n"),)))["ssh"] == f"{google} --tunnel-through-iap"
+    assert (
+        outputs.write(live, key._replace(network=(("network", "n"),)))["ssh"]
+        == f"{google} --tunnel-through-iap"
+    )
     inside = live._replace(machines=tuple(node._replace(external_ip="") for node in live.machines))
     assert outputs.write(inside, key)["ssh"] == f"{google} --tunnel-through-iap"
-    assert outputs.write(held(2), key)["ssh"] == "ssh gpus@192.0.2.1 # the first of 2, see handles; a rehearsal: nothing listens there"
+    assert (
+        outputs.write(held(2), key)["ssh"]
+        == "ssh gpus@192.0.2.1 # the first of 2, see handles; a rehearsal: nothing listens there"
+    )
     other = live._replace(provider="aws")
     assert outputs.write(other, Setup())["ssh"] == "ssh gpus@192.0.2.1"
 
 
 def test_ports_become_endpoints():
-    """Public: each node's address with each port. Private: the line that carries each port of the first one here. Mapped: the port outside."""
+    """Public: each node's address with each port. Private: the line that carries each port of the
+    first one here. Mapped: the port outside.
+    """
     ports = Setup(ports=(80,), ssh_public_key="ssh-ed25519 AAAA")
-    assert outputs.write(held(2), ports, public=True)["endpoints"] == ["192.0.2.1:80", "192.0.2.2:80"]
+    assert outputs.write(held(2), ports, public=True)["endpoints"] == [
+        "192.0.2.1:80",
+        "192.0.2.2:80",
+    ]
     assert outputs.write(held(2), ports)["endpoints"] == ["ssh gpus@192.0.2.1 -L 80:localhost:80"]
     (through,) = outputs.write(held(), ports._replace(ssh_public_key=""))["endpoints"]
-    assert through == "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456 -- -L 80:localhost:80"
-    mapped = held()._replace(machines=tuple(node._replace(ports=((80, 5080),)) for node in held().machines))
+    assert (
+        through
+        == "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456 --"
+        " -L 80:localhost:80"
+    )
+    mapped = held()._replace(
+        machines=tuple(node._replace(ports=((80, 5080),)) for node in held().machines)
+    )
     assert outputs.write(mapped, ports)["endpoints"] == ["192.0.2.1:5080"]
 
 
-@pytest.mark.parametrize("bad", ["", "rehearsal", "rehearsal/o/c", "rehearsal/o//g", "a/b/c/d/e", "projects/p/zones/z/instances/n"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "rehearsal",
+        "rehearsal/o/c",
+        "rehearsal/o//g",
+        "a/b/c/d/e",
+        "projects/p/zones/z/instances/n",
+    ],
+)
 def test_other_ids_are_refused(bad):
     """An id that is none of ours is named."""
     with pytest.raises(ValueError, match="WORLD/OWNER/CLUSTER/GENERATION"):

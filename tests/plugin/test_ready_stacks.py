@@ -1,4 +1,6 @@
-"""Readiness of declared clusters over the real engine: what is looked at before an `up` succeeds, and what is kept where."""
+"""Readiness of declared clusters over the real engine: what is looked at before an `up` succeeds,
+and what is kept where.
+"""
 
 import json
 import stat
@@ -9,25 +11,38 @@ from tests.plugin.conftest import BIN
 
 
 def keys(made):
-    return [path for path in (Path(made.env["GPUS_HOME"]) / "keys").rglob("id_ed25519") if path.is_file()]
+    return [
+        path
+        for path in (Path(made.env["GPUS_HOME"]) / "keys").rglob("id_ed25519")
+        if path.is_file()
+    ]
 
 
 def test_b32_wrong_gpus_are_ended_and_the_next_place_is_had_in_the_same_up(project):
-    """A machine with seven of eight GPUs is released within the `up`, the attempt names the stage, and nothing but the next machine is left."""
+    """A machine with seven of eight GPUs is released within the `up`, the attempt names the stage,
+    and nothing but the next machine is left.
+    """
     made = project()
-    made.edit("providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]")
+    made.edit(
+        "providers: [gcp, aws, modal]", "rank: preference\n      providers: [gcp, aws, modal]"
+    )
     made.rehearse("fault", "gcp", "node.look", "wrong-gpus")
     said = " ".join(made.up().split())
     assert "7 of 8 GPUs answer" in said
     outputs = made.cluster()["outputs"]
-    assert any("HalfMade wrong-gpus" in attempt for attempt in outputs["attempts"]) and outputs["status"] == "running"
+    assert (
+        any("HalfMade wrong-gpus" in attempt for attempt in outputs["attempts"])
+        and outputs["status"] == "running"
+    )
     assert [machine["status"] for machine in made.machines()] == ["RUNNING"]
     made.destroy()
     assert made.machines() == []
 
 
 def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project):
-    """The key is on this machine alone, 0600, in no state and no line; an edit of `ready` is an update without a call; destroy removes the key."""
+    """The key is on this machine alone, 0600, in no state and no line; an edit of `ready` is an
+    update without a call; destroy removes the key.
+    """
     made = project("serve-l4")
     said = made.up()
     (key,) = keys(made)
@@ -35,7 +50,9 @@ def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project
     public = key.with_suffix(".pub").read_text().split()[1]
     private = key.read_text().splitlines()[1]
     state = made.run("stack", "export", "-s", made.stack, "--show-secrets")
-    assert public not in state and private not in state and public not in said and private not in said
+    assert (
+        public not in state and private not in state and public not in said and private not in said
+    )
     before = made.seen()["mutations"]
     made.edit("gpu: L4:1", "gpu: L4:1\n      ready: running")
     shown = made.preview()
@@ -50,12 +67,17 @@ def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project
 
 
 def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(project):
-    """Nothing answers at any machine's port: `up` fails with the stage and the way out, and leaves neither machine nor key."""
+    """Nothing answers at any machine's port: `up` fails with the stage and the way out, and leaves
+    neither machine nor key.
+    """
     made = project("serve-l4")
     made.edit("gpu: L4:1", "gpu: L4:1\n      wait: 5s\n      providers: [gcp]")
     made.rehearse("fault", "gcp", "node.look", "port-closed", "--times", "999")
     said = " ".join(made.up(fails=True).split())
-    assert "port closed" in said and "`ready: running` is for networks where this machine cannot reach it by ssh" in said
+    assert (
+        "port closed" in said
+        and "`ready: running` is for networks where this machine cannot reach it by ssh" in said
+    )
     assert "2 machines in a row could not be reached from here" in said
     assert made.machines() == [] and keys(made) == []
     made.edit("wait: 5s", "wait: 5s\n      ready: running")
@@ -70,7 +92,10 @@ def test_b32_a_start_up_that_failed_shows_its_exit_status(project):
     made = project("serve-l4")
     made.rehearse("fault", "gcp", "node.look", "start-up-failed", "--set", "code=3")
     said = " ".join(made.up().split())
-    assert "its start-up script ended with 3; `gpus logs` shows what it wrote" in said and made.cluster()["outputs"]["provider"] == "gcp"
+    assert (
+        "its start-up script ended with 3; `gpus logs` shows what it wrote" in said
+        and made.cluster()["outputs"]["provider"] == "gcp"
+    )
     made.edit("gpu: L4:1", "gpu: L4:1\n      ssh_key: ssh-rsa " + "A" * 20_000)
     refused = " ".join(made.preview(fails=True).split())
     assert "wanted user data of at most 16,384 bytes, found 20," in refused
@@ -79,18 +104,33 @@ def test_b32_a_start_up_that_failed_shows_its_exit_status(project):
 
 
 def gpus(made, *words, fails=False):
-    done = subprocess.run([str(BIN / "gpus"), *words], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=60)
-    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, done.stdout + done.stderr
+    done = subprocess.run(
+        [str(BIN / "gpus"), *words],
+        env=made.env,
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, (
+        done.stdout + done.stderr
+    )
     return done.stdout + done.stderr
 
 
 def test_a_declared_cluster_is_in_the_hand(project):
-    """ssh, cp, ps and logs know what a stack declares, by the same names as what is ad hoc; which one is meant is never guessed."""
+    """ssh, cp, ps and logs know what a stack declares, by the same names as what is ad hoc; which
+    one is meant is never guessed.
+    """
     made = project("serve-l4")
-    assert "found none that was placed from this machine" in gpus(made, "ssh", "serve", "-s", "serve-l4", fails=True)
+    assert "found none that was placed from this machine" in gpus(
+        made, "ssh", "serve", "-s", "serve-l4", fails=True
+    )
     made.edit("gpu: L4:1", "gpu: L4:1\n      ttl: 2h")
     made.up()
-    assert "L4 (rehearsal stand-in), 24576 MiB" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "nvidia-smi --query-gpu=name,memory.total")
+    assert "L4 (rehearsal stand-in), 24576 MiB" in gpus(
+        made, "ssh", "serve", "-s", "serve-l4", "--", "nvidia-smi --query-gpu=name,memory.total"
+    )
     assert "stand-in" in gpus(made, "ssh", "serve", "--", "nvidia-smi")
     (made.folder / "train.py").write_text("print('trained')")
     gpus(made, "cp", "train.py", "serve:", "-s", "serve-l4")
@@ -101,21 +141,33 @@ def test_a_declared_cluster_is_in_the_hand(project):
     shown = gpus(made, "ps")
     assert "serve-l4" in shown and "nothing is held ad hoc" in shown
     (row,) = json.loads(gpus(made, "ps", "-s", "serve-l4", "--json"))
-    assert (row["name"], row["stack"], row["gpu_type"], row["status"]) == ("serve", "serve-l4", "L4", "running") and row["price_usd_per_hour"] > 0
+    assert (row["name"], row["stack"], row["gpu_type"], row["status"]) == (
+        "serve",
+        "serve-l4",
+        "L4",
+        "running",
+    ) and row["price_usd_per_hour"] > 0
     assert "pulumi destroy -s serve-l4 ends it" in gpus(made, "release", "serve", fails=True)
     gpus(made, "run", "L4:1", "--name", "serve", "--keep", "--", "echo ad hoc > which")
     assert "ad hoc" in gpus(made, "ssh", "serve", "--", "cat which")
-    assert "No such file" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "cat which", fails=True)
+    assert "No such file" in gpus(
+        made, "ssh", "serve", "-s", "serve-l4", "--", "cat which", fails=True
+    )
     gpus(made, "release", "serve")
     assert len(made.machines()) == 1
     made.edit("ttl: 2h", "ttl: 2h\n      state: stopped")
     made.up()
-    assert "found that it is stopped" in gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    assert "found that it is stopped" in gpus(
+        made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True
+    )
     assert "nothing boots here" in gpus(made, "logs", "serve")
     made.edit("state: stopped", "state: running")
     made.up()
     made.rehearse("advance", "3h")
     told = gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
-    assert "UTC by its ttl; change `run` of serve in the stack's file and `pulumi up -s serve-l4` for a new one" in told
+    assert (
+        "UTC by its ttl; change `run` of serve in the stack's file and `pulumi up -s serve-l4` for"
+        " a new one" in told
+    )
     made.destroy()
     assert "nothing of stack serve-l4 runs" in gpus(made, "ps", "-s", "serve-l4")

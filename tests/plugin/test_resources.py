@@ -11,7 +11,9 @@ from providers.model.spec import Fallback, Gpu
 def test_subnets_do_not_overlap_and_do_not_move():
     """Each region has its own /20, the same whatever other regions are listed."""
     some = resources.subnets(["us-central1", "us-east4"])
-    more = resources.subnets(["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))])
+    more = resources.subnets(
+        ["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))]
+    )
     assert some.items() <= more.items()
     assert len(set(more.values())) == len(more)
     assert all(block.startswith("10.") and block.endswith("/20") for block in more.values())
@@ -27,7 +29,9 @@ def test_models_are_passed_as_what_was_set():
 
 
 def test_a_key_file_is_read(tmp_path, monkeypatch):
-    """A path of a .pub file is replaced by its content; a key is left alone; a missing file is one line."""
+    """A path of a .pub file is replaced by its content; a key is left alone; a missing file is one
+    line.
+    """
     (tmp_path / "id.pub").write_text("ssh-ed25519 AAAA me\n")
     assert resources._key("train", str(tmp_path / "id.pub")) == "ssh-ed25519 AAAA me"
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -58,7 +62,9 @@ def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         resources._end_quietly()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        monkeypatch.setattr(sys, "orig_argv", ["python", "-u", "/x/pulumi-language-python-exec", "--monitor", "y"])
+        monkeypatch.setattr(
+            sys, "orig_argv", ["python", "-u", "/x/pulumi-language-python-exec", "--monitor", "y"]
+        )
         resources._end_quietly()
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     finally:
@@ -76,11 +82,19 @@ class Config:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 3_000 + "]" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "[" * 60 + "]" * 60 + "}", "[" * 100_000]
+    "text",
+    [
+        "[" * 3_000 + "]" * 3_000,
+        '{"a":' * 3_000 + "1" + "}" * 3_000,
+        '{"a": ' + "[" * 60 + "]" * 60 + "}",
+        "[" * 100_000,
+    ],
 )
 def test_clusters_nested_too_deep_are_one_message(text):
     """However deep: Pulumi itself hands on three thousand levels."""
-    with pytest.raises(pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"):
+    with pytest.raises(
+        pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"
+    ):
         resources._clusters(Config(text))
 
 

@@ -1,4 +1,6 @@
-"""Secrets by reference: what a declaration may say, what reaches a machine, and that plain ones are refused without being shown."""
+"""Secrets by reference: what a declaration may say, what reaches a machine, and that plain ones are
+refused without being shown.
+"""
 
 import base64
 import subprocess
@@ -20,11 +22,21 @@ GCP = "projects/my-project/secrets/hf-token"
 AWS = "ssm:/ml/hf-token"
 CANARY = "hf_canaryCANARYcanary0123456789"
 ALL = {"HF_TOKEN": {"gcp": GCP, "aws": AWS, "modal": "hf"}}
-ACCOUNTS = {"gcp": {"service_account": "me@p.iam.gserviceaccount.com"}, "aws": {"instance_profile": "gpu"}}
+ACCOUNTS = {
+    "gcp": {"service_account": "me@p.iam.gserviceaccount.com"},
+    "aws": {"instance_profile": "gpu"},
+}
 
 
 def check(secret=(), **more):
-    values = {"world": "rehearsal", "owner": "0123456789ab", "cluster": "train", "settings": {}, "gpu": "L4:1", **more}
+    values = {
+        "world": "rehearsal",
+        "owner": "0123456789ab",
+        "cluster": "train",
+        "settings": {},
+        "gpu": "L4:1",
+        **more,
+    }
     return inputs.check(Properties(values, frozenset(secret)))
 
 
@@ -39,7 +51,10 @@ def order(spec, provider):
     plan = make(spec.ask(), load(), registry.capabilities())
     first = next(candidate for candidate in plan.candidates if candidate.provider == provider)
     setup = spec.setup()
-    setup = setup._replace(options=tuple(dict(setup.options).get(provider, {}).items()), secrets=secret.narrowed(setup.secrets, provider))
+    setup = setup._replace(
+        options=tuple(dict(setup.options).get(provider, {}).items()),
+        secrets=secret.narrowed(setup.secrets, provider),
+    )
     return Order(Mark("own", "train", "gen", "f"), "token", (first,), ("train-0",), setup, 900)
 
 
@@ -70,7 +85,9 @@ def test_a_reference_for_each_provider_is_accepted():
     ],
 )
 def test_what_is_no_reference_is_refused_and_not_shown(secrets, path):
-    """A name that decides on more than a secret, a malformed reference, or the value itself is a problem at its path; a value is never repeated."""
+    """A name that decides on more than a secret, a malformed reference, or the value itself is a
+    problem at its path; a value is never repeated.
+    """
     checked = check(secrets=secrets, options=ACCOUNTS)
     assert path in paths(checked)
     assert CANARY not in str(checked.problems) or secrets == {"HF_TOKEN": CANARY}
@@ -83,7 +100,9 @@ def test_the_value_in_place_of_a_reference_is_not_shown():
 
 
 def test_a_provider_without_a_reference_is_rejected_in_the_plan():
-    """A candidate at a provider that no reference is for is refused by the rule `secret`, with what is missing."""
+    """A candidate at a provider that no reference is for is refused by the rule `secret`, with what
+    is missing.
+    """
     from providers.catalog.offers import load
     from providers.planner.plan import make
 
@@ -96,20 +115,36 @@ def test_a_provider_without_a_reference_is_rejected_in_the_plan():
 
 
 def test_a_machine_needs_an_identity_to_fetch_with():
-    """At Google a service account, at AWS an instance profile; without one the check and the compiler refuse."""
-    assert {"options.gcp.service_account", "options.aws.instance_profile"} <= set(paths(check(secrets=ALL)))
+    """At Google a service account, at AWS an instance profile; without one the check and the
+    compiler refuse.
+    """
+    assert {"options.gcp.service_account", "options.aws.instance_profile"} <= set(
+        paths(check(secrets=ALL))
+    )
     spec = check(secrets=ALL, options=ACCOUNTS).spec
-    for provider, compiled in (("gcp", gce.creating_call), ("aws", lambda made: ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",))))):
+    for provider, compiled in (
+        ("gcp", gce.creating_call),
+        ("aws", lambda made: ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",)))),
+    ):
         made = order(spec, provider)
         with pytest.raises(Unsupported, match="secrets"):
             compiled(made._replace(setup=made.setup._replace(options=())))
 
 
 def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
-    """Clore's hosts are strangers': refused unless trusted in so many words, then read from the environment when the order is sent, and only then."""
+    """Clore's hosts are strangers': refused unless trusted in so many words, then read from the
+    environment when the order is sent, and only then.
+    """
     market = {"HF_TOKEN": {"clore": "env:MY_HF"}}
-    assert "options.clore.trust_marketplace" in paths(check(gpu="RTX-4090:1", providers=["clore"], secrets=market))
-    checked = check(gpu="RTX-4090:1", providers=["clore"], secrets=market, options={"clore": {"trust_marketplace": True}})
+    assert "options.clore.trust_marketplace" in paths(
+        check(gpu="RTX-4090:1", providers=["clore"], secrets=market)
+    )
+    checked = check(
+        gpu="RTX-4090:1",
+        providers=["clore"],
+        secrets=market,
+        options={"clore": {"trust_marketplace": True}},
+    )
     assert checked.problems == ()
     from providers.adapters.clore import request
     from providers.adapters.clore.options import Options
@@ -119,7 +154,9 @@ def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
     def read(chosen):
         return request.secrets(made, chosen, lambda name: values.get(name, ""))
 
-    setup = checked.spec.setup()._replace(secrets=secret.narrowed(checked.spec.setup().secrets, "clore"))
+    setup = checked.spec.setup()._replace(
+        secrets=secret.narrowed(checked.spec.setup().secrets, "clore")
+    )
     made = Order(Mark("own", "train", "gen", "f"), "token", (), ("train-0",), setup, 900)
     assert read(Options(trust_marketplace=True)) == {"HF_TOKEN": CANARY}
     with pytest.raises(Unsupported):
@@ -130,7 +167,9 @@ def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
 
 
 class Place:
-    """A machine's tools, as far as the scripts use them: a metadata server, Secret Manager, aws, docker; what each was called with is written down."""
+    """A machine's tools, as far as the scripts use them: a metadata server, Secret Manager, aws,
+    docker; what each was called with is written down.
+    """
 
     def __init__(self, folder):
         self.folder = folder
@@ -144,8 +183,12 @@ class Place:
         file.chmod(0o755)
 
     def run(self, script):
-        script = script.replace("/run/gpus", f"{self.folder}/run/gpus").replace("/usr/local/lib/gpus", f"{self.folder}/lib")
-        script = script.replace("/etc/systemd/system", str(self.folder)).replace("/var/lib/gpus", f"{self.folder}/var")
+        script = script.replace("/run/gpus", f"{self.folder}/run/gpus").replace(
+            "/usr/local/lib/gpus", f"{self.folder}/lib"
+        )
+        script = script.replace("/etc/systemd/system", str(self.folder)).replace(
+            "/var/lib/gpus", f"{self.folder}/var"
+        )
         return subprocess.run(
             ["bash", "-c", script],
             env={"PATH": f"{self.folder}/bin:/usr/bin:/bin", "PYTHONPATH": str(self.folder)},
@@ -163,53 +206,78 @@ VALUE = 'it\'s $(touch pwned) `x` "q" \\ and a\nnewline'
 
 
 def sourced(place):
-    done = subprocess.run(["bash", "-c", f'set -a; . "{place.env}"; printf %s "$HF_TOKEN"'], capture_output=True, text=True, cwd=place.folder)
+    done = subprocess.run(
+        ["bash", "-c", f'set -a; . "{place.env}"; printf %s "$HF_TOKEN"'],
+        capture_output=True,
+        text=True,
+        cwd=place.folder,
+    )
     assert not (place.folder / "pwned").exists()
     return done.stdout
 
 
 def test_a_google_machine_fetches_its_own(tmp_path):
-    """The start-up script asks Secret Manager as the machine, writes a file that root alone reads, and puts no value on a command line."""
+    """The start-up script asks Secret Manager as the machine, writes a file that root alone reads,
+    and puts no value on a command line.
+    """
     place = Place(tmp_path)
     (tmp_path / "sitecustomize.py").write_text(
-        "import io, json, base64, urllib.request\n"
-        "def urlopen(request, timeout=None):\n"
-        "    url, headers = request.full_url, dict(request.header_items())\n"
-        "    if url.startswith('http://metadata.google.internal/'):\n"
-        "        assert headers['Metadata-flavor'] == 'Google'\n"
-        "        return io.BytesIO(json.dumps({'access_token': 'tok'}).encode())\n"
-        f"    assert url == 'https://secretmanager.googleapis.com/v1/{GCP}/versions/latest:access', url\n"
-        "    assert headers['Authorization'] == 'Bearer tok'\n"
-        f"    data = base64.b64encode({VALUE!r}.encode()).decode()\n"
-        "    return io.BytesIO(json.dumps({'payload': {'data': data}}).encode())\n"
-        "urllib.request.urlopen = urlopen\n"
+        "import io, json, base64, urllib.request\ndef urlopen(request, timeout=None):\n    url,"
+        " headers = request.full_url, dict(request.header_items())\n    if"
+        " url.startswith('http://metadata.google.internal/'):\n        assert"
+        " headers['Metadata-flavor'] == 'Google'\n        return"
+        " io.BytesIO(json.dumps({'access_token': 'tok'}).encode())\n    assert url =="
+        f" 'https://secretmanager.googleapis.com/v1/{GCP}/versions/latest:access', url\n    assert"
+        " headers['Authorization'] == 'Bearer tok'\n    data ="
+        f" base64.b64encode({VALUE!r}.encode()).decode()\n    return"
+        " io.BytesIO(json.dumps({'payload': {'data': data}}).encode())\nurllib.request.urlopen"
+        " = urlopen\n"
     )
     place.tool("python3", f'exec {sys.executable} "$@"')
     place.tool("nvidia-ctk", "exit 0")
     place.tool("nvidia-smi", "exit 0")
     place.tool("systemd-run", "exit 0")
-    place.tool("docker", 'case "$1" in info) echo nvidia;; run) printf %s "$HF_TOKEN" > ' + f"{tmp_path}/given;; inspect) exit 1;; esac")
-    spec = check(secrets=ALL, options={**ACCOUNTS, "gcp": {**ACCOUNTS["gcp"], "container": "me/image:1"}}).spec
+    place.tool(
+        "docker",
+        'case "$1" in info) echo nvidia;; run) printf %s "$HF_TOKEN" > '
+        + f"{tmp_path}/given;; inspect) exit 1;; esac",
+    )
+    spec = check(
+        secrets=ALL, options={**ACCOUNTS, "gcp": {**ACCOUNTS["gcp"], "container": "me/image:1"}}
+    ).spec
     body = gce.creating_call(order(spec, "gcp")).body
     items = {item["key"]: item["value"] for item in body["instanceProperties"]["metadata"]["items"]}
     script = items["startup-script"]
-    assert GCP in script and body["instanceProperties"]["serviceAccounts"][0]["email"] == "me@p.iam.gserviceaccount.com"
+    assert (
+        GCP in script
+        and body["instanceProperties"]["serviceAccounts"][0]["email"]
+        == "me@p.iam.gserviceaccount.com"
+    )
     for _ in range(2):
         done = place.run(script)
         assert done.returncode == 0, done.stderr
     assert sourced(place) == VALUE
-    assert place.env.stat().st_mode & 0o777 == 0o600 and place.env.parent.stat().st_mode & 0o777 == 0o700
+    assert (
+        place.env.stat().st_mode & 0o777 == 0o600
+        and place.env.parent.stat().st_mode & 0o777 == 0o700
+    )
     assert (tmp_path / "given").read_text() == VALUE
     log = place.log.read_text()
-    assert "-e HF_TOKEN" in log and "newline" not in log and "tok" not in log.replace("HF_TOKEN", "")
+    assert (
+        "-e HF_TOKEN" in log and "newline" not in log and "tok" not in log.replace("HF_TOKEN", "")
+    )
     assert "newline" not in done.stdout + done.stderr
 
 
 def test_an_ec2_machine_fetches_its_own(tmp_path):
-    """The user data installs a script for every boot that asks SSM or Secrets Manager as the machine; it holds references alone."""
+    """The user data installs a script for every boot that asks SSM or Secrets Manager as the
+    machine; it holds references alone.
+    """
     arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:wandb-AbCdEf"
     secrets = {"HF_TOKEN": {"aws": AWS}, "WANDB_API_KEY": {"aws": arn}}
-    spec = check(gpu="A10G:1", secrets=secrets, options=ACCOUNTS, providers=["aws"], regions=["us-east-1"]).spec
+    spec = check(
+        gpu="A10G:1", secrets=secrets, options=ACCOUNTS, providers=["aws"], regions=["us-east-1"]
+    ).spec
     made = order(spec, "aws")
     script = ec2.first_boot(made.setup, made.candidates[0].region)
     place = Place(tmp_path)
@@ -237,15 +305,30 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "where", ["options.clore.env.HF_TOKEN", "options.gcp.password", "labels.token", "options.modal.command", "run", "gpu", "regions[0]"]
+    "where",
+    [
+        "options.clore.env.HF_TOKEN",
+        "options.gcp.password",
+        "labels.token",
+        "options.modal.command",
+        "run",
+        "gpu",
+        "regions[0]",
+    ],
 )
 def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where):
-    """A token's shape anywhere, or any value of a field that is called a secret under options: refused with the place for it, never repeated."""
+    """A token's shape anywhere, or any value of a field that is called a secret under options:
+    refused with the place for it, never repeated.
+    """
     spec = {
-        "options.clore.env.HF_TOKEN": {"options": {"clore": {"env": {"HF_TOKEN": "plain-words"}, "trust_marketplace": True}}},
+        "options.clore.env.HF_TOKEN": {
+            "options": {"clore": {"env": {"HF_TOKEN": "plain-words"}, "trust_marketplace": True}}
+        },
         "options.gcp.password": {"options": {"gcp": {"password": "plain-words"}}},
         "labels.token": {"labels": {"token": CANARY}},
-        "options.modal.command": {"options": {"modal": {"command": f"HF_TOKEN={CANARY} python train.py"}}},
+        "options.modal.command": {
+            "options": {"modal": {"command": f"HF_TOKEN={CANARY} python train.py"}}
+        },
         "run": {"run": CANARY},
         "gpu": {"gpu": CANARY},
         "regions[0]": {"regions": [CANARY]},
@@ -256,14 +339,36 @@ def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where):
     assert CANARY not in said and "plain-words" not in said and "secrets: {NAME" in said
 
 
-@pytest.mark.parametrize("text", ["sk-learn", "task-runner-of-the-night-shift", "key_name", "AKIA", "a100-80gb", "mask-0123456789abcdefghij"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-learn",
+        "task-runner-of-the-night-shift",
+        "key_name",
+        "AKIA",
+        "a100-80gb",
+        "mask-0123456789abcdefghij",
+    ],
+)
 def test_ordinary_words_are_no_secrets(text):
     """Words that merely resemble a token's beginning pass."""
-    assert secret.plain_ones({"labels": {"a": text}, "options": {"aws": {"key_name": text}, "modal": {"secrets": [text]}}}) == []
+    assert (
+        secret.plain_ones(
+            {
+                "labels": {"a": text},
+                "options": {"aws": {"key_name": text}, "modal": {"secrets": [text]}},
+            }
+        )
+        == []
+    )
 
 
 def test_a_pulumi_secret_inside_a_cluster_is_refused():
-    """What Pulumi keeps secret would stand in orders and scripts as plain text: refused with the place for it."""
+    """What Pulumi keeps secret would stand in orders and scripts as plain text: refused with the
+    place for it.
+    """
     checked = check(secret={"options"}, options={"clore": {"command": "x"}})
-    assert [problem.path for problem in checked.problems if problem.found == "a secret value"] == ["options"]
+    assert [problem.path for problem in checked.problems if problem.found == "a secret value"] == [
+        "options"
+    ]
     assert "secrets: {NAME" in str(checked.problems[0])

@@ -1,4 +1,6 @@
-"""Each cluster of a stack stands for itself: one without a place leaves the others alone, and the run fails at its end naming it."""
+"""Each cluster of a stack stands for itself: one without a place leaves the others alone, and the
+run fails at its end naming it.
+"""
 
 import asyncio
 import json
@@ -26,14 +28,17 @@ def declared(made, gpu, cap):
 
 @pytest.mark.parametrize("bad", ["new", "edited"])
 def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad):
-    """Two clusters, one preempted, the other without any acceptable place: `preview` shows both and fails; `up`, its own preview included, buys the one
-    back and fails naming the other; what runs of that one stays.
+    """Two clusters, one preempted, the other without any acceptable place: `preview` shows both and
+    fails; `up`, its own preview included, buys the one back and fails naming the other; what runs
+    of that one stays.
     """
     made = project("serve-l4")
     made.head = made.file.read_text().partition("\n  gpus:clusters:")[0]
     declared(made, "T4:1", 5)
     if bad == "new":
-        made.file.write_text(f"{made.head}\n  gpus:clusters: {{good: {{gpu: L4:1, spot: only, providers: [gcp]}}}}\n")
+        made.file.write_text(
+            f"{made.head}\n  gpus:clusters: {{good: {{gpu: L4:1, spot: only, providers: [gcp]}}}}\n"
+        )
     made.up()
     before = {machine["name"] for machine in made.machines()}
     lost = next(name for name in before if name.startswith("good-"))
@@ -41,7 +46,11 @@ def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad)
     made.rehearse("preempt", lost)
     made.rehearse("advance", "2m")
     shown = made.preview(fails=True)
-    assert shown.count("best per provider") >= 1 and "bad: nothing acceptable for H100:8" in shown and " good" in shown
+    assert (
+        shown.count("best per provider") >= 1
+        and "bad: nothing acceptable for H100:8" in shown
+        and " good" in shown
+    )
     said = made.run("up", "-s", made.stack, "--yes", fails=True)
     assert "bad" in said and "good-" in said and ": acquired" in said
     names = {machine["name"] for machine in made.machines()}
@@ -52,7 +61,9 @@ def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad)
 
 
 def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch):
-    """It is told last, whatever the order; a cluster that is never begun holds it up for a bounded time only."""
+    """It is told last, whatever the order; a cluster that is never begun holds it up for a bounded
+    time only.
+    """
     monkeypatch.setattr(siblings, "WAIT_S", 0.5)
     told = siblings.Siblings()
     order = []
@@ -105,10 +116,14 @@ def test_command_is_read_without_proc(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("locked", "previews"), [(True, False), (False, True), (None, None)])
-def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(monkeypatch, tmp_path, locked, previews):
+def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(
+    monkeypatch, tmp_path, locked, previews
+):
     """An `up` locks its stack before its own preview; another backend than a folder tells nothing."""
     monkeypatch.setattr(process, "words", lambda _pid: ())
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}" if locked is not None else "s3://bucket")
+    monkeypatch.setenv(
+        "PULUMI_BACKEND_URL", f"file://{tmp_path}" if locked is not None else "s3://bucket"
+    )
     folder = tmp_path / ".pulumi" / "locks" / "organization" / "project" / "dev"
     folder.mkdir(parents=True)
     (tmp_path / ".pulumi" / "stacks").mkdir()
@@ -117,7 +132,9 @@ def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(monkey
 
 
 def test_preview_without_a_place_fails_where_no_command_can_be_read(project):
-    """With neither /proc nor `ps`, `pulumi preview` still fails, and the preview of `pulumi up` still buys the others."""
+    """With neither /proc nor `ps`, `pulumi preview` still fails, and the preview of `pulumi up`
+    still buys the others.
+    """
     made = project("serve-l4")
     made.head = made.file.read_text().partition("\n  gpus:clusters:")[0]
     hide = made.folder / "hide"

@@ -4,7 +4,9 @@ import re
 
 
 def test_the_clusters_of_a_stack_are_bought_and_run_side_by_side(project):
-    """One `up` of three configurations of one workload asks for all of them before the first is there."""
+    """One `up` of three configurations of one workload asks for all of them before the first is
+    there.
+    """
     made = project("serve-l4")
     work = "workload: {command: python3 train.py}"
     made.file.write_text(
@@ -21,4 +23,8 @@ def test_the_clusters_of_a_stack_are_bought_and_run_side_by_side(project):
     assert len(asked) == 3 and max(asked) < min(had)
     assert len(made.machines()) == 3
     made.destroy()
-    assert not [machine for machine in made.machines() if machine["status"] not in ("TERMINATED", "terminated", "gone")]
+    assert not [
+        machine
+        for machine in made.machines()
+        if machine["status"] not in ("TERMINATED", "terminated", "gone")
+    ]

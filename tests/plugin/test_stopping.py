@@ -21,7 +21,10 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
         preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
 
 
-@pytest.mark.parametrize(("provider", "capacity"), [("gcp", "spot"), ("gcp", "on-demand"), ("aws", "on-demand"), ("aws", "reservation")])
+@pytest.mark.parametrize(
+    ("provider", "capacity"),
+    [("gcp", "spot"), ("gcp", "on-demand"), ("aws", "on-demand"), ("aws", "reservation")],
+)
 def test_what_can_be_stopped_is_not_refused(provider, capacity):
     """Google Cloud, and EC2 on demand or in a reservation."""
     preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())

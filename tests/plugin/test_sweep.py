@@ -1,4 +1,6 @@
-"""`gpus sweep` with the real CLI, engine and states: what a lost state left is found, proved to be ours, and deleted only when that was said."""
+"""`gpus sweep` with the real CLI, engine and states: what a lost state left is found, proved to be
+ours, and deleted only when that was said.
+"""
 
 import json
 import os
@@ -11,7 +13,13 @@ from tests.plugin.conftest import BIN
 def sweep(made, *words, env=None, answer=None):
     """(exit code, what it said)."""
     done = subprocess.run(
-        [str(BIN / "gpus"), "sweep", *words], cwd=made.folder, env=env or made.env, capture_output=True, text=True, timeout=120, input=answer or ""
+        [str(BIN / "gpus"), "sweep", *words],
+        cwd=made.folder,
+        env=env or made.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        input=answer or "",
     )
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done.returncode, done.stdout + done.stderr
@@ -20,7 +28,9 @@ def sweep(made, *words, env=None, answer=None):
 def verdicts(said):
     return {
         each["native_id"].rpartition("/")[2]: each["verdict"]
-        for each in json.loads(next(line for line in said.splitlines() if line.startswith("{")))["found"]
+        for each in json.loads(next(line for line in said.splitlines() if line.startswith("{")))[
+            "found"
+        ]
     }
 
 
@@ -49,7 +59,9 @@ def at_a_terminal(made, typed):
 
 
 def test_b26_what_a_lost_state_left(project):
-    """Claimed while the stack is there; unclaimed once its state is lost; asked about, refused without a terminal, deleted with --yes."""
+    """Claimed while the stack is there; unclaimed once its state is lost; asked about, refused
+    without a terminal, deleted with --yes.
+    """
     made = project("serve-l4")
     made.up()
     (machine,) = made.machines()
@@ -57,8 +69,17 @@ def test_b26_what_a_lost_state_left(project):
     assert code == 0 and "0 unclaimed; 1 claimed by stacks" in said
     made.run("stack", "rm", made.stack, "--yes", "--force", "--preserve-config")
     code, said = sweep(made)
-    assert code == 1 and f"unclaimed  gcp projects/rehearsal/zones/us-east4-a/instances/{machine['name']}" in said
-    assert "$0.7319/h (when it was bought)" in said and "old" in said and "--yes deletes" in said and "(it was gpus/serve-l4)" in said
+    assert (
+        code == 1
+        and f"unclaimed  gcp projects/rehearsal/zones/us-east4-a/instances/{machine['name']}"
+        in said
+    )
+    assert (
+        "$0.7319/h (when it was bought)" in said
+        and "old" in said
+        and "--yes deletes" in said
+        and "(it was gpus/serve-l4)" in said
+    )
     assert len(made.machines()) == 1
     code, said = at_a_terminal(made, "no")
     assert code == 1 and len(made.machines()) == 1
@@ -69,7 +90,9 @@ def test_b26_what_a_lost_state_left(project):
 
 
 def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_path):
-    """A stack of another project in the same backend claims its machines; one of another backend keeps them; nobody's owner is not ours."""
+    """A stack of another project in the same backend claims its machines; one of another backend
+    keeps them; nobody's owner is not ours.
+    """
     made = project("serve-l4")
     made.run("stack", "init", "other", "--no-select")
     made.up()
@@ -79,7 +102,9 @@ def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_pa
     elsewhere.mkdir()
     (elsewhere / "Pulumi.yaml").write_text("name: another\nruntime: yaml\n")
     words = {"capture_output": True, "text": True, "timeout": 120}
-    done = subprocess.run([str(BIN / "gpus"), "sweep", "--json"], cwd=elsewhere, env=made.env, **words)
+    done = subprocess.run(
+        [str(BIN / "gpus"), "sweep", "--json"], cwd=elsewhere, env=made.env, **words
+    )
     assert (done.returncode, verdicts(done.stdout)) == (0, {name: "claimed"}), done.stderr
     second = tmp_path / "second"
     second.mkdir()
@@ -99,7 +124,9 @@ def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_pa
 
 
 def test_a_state_that_cannot_be_read_stops_the_sweep(project, tmp_path):
-    """A broken state is named, what it may claim is not deleted even with --yes, and the exit code says so."""
+    """A broken state is named, what it may claim is not deleted even with --yes, and the exit code
+    says so.
+    """
     made = project("serve-l4")
     made.up()
     made.run("stack", "init", "broken", "--no-select")
@@ -122,7 +149,9 @@ def test_a_cloud_that_cannot_be_asked_is_no_nothing(project):
 
 
 def test_ad_hoc_clusters(project, tmp_path):
-    """An ad hoc cluster that a live process uses is not swept; one that was kept and is used by nobody is unclaimed, and its key goes with it."""
+    """An ad hoc cluster that a live process uses is not swept; one that was kept and is used by
+    nobody is unclaimed, and its key goes with it.
+    """
     made = project("serve-l4")
     program = (
         "import sys, providers\n"
@@ -131,7 +160,12 @@ def test_ad_hoc_clusters(project, tmp_path):
         "    sys.stdin.readline()\n"
     )
     with subprocess.Popen(
-        [str(BIN / "python"), "-c", program], env=made.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [str(BIN / "python"), "-c", program],
+        env=made.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     ) as holder:
         assert holder.stdout.readline().strip() == "ready"
         code, said = sweep(made, "--yes")

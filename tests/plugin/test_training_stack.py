@@ -1,4 +1,6 @@
-"""The training stack as docs/how-to/workloads.md has it, from `up` to what it saved, by the real engine on a rehearsal cloud."""
+"""The training stack as docs/how-to/workloads.md has it, from `up` to what it saved, by the real
+engine on a rehearsal cloud.
+"""
 
 import subprocess
 
@@ -6,28 +8,44 @@ from tests.plugin.conftest import BIN
 
 
 def gpus(made, *words):
-    done = subprocess.run([str(BIN / "gpus"), *words], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(BIN / "gpus"), *words],
+        env=made.env,
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, " ".join(done.stderr.split())
 
 
 def test_up_wait_cp_of_a_run_over_two_machines(project):
-    """Two machines train, the end is waited for, what was saved is where its refusal says; the next `up` releases them, and all of it still answers."""
+    """Two machines train, the end is waited for, what was saved is where its refusal says; the next
+    `up` releases them, and all of it still answers.
+    """
     made = project("train-ddp-2x8")
     made.up()
     assert made.cluster()["outputs"]["nodes"] == 2 and len(made.machines()) == 2
     assert gpus(made, "ssh", "train", "--", "cat $GPUS_ROOT/peers")[1].count("\n") == 2
     made.rehearse("advance", "3m")
-    # Done is well: a refresh calls it neither unhealthy nor anything but ended, and only the next `up` releases what is left.
+    # Done is well: a refresh calls it neither unhealthy nor anything but ended, and only the next
+    # `up` releases what is left.
     said = made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
     assert "unhealthy" not in said and "released by the next `up`" in said
     done = made.cluster()["outputs"]
-    assert (done["status"], done["detail"]) == ("ended", "exit code 0") and len(made.machines()) == 2
+    assert (done["status"], done["detail"]) == ("ended", "exit code 0") and len(
+        made.machines()
+    ) == 2
     assert "replace" not in made.preview()
     for held in (True, False):
         assert gpus(made, "wait")[0] == 0
         code, _, told = gpus(made, "cp", "train:out", "./out")
-        assert code != 0 and "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out" in told
+        assert (
+            code != 0
+            and "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out"
+            in told
+        )
         assert "succeeded 0" in gpus(made, "logs", "train")[1]
         if held:
             assert "released" in made.up()

@@ -6,32 +6,57 @@ from tests.plugin.conftest import BIN
 
 
 def gpus(made, *words, fails=False):
-    done = subprocess.run([str(BIN / "gpus"), *words], env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=60)
-    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, done.stdout + done.stderr
+    done = subprocess.run(
+        [str(BIN / "gpus"), *words],
+        env=made.env,
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, (
+        done.stdout + done.stderr
+    )
     return done.stdout + done.stderr
 
 
 def test_a_custom_job_from_preview_to_destroy(project):
-    """Estimated in preview, had by one request past a region without room, waited for, done and left alone by the next `up`, gone with destroy."""
+    """Estimated in preview, had by one request past a region without room, waited for, done and
+    left alone by the next `up`, gone with destroy.
+    """
     made = project("job-vertex")
     shown = " ".join(made.preview().split())
-    assert "vertex us-central1 g2-standard-4 L4:1 on-demand" in shown and "its price is an estimate: Compute Engine's rate + 15%" in shown
+    assert (
+        "vertex us-central1 g2-standard-4 L4:1 on-demand" in shown
+        and "its price is an estimate: Compute Engine's rate + 15%" in shown
+    )
     made.rehearse("stock", "vertex", "us-central1", "*", "*", "0")
     made.rehearse("fault", "vertex", "customJobs.create", "reply-lost", "--place", "europe-west4")
     made.rehearse("latency", "vertex", "job", "5m")
     made.up()
     out = made.cluster()["outputs"]
-    assert (out["provider"], out["region"], out["status"], out["gpu_type"]) == ("vertex", "europe-west4", "running", "L4")
+    assert (out["provider"], out["region"], out["status"], out["gpu_type"]) == (
+        "vertex",
+        "europe-west4",
+        "running",
+        "L4",
+    )
     assert out["attempts"][0].endswith("NoCapacity 8") and out["attempts"][-1].endswith("acquired")
-    assert out["ssh"].startswith("gcloud ai custom-jobs stream-logs projects/rehearsal/locations/europe-west4/customJobs/")
-    assert out["endpoints"][0].startswith("https://console.cloud.google.com/logs/query;query=resource.type%3D%22ml_job%22")
+    assert out["ssh"].startswith(
+        "gcloud ai custom-jobs stream-logs projects/rehearsal/locations/europe-west4/customJobs/"
+    )
+    assert out["endpoints"][0].startswith(
+        "https://console.cloud.google.com/logs/query;query=resource.type%3D%22ml_job%22"
+    )
     assert [machine["provider"] for machine in made.machines()] == ["vertex"]
     before = made.seen()["mutations"]
     assert "unchanged" in made.up() and made.seen()["mutations"] == before
     made.rehearse("advance", "10m")
     assert "exit code 0" in gpus(made, "wait", "train", "-s", "job-vertex")
     said = " ".join(made.up().split())
-    assert "the job is done (exit code 0)" in said and made.cluster()["outputs"]["status"] == "ended"
+    assert (
+        "the job is done (exit code 0)" in said and made.cluster()["outputs"]["status"] == "ended"
+    )
     assert "unchanged" in made.up() and made.seen()["mutations"] == before and made.machines() == []
     made.edit('run: "1"', 'run: "2"')
     made.up()
@@ -41,7 +66,9 @@ def test_a_custom_job_from_preview_to_destroy(project):
 
 
 def test_what_vertex_cannot_be_is_refused_before_anything_is_asked(project):
-    """A machine, a job without an image, and a GPU that Vertex AI has no name for: told by the preview, nothing sent."""
+    """A machine, a job without an image, and a GPU that Vertex AI has no name for: told by the
+    preview, nothing sent.
+    """
     made = project("job-vertex")
     made.edit("kind: job", "kind: machine")
     assert "vertex can only be a job" in " ".join(made.preview(fails=True).split())

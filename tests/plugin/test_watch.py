@@ -1,4 +1,6 @@
-"""`gpus watch` with the real engine, CLI and plugin over the rehearsal clouds: losses, the cap, locks, signals, the log."""
+"""`gpus watch` with the real engine, CLI and plugin over the rehearsal clouds: losses, the cap,
+locks, signals, the log.
+"""
 
 import json
 import signal
@@ -14,7 +16,14 @@ def words(made, *more):
 
 
 def watch(made, *more, code=0):
-    done = subprocess.run(words(made, *more), env=made.env, cwd=made.folder, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(
+        words(made, *more),
+        env=made.env,
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
     said = done.stdout + done.stderr
     assert "Traceback" not in said, said
     assert done.returncode == code, said
@@ -28,7 +37,9 @@ def spot(project):
 
 
 def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
-    """A preempted machine is bought again by one round; at the cap a round buys nothing and says so; an hour later it does. One JSON line a round."""
+    """A preempted machine is bought again by one round; at the cap a round buys nothing and says
+    so; an hour later it does. One JSON line a round.
+    """
     made = project("train-a100-spot")
     made.edit("gpus:world: rehearsal", "gpus:world: rehearsal\n  gpus:max_spend: 5000")
     made.up()
@@ -49,17 +60,31 @@ def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
     assert "capped" in watch(made, "--once", "--max-buys", "0", "--log", str(log))
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [record["result"] for record in records] == ["unchanged", "bought", "capped", "capped"]
-    assert records[1]["bought"] == ["train"] and records[1]["bought_last_hour"] == 2 and records[1]["clusters"][0]["status"] == "running"
-    assert records[0]["spending"]["max_spend_usd"] == 5000 and 0 < records[2]["spending"]["spent_usd"] < records[2]["spending"]["to_come_usd"] + 100
+    assert (
+        records[1]["bought"] == ["train"]
+        and records[1]["bought_last_hour"] == 2
+        and records[1]["clusters"][0]["status"] == "running"
+    )
+    assert (
+        records[0]["spending"]["max_spend_usd"] == 5000
+        and 0 < records[2]["spending"]["spent_usd"] < records[2]["spending"]["to_come_usd"] + 100
+    )
     made.destroy()
     assert made.machines() == []
 
 
 def test_another_update_is_waited_for_not_cancelled(project):
-    """While an `up` holds the stack's lock a round waits; that `up` ends as it would have, and the round finds nothing left to do."""
+    """While an `up` holds the stack's lock a round waits; that `up` ends as it would have, and the
+    round finds nothing left to do.
+    """
     made = project("train-a100-spot")
     made.rehearse("latency", "gcp", "create", "25s")
-    with subprocess.Popen(made.command("up", "-s", made.stack, "--yes", "--skip-preview"), env=made.env, stdout=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(
+        made.command("up", "-s", made.stack, "--yes", "--skip-preview"),
+        env=made.env,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as up:
         for line in up.stdout:
             if ": asking" in line:
                 break
@@ -73,13 +98,22 @@ def test_another_update_is_waited_for_not_cancelled(project):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_purchase_in_order(project, number):
-    """SIGTERM or Ctrl-C while a round buys: what is half made is released, the state is whole, the log's line says stopped; destroy as ever."""
+    """SIGTERM or Ctrl-C while a round buys: what is half made is released, the state is whole, the
+    log's line says stopped; destroy as ever.
+    """
     made = spot(project)
     made.rehearse("preempt", "all")
     made.rehearse("advance", "2m")
     made.rehearse("latency", "gcp", "create", "20s")
     before = made.seen()["mutations"]
-    with subprocess.Popen(words(made), env=made.env, cwd=made.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    with subprocess.Popen(
+        words(made),
+        env=made.env,
+        cwd=made.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
         wait_until(lambda: made.seen()["mutations"] > before)
         running.send_signal(number)
         said, _ = running.communicate(timeout=120)
@@ -90,7 +124,9 @@ def test_a_signal_ends_a_purchase_in_order(project, number):
 
 
 def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
-    """One of two machines is taken back: a round gets it again beside the other one, as `on_loss: replace-node` says."""
+    """One of two machines is taken back: a round gets it again beside the other one, as `on_loss:
+    replace-node` says.
+    """
     made = project("train-h100x8x2")
     made.edit("nodes: 2", "nodes: 2\n      on_loss: replace-node")
     made.up()
@@ -100,18 +136,30 @@ def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
     assert "gets what is lost again in the same place" in " ".join(made.preview().split())
     said = watch(made, "--once")
     assert "bought train" in said
-    assert len(made.machines()) == 2 and len(names & {machine["name"] for machine in made.machines()}) == 1
+    assert (
+        len(made.machines()) == 2
+        and len(names & {machine["name"] for machine in made.machines()}) == 1
+    )
     assert made.cluster()["outputs"]["status"] == "running"
     made.destroy()
     assert made.machines() == []
 
 
 def test_a_watch_leaves_the_selected_stack_alone(project):
-    """Whatever stack is watched, a person's next bare `pulumi destroy` means the one that was selected before."""
+    """Whatever stack is watched, a person's next bare `pulumi destroy` means the one that was
+    selected before.
+    """
     made = project()
 
     def pulumi(*arguments):
-        done = subprocess.run([str(BIN / "pulumi"), "stack", *arguments], env=made.env, cwd=made.folder, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [str(BIN / "pulumi"), "stack", *arguments],
+            env=made.env,
+            cwd=made.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout.strip()
 
     pulumi("init", "another")
@@ -123,13 +171,19 @@ def test_a_watch_leaves_the_selected_stack_alone(project):
 def test_what_no_round_could_mend_is_told_at_once(project):
     """A stack that is not there, and arguments that mean nothing, are one line each."""
     made = project()
-    assert "--stack: wanted a stack of this project and backend, found 'nothere'" in watch(made, "-s", "nothere", "--once", code=2)
+    assert "--stack: wanted a stack of this project and backend, found 'nothere'" in watch(
+        made, "-s", "nothere", "--once", code=2
+    )
     assert "--interval: wanted at least 30s" in watch(made, "--interval", "1s", code=2)
-    assert '--max-buys: wanted a whole number an hour, as in "3/h"' in watch(made, "--max-buys", "lots", code=2)
+    assert '--max-buys: wanted a whole number an hour, as in "3/h"' in watch(
+        made, "--max-buys", "lots", code=2
+    )
 
 
 def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project):
-    """A marketplace host whose GPUs had nothing to do for `idle_after` is released by a round, told as ended, and not bought again; busy ones stay."""
+    """A marketplace host whose GPUs had nothing to do for `idle_after` is released by a round, told
+    as ended, and not bought again; busy ones stay.
+    """
     made = project("rent-4090x2")
     made.edit("ttl: 12h", "ttl: 12h\n      idle_after: 1h")
     made.up()
@@ -150,7 +204,9 @@ def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project):
 
 
 def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project):
-    """Google stops a machine that powered itself off: the next `up` deletes the rest, says that it ended, and buys nothing; `run` gets a new one."""
+    """Google stops a machine that powered itself off: the next `up` deletes the rest, says that it
+    ended, and buys nothing; `run` gets a new one.
+    """
     made = project("serve-l4")
     made.edit("gpu: L4:1", "gpu: L4:1\n      idle_after: 1h")
     made.up()

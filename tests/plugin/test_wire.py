@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from providers.plugin import properties
 
 PLAIN = st.recursive(
-    st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8).filter(lambda text: text != properties.UNKNOWN_TEXT),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3),
+    st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.text(max_size=8).filter(lambda text: text != properties.UNKNOWN_TEXT),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3),
     max_leaves=8,
 )
 
@@ -20,7 +23,9 @@ def test_values_come_back_as_they_were(values):
 
 
 def test_secrets_are_named_and_kept_secret():
-    """A secret anywhere inside makes its top-level property secret, and encoding with that name wraps it again."""
+    """A secret anywhere inside makes its top-level property secret, and encoding with that name
+    wraps it again.
+    """
     struct = properties.encode({"ssh_key": "k", "nodes": 2}, {"ssh_key"})
     seen = properties.decode(struct)
     assert seen.values == {"ssh_key": "k", "nodes": 2}
@@ -33,12 +38,18 @@ def test_nested_secrets_are_found():
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "value": "x"}
     struct = Struct()
     struct.update({"options": {"gcp": [secret]}})
-    assert properties.decode(struct) == properties.Properties({"options": {"gcp": ["x"]}}, frozenset({"options"}), frozenset())
+    assert properties.decode(struct) == properties.Properties(
+        {"options": {"gcp": ["x"]}}, frozenset({"options"}), frozenset()
+    )
 
 
 def test_b44_unknowns_are_named():
-    """The engine's sentinel becomes UNKNOWN, its property is named, and it goes back as the sentinel."""
-    struct = properties.encode({"gpu": properties.UNKNOWN, "labels": {"a": properties.UNKNOWN}, "nodes": 1})
+    """The engine's sentinel becomes UNKNOWN, its property is named, and it goes back as the
+    sentinel.
+    """
+    struct = properties.encode(
+        {"gpu": properties.UNKNOWN, "labels": {"a": properties.UNKNOWN}, "nodes": 1}
+    )
     seen = properties.decode(struct)
     assert seen.unknown == {"gpu", "labels"}
     assert seen.values["gpu"] is properties.UNKNOWN
@@ -51,4 +62,6 @@ def test_output_values_are_unwrapped():
     signature = {"4dabf18193072939515e22adb298388d": "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
     struct = Struct()
     struct.update({"a": signature, "b": {**signature, "value": 3, "secret": True}, "c": None})
-    assert properties.decode(struct) == properties.Properties({"a": properties.UNKNOWN, "b": 3}, frozenset({"b"}), frozenset({"a"}))
+    assert properties.decode(struct) == properties.Properties(
+        {"a": properties.UNKNOWN, "b": 3}, frozenset({"b"}), frozenset({"a"})
+    )

@@ -21,7 +21,11 @@ class Cloud:
 
     def adapter(self, server=None):
         """Another process's adapter: own connection, own memory."""
-        client = Client(Credentials("ak-test", "as-test", "test"), url=(server or self.server).url, environment="main")
+        client = Client(
+            Credentials("ak-test", "as-test", "test"),
+            url=(server or self.server).url,
+            environment="main",
+        )
         return Modal("rehearsal", client, self.store.now)
 
     def wait(self, seconds):

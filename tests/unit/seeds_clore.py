@@ -7,9 +7,29 @@ from providers.workloads.sizing import memory, parallelism, throughput
 from providers.workloads.sizing.architecture import find
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.recipes import RECIPES
-from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, documented, fits, holds, line, priced, refused, serves, trains, unbound
+from tests.unit.seeds_judge import (
+    NO_FIT,
+    RIGHT,
+    STALE,
+    WRONG,
+    documented,
+    fits,
+    holds,
+    line,
+    priced,
+    refused,
+    serves,
+    trains,
+    unbound,
+)
 
-SPEEDS, LAUNCHER, SIZING, DRIVER, READ = "hardware table", "launcher", "sizing", "driver check", "snippet, read as code"
+SPEEDS, LAUNCHER, SIZING, DRIVER, READ = (
+    "hardware table",
+    "launcher",
+    "sizing",
+    "driver check",
+    "snippet, read as code",
+)
 LLAMA = find("Llama-3.1-70B")
 
 DDP = """
@@ -39,26 +59,41 @@ def possible(gpu, count):
 
 def tokens(tensor, pipeline, concurrency):
     """The bound on tokens per second of a 70B model on H100s."""
-    return throughput.serving_bound(LLAMA, "H100", dtype="bf16", context=2048, concurrency=concurrency, tensor=tensor, pipeline=pipeline).tokens_per_s
+    return throughput.serving_bound(
+        LLAMA,
+        "H100",
+        dtype="bf16",
+        context=2048,
+        concurrency=concurrency,
+        tensor=tensor,
+        pipeline=pipeline,
+    ).tokens_per_s
 
 
 def speedup(gpu):
     """How much faster two of a card train than one."""
-    return throughput.training_hours(1e18, gpu, 1) / throughput.training_hours(1e18, gpu, 2, fast=parallelism.fast_links(gpu))
+    return throughput.training_hours(1e18, gpu, 1) / throughput.training_hours(
+        1e18, gpu, 2, fast=parallelism.fast_links(gpu)
+    )
 
 
 def pinned(launcher, gpus, **task):
     """The environment and the line of a service that is pinned to GPUs of a machine with two."""
-    (process,) = program(Workload((Task(launcher=launcher, gpus=gpus, **task),)), "service", "A100-80GB", 2).processes
+    (process,) = program(
+        Workload((Task(launcher=launcher, gpus=gpus, **task),)), "service", "A100-80GB", 2
+    ).processes
     return dict(process.env), process.line
 
 
 def pair():
     """ComfyUI on the first GPU and vLLM on the second, as the launchers start them."""
     first = Task(name="draw", launcher="comfyui", gpus=(0,))
-    second = Task(name="chat", launcher="vllm", model="meta-llama/Llama-3.1-8B", dtype="bf16", gpus=(1,))
+    second = Task(
+        name="chat", launcher="vllm", model="meta-llama/Llama-3.1-8B", dtype="bf16", gpus=(1,)
+    )
     return [
-        (dict(each.env).get("CUDA_VISIBLE_DEVICES"), each.port) for each in program(Workload((first, second)), "service", "A100-80GB", 2).processes
+        (dict(each.env).get("CUDA_VISIBLE_DEVICES"), each.port)
+        for each in program(Workload((first, second)), "service", "A100-80GB", 2).processes
     ]
 
 

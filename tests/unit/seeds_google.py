@@ -9,9 +9,28 @@ from providers.catalog import offers
 from providers.catalog.hardware import hardware
 from providers.model.money import usd
 from providers.workloads.sizing.fit import cuda
-from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, counts, documented, holds, line, machine, sold_as, words_of
+from tests.unit.seeds_judge import (
+    NO_FIT,
+    RIGHT,
+    STALE,
+    WRONG,
+    counts,
+    documented,
+    holds,
+    line,
+    machine,
+    sold_as,
+    words_of,
+)
 
-CATALOG, SPEEDS, SCHEMA, LAUNCHER, SHELL, IMAGE = "catalog", "hardware table", "Google's API schema", "launcher", "run in a shell", "image rule"
+CATALOG, SPEEDS, SCHEMA, LAUNCHER, SHELL, IMAGE = (
+    "catalog",
+    "hardware table",
+    "Google's API schema",
+    "launcher",
+    "run in a shell",
+    "image rule",
+)
 OLD_IMAGE = "pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
 CREATE = """gcloud ai custom-jobs create \\
   --region=us-central1 \\  # a comment
@@ -25,7 +44,12 @@ def schema(name):
     """One schema of Vertex AI's discovery document, as it comes with googleapiclient."""
     import googleapiclient
 
-    path = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents" / "aiplatform.v1.json"
+    path = (
+        Path(googleapiclient.__file__).parent
+        / "discovery_cache"
+        / "documents"
+        / "aiplatform.v1.json"
+    )
     return json.loads(path.read_text())["schemas"][f"GoogleCloudAiplatformV1{name}"]["properties"]
 
 
@@ -51,19 +75,29 @@ def prices(gpu, count, capacity, region="us-central1"):
         {
             usd(o.node_micro_usd)
             for o in google(gpu)
-            if o.gpu_count == count and o.capacity == capacity and o.region == region and o.node_micro_usd and not o.restriction
+            if o.gpu_count == count
+            and o.capacity == capacity
+            and o.region == region
+            and o.node_micro_usd
+            and not o.restriction
         }
     )
 
 
 def only_spot(machine_type):
     """Why a machine type is not sold on demand; nothing where it is."""
-    return next((why for capacity, why in sold_as(GCP_TABLE, machine_type) if capacity == "on-demand"), "")
+    return next(
+        (why for capacity, why in sold_as(GCP_TABLE, machine_type) if capacity == "on-demand"), ""
+    )
 
 
 def consumer(provider):
     """The GeForce cards that a provider lists."""
-    return {gpu for gpu in offers.load().by_gpu if gpu.startswith(("RTX-2", "RTX-3", "RTX-4", "RTX-5", "GTX")) and counts(provider, gpu)}
+    return {
+        gpu
+        for gpu in offers.load().by_gpu
+        if gpu.startswith(("RTX-2", "RTX-3", "RTX-4", "RTX-5", "GTX")) and counts(provider, gpu)
+    }
 
 
 # fmt: off

@@ -1,7 +1,9 @@
-"""How a claim of the project's first documents is judged: by the sizing, the catalog, the adapters and the launchers, never by hand.
+"""How a claim of the project's first documents is judged: by the sizing, the catalog, the adapters
+and the launchers, never by hand.
 
-Owns the record of a row and the ways to check one. A price is stale when it is off by more than STALE_ABOVE; a placement does not fit when the
-sizing says no. What only a program's documentation can say is `documented`, with its source and date, and no more than that.
+Owns the record of a row and the ways to check one. A price is stale when it is off by more than
+STALE_ABOVE; a placement does not fit when the sizing says no. What only a program's documentation
+can say is `documented`, with its source and date, and no more than that.
 """
 
 import ast
@@ -24,7 +26,8 @@ from providers.workloads.sizing.gpus import FITS, TIGHT, Serve, Train, judge
 RIGHT, WRONG, STALE, NO_FIT = "right", "wrong", "stale", "does not fit"
 VERDICTS = (RIGHT, WRONG, STALE, NO_FIT)
 STALE_ABOVE = 1.10
-"""A claimed price that differs from the catalog's by more than this factor, up or down, is stale."""
+"""A claimed price that differs from the catalog's by more than this factor, up or down, is stale.
+"""
 
 
 class Found(NamedTuple):
@@ -36,7 +39,9 @@ class Found(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One command or table row: the document, the claim in English, the verdict that stands in the table, and the check that must agree."""
+    """One command or table row: the document, the claim in English, the verdict that stands in the
+    table, and the check that must agree.
+    """
 
     seed: str
     claim: str
@@ -45,11 +50,17 @@ class Row(NamedTuple):
 
 
 def holds(seed, claim, verdict, condition, reason, by):
-    """A row whose claim is a condition: right exactly where it holds; where it does not, the verdict is the one given."""
+    """A row whose claim is a condition: right exactly where it holds; where it does not, the
+    verdict is the one given.
+    """
 
     def check():
         said = condition()
-        return Found(RIGHT if said else verdict if verdict != RIGHT else WRONG, reason() if callable(reason) else reason, by)
+        return Found(
+            RIGHT if said else verdict if verdict != RIGHT else WRONG,
+            reason() if callable(reason) else reason,
+            by,
+        )
 
     return Row(seed, claim, verdict, check)
 
@@ -61,18 +72,36 @@ def documented(seed, claim, verdict, reason, source):
 
 def fits(seed, claim, verdict, model, dtype, gpu, count, *, context=8192, more=""):
     """A row that the serving of a model on so many GPUs decides: right where it fits, if only just."""
-    return Row(seed, claim, verdict, lambda: _sized(judge(find(model), Serve(dtype, context), gpu, count), f"{dtype}, {context:,} tokens", more))
+    return Row(
+        seed,
+        claim,
+        verdict,
+        lambda: _sized(
+            judge(find(model), Serve(dtype, context), gpu, count),
+            f"{dtype}, {context:,} tokens",
+            more,
+        ),
+    )
 
 
 def trains(seed, claim, verdict, model, method, gpu, count, *, more=""):
     """A row that the training of a model on so many GPUs decides."""
-    return Row(seed, claim, verdict, lambda: _sized(judge(find(model), Train(method), gpu, count), method, more))
+    return Row(
+        seed,
+        claim,
+        verdict,
+        lambda: _sized(judge(find(model), Train(method), gpu, count), method, more),
+    )
 
 
 def _sized(found, how, more):
     verdict = RIGHT if found.answer in (FITS, TIGHT) else NO_FIT
     split = f", {found.split}" if found.split and found.split not in how else ""
-    return Found(verdict, f"{how}{split}: {found.answer}, {found.reason}{f'; {more}' if more else ''}", "sizing")
+    return Found(
+        verdict,
+        f"{how}{split}: {found.answer}, {found.reason}{f'; {more}' if more else ''}",
+        "sizing",
+    )
 
 
 def serves(model, dtype, gpu, count, context=8192):
@@ -81,18 +110,37 @@ def serves(model, dtype, gpu, count, context=8192):
 
 
 def priced(seed, claim, verdict, gpu, count, claimed, *, hours=1.0, providers=()):
-    """A row that today's catalog price decides, for a machine or for a run of so many hours. A card without a price is stale: nothing dates it."""
+    """A row that today's catalog price decides, for a machine or for a run of so many hours. A card
+    without a price is stale: nothing dates it.
+    """
 
     def check():
-        offer = next((each for each in gpus.sold(providers=providers) if each.gpu_type == gpu and each.gpu_count == count), None)
+        offer = next(
+            (
+                each
+                for each in gpus.sold(providers=providers)
+                if each.gpu_type == gpu and each.gpu_count == count
+            ),
+            None,
+        )
         if offer is None:
             return Found(
-                STALE, f"an undated figure of a marketplace; no bundled price of {gpu} x {count}: `gpus plan` asks the market itself", "catalog"
+                STALE,
+                f"an undated figure of a marketplace; no bundled price of {gpu} x {count}: `gpus"
+                " plan` asks the market itself",
+                "catalog",
             )
         now = usd(offer.micro_usd) * hours
         off = max(now / claimed, claimed / now)
-        what = f"{hours:g} h x ${usd(offer.micro_usd):.2f} = ${now:.2f}" if hours != 1.0 else f"${now:.2f}"
-        reason = f"{what} at {offer.provider} ({offer.machine_type}, price of {offer.as_of}); the claim is off by a factor of {off:.2f}"
+        what = (
+            f"{hours:g} h x ${usd(offer.micro_usd):.2f} = ${now:.2f}"
+            if hours != 1.0
+            else f"${now:.2f}"
+        )
+        reason = (
+            f"{what} at {offer.provider} ({offer.machine_type}, price of {offer.as_of}); the claim"
+            f" is off by a factor of {off:.2f}"
+        )
         return Found(RIGHT if off <= STALE_ABOVE else STALE, reason, "catalog")
 
     return Row(seed, claim, verdict, check)
@@ -106,14 +154,22 @@ def modal_runs(hours):
 def counts(provider, gpu):
     """The counts of a model that a provider lists."""
     table = offers.load()
-    return {int(o.gpu_count) for o in map(table.offer, table.by_gpu.get(gpu, ())) if o.provider == provider}
+    return {
+        int(o.gpu_count)
+        for o in map(table.offer, table.by_gpu.get(gpu, ()))
+        if o.provider == provider
+    }
 
 
 def sold_as(provider, machine_type):
     """The ways in which a machine type is sold: (capacity, restriction)."""
     table = offers.load()
     found = [table.offer(row) for rows in table.by_gpu.values() for row in rows]
-    return {(o.capacity, o.restriction) for o in found if o.provider == provider and o.machine_type == machine_type}
+    return {
+        (o.capacity, o.restriction)
+        for o in found
+        if o.provider == provider and o.machine_type == machine_type
+    }
 
 
 def machine(machine_type):
@@ -130,10 +186,26 @@ def machine(machine_type):
 
 
 def line(launcher, gpu="A100-80GB", count=2, expose="private", **task):
-    """The command line that a launcher gets on so many of a card. Raises SpecError where it refuses."""
-    given = {"command": "train.py"} if not RECIPES[launcher].port else {"model": "meta-llama/Llama-3.1-70B"}
+    """The command line that a launcher gets on so many of a card. Raises SpecError where it
+    refuses.
+    """
+    given = (
+        {"command": "train.py"}
+        if not RECIPES[launcher].port
+        else {"model": "meta-llama/Llama-3.1-70B"}
+    )
     kind = "service" if RECIPES[launcher].port else "job"
-    return program(Workload((Task(launcher=launcher, **{**given, **task}),)), kind, gpu, count, expose=expose).processes[0].line
+    return (
+        program(
+            Workload((Task(launcher=launcher, **{**given, **task}),)),
+            kind,
+            gpu,
+            count,
+            expose=expose,
+        )
+        .processes[0]
+        .line
+    )
 
 
 def refused(launcher, **task):
@@ -146,7 +218,9 @@ def refused(launcher, **task):
 
 
 def unbound(code):
-    """The names whose attributes a snippet uses without having imported or bound them, such as `os`."""
+    """The names whose attributes a snippet uses without having imported or bound them, such as
+    `os`.
+    """
     tree = ast.parse(code)
     bound = {
         alias.asname or alias.name.partition(".")[0]
@@ -154,15 +228,30 @@ def unbound(code):
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    bound |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    used = {node.value.id for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    bound |= {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    used = {
+        node.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
     return used - bound - set(dir(builtins))
 
 
 def words_of(command, name):
-    """The arguments with which a shell line calls a program, once for each call, by running it against a stand-in that records them. Runs bash."""
-    script = f"{name}() {{ printf '<%s>' \"$@\"; echo; }}\ncommand_not_found_handle() {{ return 0; }}\n{command}\n"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=20)
+    """The arguments with which a shell line calls a program, once for each call, by running it
+    against a stand-in that records them. Runs bash.
+    """
+    script = (
+        f"{name}() {{ printf '<%s>' \"$@\"; echo; }}\ncommand_not_found_handle() {{ return 0;"
+        f" }}\n{command}\n"
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=20
+    )
     return [call[1:-1].split("><") for call in done.stdout.splitlines()]
 
 

@@ -1,4 +1,6 @@
-"""Documents 000 (GPUs on Modal) and 001 (which of them for a small model): every command and table row, with its verdict."""
+"""Documents 000 (GPUs on Modal) and 001 (which of them for a small model): every command and table
+row, with its verdict.
+"""
 
 from providers.adapters.modal import CAPABILITIES, gpu
 from providers.adapters.modal.gpu import LONG_WAIT_ABOVE, SOLD
@@ -6,9 +8,28 @@ from providers.catalog.hardware import achieved_tflops, hardware
 from providers.workloads.sizing import memory, gpus, throughput
 from providers.workloads.sizing.architecture import find
 from providers.workloads.sizing.gpus import Serve
-from tests.unit.seeds_judge import NO_FIT, RIGHT, STALE, WRONG, counts, documented, fits, holds, line, modal_runs, priced, ratio
+from tests.unit.seeds_judge import (
+    NO_FIT,
+    RIGHT,
+    STALE,
+    WRONG,
+    counts,
+    documented,
+    fits,
+    holds,
+    line,
+    modal_runs,
+    priced,
+    ratio,
+)
 
-MODAL, CATALOG, SPEEDS, LAUNCHER, SIZING = "Modal adapter", "catalog", "hardware table", "launcher", "sizing"
+MODAL, CATALOG, SPEEDS, LAUNCHER, SIZING = (
+    "Modal adapter",
+    "catalog",
+    "hardware table",
+    "launcher",
+    "sizing",
+)
 EIGHT = ("B200", "H200", "H100", "A100", "A100-80GB", "L4", "T4", "L40S")
 PAGE = "modal.com/docs/guide, 2026-09"
 TABLE_HOURS = {"T4": 5.0, "A10": 1.7, "A100": 0.8}
@@ -22,29 +43,62 @@ def read(text):
 
 def hourly(name):
     """Modal's dollars per hour of one card."""
-    return next(each.micro_usd for each in gpus.sold(providers=("modal",)) if each.gpu_type == name and each.gpu_count == 1) / 1e6
+    return (
+        next(
+            each.micro_usd
+            for each in gpus.sold(providers=("modal",))
+            if each.gpu_type == name and each.gpu_count == 1
+        )
+        / 1e6
+    )
 
 
 def per_million(name, concurrency=1):
     """The least dollars for a million tokens of an 8B model on one card of Modal's."""
-    found = gpus.sizes(find("Llama-3.1-8B"), Serve("bf16", 4096, concurrency), gpus.sold(providers=("modal",)))
-    return next(each.per_million_micro_usd for each in found if each.verdict.gpu_type == name and each.verdict.gpu_count == 1) / 1e6
+    found = gpus.sizes(
+        find("Llama-3.1-8B"), Serve("bf16", 4096, concurrency), gpus.sold(providers=("modal",))
+    )
+    return (
+        next(
+            each.per_million_micro_usd
+            for each in found
+            if each.verdict.gpu_type == name and each.verdict.gpu_count == 1
+        )
+        / 1e6
+    )
 
 
 def own_table(gpu_type, claimed):
-    """The claimed multiple of a T4 against the sheets: (holds, reason). It holds between the ratios of fp16 and bandwidth, or a quarter beyond."""
+    """The claimed multiple of a T4 against the sheets: (holds, reason). It holds between the ratios
+    of fp16 and bandwidth, or a quarter beyond.
+    """
     ratios = sorted((ratio(gpu_type, "fp16_tflops"), ratio(gpu_type, "bandwidth_tb_s")))
-    return 0.75 * ratios[0] <= claimed <= 1.25 * ratios[1], f"by the sheets {ratios[0]:.1f} to {ratios[1]:.1f} times a T4 (fp16, bandwidth)"
+    return (
+        0.75 * ratios[0] <= claimed <= 1.25 * ratios[1],
+        f"by the sheets {ratios[0]:.1f} to {ratios[1]:.1f} times a T4 (fp16, bandwidth)",
+    )
 
 
 def hours_hold(gpu_type, claimed):
-    """Whether hours follow from 5 h on a T4 by the sheets, a quarter either way; and the hours that do."""
+    """Whether hours follow from 5 h on a T4 by the sheets, a quarter either way; and the hours that
+    do.
+    """
     least, most = throughput.scaled_hours(5, "T4", gpu_type, "fp16")
-    return 0.75 * least <= claimed <= 1.25 * most, f"5 h on a T4 are {least:.1f} to {most:.1f} h on it by the sheets"
+    return (
+        0.75 * least <= claimed <= 1.25 * most,
+        f"5 h on a T4 are {least:.1f} to {most:.1f} h on it by the sheets",
+    )
 
 
 NAMES = [
-    holds("000", f"`{text}` is a GPU that Modal sells", RIGHT, lambda text=text: read(text)[0] in SOLD, f"known; sent as `{sent}`", MODAL)
+    holds(
+        "000",
+        f"`{text}` is a GPU that Modal sells",
+        RIGHT,
+        lambda text=text: read(text)[0] in SOLD,
+        f"known; sent as `{sent}`",
+        MODAL,
+    )
     for text, sent in [
         ("T4", "T4:1"),
         ("L4", "L4:1"),
@@ -110,9 +164,31 @@ FIRST = [
 def table_row(name, sold, gib, times, dollars, speed_verdict, price_verdict):
     """The three figures of one row of the second document's table."""
     return [
-        holds("001", f"{name} has {gib} GB", RIGHT, lambda: hardware(sold).memory_gib == gib, f"{gib} GB", SPEEDS),
-        holds("001", f"{name} is {times} times a T4", speed_verdict, lambda: own_table(sold, times)[0], lambda: own_table(sold, times)[1], SPEEDS),
-        priced("001", f"{name} costs about ${dollars:.2f} an hour", price_verdict, sold, 1, dollars, providers=("modal",)),
+        holds(
+            "001",
+            f"{name} has {gib} GB",
+            RIGHT,
+            lambda: hardware(sold).memory_gib == gib,
+            f"{gib} GB",
+            SPEEDS,
+        ),
+        holds(
+            "001",
+            f"{name} is {times} times a T4",
+            speed_verdict,
+            lambda: own_table(sold, times)[0],
+            lambda: own_table(sold, times)[1],
+            SPEEDS,
+        ),
+        priced(
+            "001",
+            f"{name} costs about ${dollars:.2f} an hour",
+            price_verdict,
+            sold,
+            1,
+            dollars,
+            providers=("modal",),
+        ),
     ]
 
 

@@ -1,4 +1,6 @@
-"""Writes docs/research/seeds.md from the rows: `python -m tests.unit.seeds_table`. Owns the page's words; the verdicts are the checks'."""
+"""Writes docs/research/seeds.md from the rows: `python -m tests.unit.seeds_table`. Owns the page's
+words; the verdicts are the checks'.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -45,10 +47,17 @@ def page():
     lines = [HEAD]
     found = [(row, row.check()) for row in ROWS]
     total = Counter(said.verdict for _, said in found)
-    lines += [f"{len(found)} rows: {', '.join(f'{total[verdict]} {verdict}' for verdict in VERDICTS)}.", ""]
+    lines += [
+        f"{len(found)} rows: {', '.join(f'{total[verdict]} {verdict}' for verdict in VERDICTS)}.",
+        "",
+    ]
     for seed, title in TITLES.items():
         lines += [f"## {seed}: {title}", "", "| row | verdict | reason | by |", "|---|---|---|---|"]
-        lines += [f"| {cell(row.claim)} | {said.verdict} | {cell(said.reason)} | {cell(said.by)} |" for row, said in found if row.seed == seed]
+        lines += [
+            f"| {cell(row.claim)} | {said.verdict} | {cell(said.reason)} | {cell(said.by)} |"
+            for row, said in found
+            if row.seed == seed
+        ]
         lines.append("")
     return "\n".join(lines)
 

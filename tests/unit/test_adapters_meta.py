@@ -1,4 +1,6 @@
-"""What every adapter's folder must bring, asked of each that the registry finds; and that a new one touches its own folder alone."""
+"""What every adapter's folder must bring, asked of each that the registry finds; and that a new one
+touches its own folder alone.
+"""
 
 import importlib
 import importlib.util
@@ -39,7 +41,9 @@ def home(name):
 
 def harness(name):
     path = ROOT / "tests" / "contract" / f"test_{name}.py"
-    assert path.exists(), f"{name}: wanted its contract test at {path.relative_to(ROOT)}, found none"
+    assert path.exists(), (
+        f"{name}: wanted its contract test at {path.relative_to(ROOT)}, found none"
+    )
     spec = importlib.util.spec_from_file_location(f"contract_of_{name}", path)
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
@@ -47,11 +51,17 @@ def harness(name):
 
 
 class Known:
-    """A row of an error table, however its adapter writes it: a record with classes of the tree, a scope, a source and a date."""
+    """A row of an error table, however its adapter writes it: a record with classes of the tree, a
+    scope, a source and a date.
+    """
 
     def __init__(self, code, row):
         self.code, self.fields = code, row._asdict()
-        self.kinds = {key: value for key, value in self.fields.items() if isinstance(value, type) and issubclass(value, CloudError)}
+        self.kinds = {
+            key: value
+            for key, value in self.fields.items()
+            if isinstance(value, type) and issubclass(value, CloudError)
+        }
 
     @property
     def creating(self):
@@ -64,24 +74,34 @@ def error_table(name):
     rows = []
     for value in vars(module(name, ".errors")).values():
         if isinstance(value, dict):
-            rows += [Known(str(code), row) for code, row in value.items() if type(row).__name__ == "Row"]
+            rows += [
+                Known(str(code), row) for code, row in value.items() if type(row).__name__ == "Row"
+            ]
         elif isinstance(value, tuple) and not hasattr(value, "_fields"):
             rows += [Known(str(row.code), row) for row in value if type(row).__name__ == "Row"]
     return rows
 
 
 def test_every_folder_can_be_loaded():
-    """Each folder below the adapters gives a manifest of its own name, and those of the other providers that its cloud is; none is left out."""
+    """Each folder below the adapters gives a manifest of its own name, and those of the other
+    providers that its cloud is; none is left out.
+    """
     found = registry.scan([str(ADAPTERS)], ())
     assert () == found.problems
     folders = sorted(path.parent.name for path in ADAPTERS.glob("*/__init__.py"))
-    others = [manifest.name for folder in folders for manifest in getattr(importlib.import_module(f"providers.adapters.{folder}"), "ALSO", ())]
+    others = [
+        manifest.name
+        for folder in folders
+        for manifest in getattr(importlib.import_module(f"providers.adapters.{folder}"), "ALSO", ())
+    ]
     assert sorted([*folders, *others]) == NAMES != []
 
 
 @every
 def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name):
-    """Beside the adapter stands a rehearsal server, and its console names places, machine types, GPUs and calls, shows machines and takes them back."""
+    """Beside the adapter stands a rehearsal server, and its console names places, machine types,
+    GPUs and calls, shows machines and takes them back.
+    """
     console = importlib.import_module(f"providers.rehearsal.clouds.{name}.console")
     for word in ("places", "machine_types", "gpus", "methods"):
         assert getattr(console, word)(), f"{name}: wanted {word}, found none"
@@ -94,16 +114,26 @@ def test_an_adapter_has_an_error_table_with_sources_and_dates(name):
     rows = error_table(name)
     assert len(rows) >= 10, f"{name}: wanted a table of errors, found {len(rows)} rows"
     for row in rows:
-        assert row.creating, f"{name} {row.code}: wanted a class for a creating call (`kind` or `creating`), found {row.fields}"
-        assert {"scope", "whole_provider"} & row.fields.keys(), f"{name} {row.code}: wanted a scope, found {row.fields}"
+        assert row.creating, (
+            f"{name} {row.code}: wanted a class for a creating call (`kind` or `creating`), found"
+            f" {row.fields}"
+        )
+        assert {
+            "scope",
+            "whole_provider",
+        } & row.fields.keys(), f"{name} {row.code}: wanted a scope, found {row.fields}"
         assert row.fields.get("source"), f"{name} {row.code}: wanted a source, found none"
         said = " ".join(value for value in row.fields.values() if isinstance(value, str))
-        assert DATE.search(said), f"{name} {row.code}: wanted the date of its source, found {said!r}"
+        assert DATE.search(said), (
+            f"{name} {row.code}: wanted the date of its source, found {said!r}"
+        )
 
 
 @every
 def test_every_class_of_the_table_is_reached_by_an_answer(name):
-    """For each class that the table has for a creating call, some answer with one of its codes is read as exactly that class."""
+    """For each class that the table has for a creating call, some answer with one of its codes is
+    read as exactly that class.
+    """
     provoke = harness(name).provoke
     reached = set()
     for row in error_table(name):
@@ -112,12 +142,16 @@ def test_every_class_of_the_table_is_reached_by_an_answer(name):
         except (KeyError, ValueError):
             continue  # a row for something else than a code: a client's exception
     wanted = {row.creating for row in error_table(name)}
-    assert wanted <= reached, f"{name}: never reached: {', '.join(sorted(kind.__name__ for kind in wanted - reached))}"
+    assert wanted <= reached, (
+        f"{name}: never reached: {', '.join(sorted(kind.__name__ for kind in wanted - reached))}"
+    )
 
 
 @every
 def test_an_adapter_with_live_offers_has_its_own_names(name):
-    """A market writes GPUs as it likes: its spellings stand in a table of the folder, each meaning canonical models."""
+    """A market writes GPUs as it likes: its spellings stand in a table of the folder, each meaning
+    canonical models.
+    """
     if not registry.capabilities()[name].live_offers:
         return
     table = module(name, ".names").spellings()
@@ -133,41 +167,78 @@ def test_an_adapter_declares_what_it_can_do(name):
     assert (name, name) == (manifest.name, can.provider)
     assert set() < can.kinds <= {"machine", "job", "service"}
     assert set() < can.capacities <= set(CAPACITIES)
-    assert can.in_place <= {"labels", "ssh_key", "ttl", "state", "script", "service"} and can.stoppable <= can.capacities
+    assert (
+        can.in_place <= {"labels", "ssh_key", "ttl", "state", "script", "service"}
+        and can.stoppable <= can.capacities
+    )
     assert can.max_nodes >= 1
-    assert all(variable == variable.upper() for variable in manifest.environment) and manifest.environment
+    assert (
+        all(variable == variable.upper() for variable in manifest.environment)
+        and manifest.environment
+    )
 
 
 @every
 def test_an_adapters_data_is_dated(name):
-    """Its offers bear the day of their price, unless they are listed live; each data file says of when it is, itself or where it is read."""
+    """Its offers bear the day of their price, unless they are listed live; each data file says of
+    when it is, itself or where it is read.
+    """
     table = catalog.load()
     derived = registry.manifests()[name].derived
     if derived is not None:
         ask = Ask((Choice("L4", 1),), kind="job", options={name: {"image": "some/image"}})
-        table = offer_table(derived[1](ask, [table.offer(row) for row in table.by_gpu["L4"] if table.column("provider")[row] == derived[0]]))
-    columns = (table.column("provider"), table.column("node_micro_usd"), table.column("price_as_of"))
-    days = {as_of for provider, price, as_of in zip(*columns, strict=True) if provider == name and price}
-    assert days or registry.capabilities()[name].live_offers, f"{name}: wanted offers with a price, found neither bundled nor live ones"
+        table = offer_table(
+            derived[1](
+                ask,
+                [
+                    table.offer(row)
+                    for row in table.by_gpu["L4"]
+                    if table.column("provider")[row] == derived[0]
+                ],
+            )
+        )
+    columns = (
+        table.column("provider"),
+        table.column("node_micro_usd"),
+        table.column("price_as_of"),
+    )
+    days = {
+        as_of for provider, price, as_of in zip(*columns, strict=True) if provider == name and price
+    }
+    assert days or registry.capabilities()[name].live_offers, (
+        f"{name}: wanted offers with a price, found neither bundled nor live ones"
+    )
     # Some sources tell the year alone.
     assert all(re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?", day) for day in days), days
     for path in home(name).rglob("*"):
         if path.suffix in {".csv", ".json", ".yaml", ".toml"}:
-            readers = [file.read_text() for file in path.parent.glob("*.py") if path.name in file.read_text()]
-            assert any(DATE.search(text) for text in (path.read_text(), *readers)), f"{path.relative_to(ROOT)}: wanted a date"
+            readers = [
+                file.read_text()
+                for file in path.parent.glob("*.py")
+                if path.name in file.read_text()
+            ]
+            assert any(DATE.search(text) for text in (path.read_text(), *readers)), (
+                f"{path.relative_to(ROOT)}: wanted a date"
+            )
 
 
 @every
 def test_a_page_describes_the_provider(name):
-    """It explains `options.<provider>`, how to check the set-up, and where credentials come from; the index links to it."""
+    """It explains `options.<provider>`, how to check the set-up, and where credentials come from;
+    the index links to it.
+    """
     page = ROOT / "docs" / "providers" / f"{name}.md"
     assert page.exists(), f"{name}: wanted its page at {page.relative_to(ROOT)}, found none"
     text = page.read_text()
     for part in (f"options.{name}", f"gpus check {name}"):
         assert part in text, f"{name}: wanted {part} on {page.relative_to(ROOT)}, found none"
     environment = registry.manifests()[name].environment
-    assert any(variable in text for variable in environment), f"{name}: wanted one of {environment} named there"
-    assert f"providers/{name}.md" in (ROOT / "docs" / "README.md").read_text(), f"{name}: wanted a link in docs/README.md, found none"
+    assert any(variable in text for variable in environment), (
+        f"{name}: wanted one of {environment} named there"
+    )
+    assert f"providers/{name}.md" in (ROOT / "docs" / "README.md").read_text(), (
+        f"{name}: wanted a link in docs/README.md, found none"
+    )
 
 
 @every
@@ -177,7 +248,10 @@ def test_an_adapter_has_a_contract_test(name):
     assert isinstance(found, Harness)
     assert name == found.name
     lines = (ROOT / "tests" / "contract" / f"test_{name}.py").read_text().splitlines()
-    assert len(lines) <= 60, f"{name}: wanted a short file, found {len(lines)} lines: what many need belongs into the suite"
+    assert len(lines) <= 60, (
+        f"{name}: wanted a short file, found {len(lines)} lines: what many need belongs into the"
+        " suite"
+    )
 
 
 # A new one
@@ -220,14 +294,20 @@ def dummy(request, tmp_path, monkeypatch):
         name = "providers.adapters.dummy"
         (site / "dummy").mkdir(parents=True)
         (site / "dummy" / "__init__.py").write_text(DUMMY)
-        monkeypatch.setattr(providers.adapters, "__path__", [*providers.adapters.__path__, str(site)])
+        monkeypatch.setattr(
+            providers.adapters, "__path__", [*providers.adapters.__path__, str(site)]
+        )
     else:
         name = "gpus_dummy"
         (site / "gpus_dummy").mkdir(parents=True)
         (site / "gpus_dummy" / "__init__.py").write_text(DUMMY)
         (site / "gpus_dummy-1.dist-info").mkdir()
-        (site / "gpus_dummy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: gpus-dummy\nVersion: 1\n")
-        (site / "gpus_dummy-1.dist-info" / "entry_points.txt").write_text("[gpus.adapters]\ndummy = gpus_dummy:MANIFEST\n")
+        (site / "gpus_dummy-1.dist-info" / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: gpus-dummy\nVersion: 1\n"
+        )
+        (site / "gpus_dummy-1.dist-info" / "entry_points.txt").write_text(
+            "[gpus.adapters]\ndummy = gpus_dummy:MANIFEST\n"
+        )
         monkeypatch.syspath_prepend(str(site))
     registry._found.cache_clear()
     yield lambda: sys.modules[name]
@@ -236,7 +316,9 @@ def dummy(request, tmp_path, monkeypatch):
 
 
 def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
-    """A folder that appears beside the others, or in another package, is found, planned, ordered from and released."""
+    """A folder that appears beside the others, or in another package, is found, planned, ordered
+    from and released.
+    """
     from providers.rehearsal.store import open_store
 
     assert "dummy" in registry.manifests() and () == registry.problems()
@@ -244,15 +326,24 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
 
     ask = Ask((Choice("H100", 8),), providers=("dummy",))
     (candidate,) = planning.plan(ask).candidates
-    assert ("dummy", "moon-a", 1_000_000) == (candidate.provider, candidate.zone, candidate.micro_usd)
+    assert ("dummy", "moon-a", 1_000_000) == (
+        candidate.provider,
+        candidate.zone,
+        candidate.micro_usd,
+    )
     everywhere = planning.plan(Ask((Choice("H100", 8),), rank="price"))
-    assert "dummy" == everywhere.best.provider and len({found.provider for found in everywhere.candidates}) > 1
+    assert (
+        "dummy" == everywhere.best.provider
+        and len({found.provider for found in everywhere.candidates}) > 1
+    )
 
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
         cloud = world.adapter("dummy")
         assert cloud.machines is dummy().CLOUDS["one"].machines
-        held = run(operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1"))
+        held = run(
+            operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1")
+        )
         assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
         assert 1 == len(cloud.alive)
         run(operations.delete(world, held))

@@ -1,4 +1,6 @@
-"""The pure half of the EC2 adapter: options, grouping, and every field of the creating calls, checked by botocore itself."""
+"""The pure half of the EC2 adapter: options, grouping, and every field of the creating calls,
+checked by botocore itself.
+"""
 
 import base64
 import csv
@@ -23,18 +25,46 @@ from providers.model.place import Scope
 
 A, B, C = "use1-az1", "use1-az2", "use1-az4"
 IMAGE = native.Image("ami-0123456789abcdef0", "/dev/sda1", 75)
-AROUND = native.Around(IMAGE, ("sg-0123456789abcdef0",), (A, B, C), tuple((zone, f"subnet-{index}") for index, zone in enumerate((A, B, C))))
+AROUND = native.Around(
+    IMAGE,
+    ("sg-0123456789abcdef0",),
+    (A, B, C),
+    tuple((zone, f"subnet-{index}") for index, zone in enumerate((A, B, C))),
+)
 TOKEN = "11111111-2222-3333-4444-555555555555"
 
 
-def candidate(zone=A, machine_type="p5.48xlarge", capacity="on-demand", micro_usd=55_040_000, region="us-east-1", nodes=1, reservation="", entry=0):
+def candidate(
+    zone=A,
+    machine_type="p5.48xlarge",
+    capacity="on-demand",
+    micro_usd=55_040_000,
+    region="us-east-1",
+    nodes=1,
+    reservation="",
+    entry=0,
+):
     gpu, count = machines.gpus_of(machine_type)
-    return Candidate(1, entry, Offer("aws", region, zone, machine_type, gpu, count, capacity, micro_usd), nodes, reservation, micro_usd * nodes)
+    return Candidate(
+        1,
+        entry,
+        Offer("aws", region, zone, machine_type, gpu, count, capacity, micro_usd),
+        nodes,
+        reservation,
+        micro_usd * nodes,
+    )
 
 
 def order(*candidates, nodes=1, **setup):
     names = tuple(f"train-{index}" for index in range(nodes))
-    return Order(Mark("own1", "train", "gen1", "0123456789abcdef"), TOKEN, candidates or (candidate(),), names, Setup(**setup), 900)
+    return Order(
+        Mark("own1", "train", "gen1", "0123456789abcdef"),
+        TOKEN,
+        candidates or (candidate(),),
+        names,
+        Setup(**setup),
+        900,
+    )
 
 
 def options(**given):
@@ -43,13 +73,19 @@ def options(**given):
 
 def valid(operation, body):
     """botocore accepts the body: names, types and required members."""
-    report = ParamValidator().validate(body, wire.model("ec2").operation_model(operation).input_shape)
+    report = ParamValidator().validate(
+        body, wire.model("ec2").operation_model(operation).input_shape
+    )
     assert not report.has_errors(), report.generate_report()
 
 
 def script(call):
     """(user data, the program that is packed in it)."""
-    text = base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode() if call.template else call.body["UserData"]
+    text = (
+        base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode()
+        if call.template
+        else call.body["UserData"]
+    )
     return text, unpacked(text)
 
 
@@ -60,18 +96,55 @@ def script(call):
     ("section", "paths"),
     [
         ({}, []),
-        ({"subnets": {A: "subnet-0123456789abcdef0", "use1-atl2-az1": "subnet-0123456789abcdef1"}, "security_group": "sg-0123456789abcdef0"}, []),
-        ({"security_group": ["sg-01234567", "sg-12345678"], "volume_type": "io2", "volume_iops": 4000, "efa": False}, []),
-        ({"volume_iops": 4000.0, "volume_throughput": 500, "key_name": "me", "placement_group": "none"}, []),
-        ({"instance_profile": "arn:aws:iam::123456789012:instance-profile/train", "ami": "ami-0123456789abcdef0"}, []),
+        (
+            {
+                "subnets": {
+                    A: "subnet-0123456789abcdef0",
+                    "use1-atl2-az1": "subnet-0123456789abcdef1",
+                },
+                "security_group": "sg-0123456789abcdef0",
+            },
+            [],
+        ),
+        (
+            {
+                "security_group": ["sg-01234567", "sg-12345678"],
+                "volume_type": "io2",
+                "volume_iops": 4000,
+                "efa": False,
+            },
+            [],
+        ),
+        (
+            {
+                "volume_iops": 4000.0,
+                "volume_throughput": 500,
+                "key_name": "me",
+                "placement_group": "none",
+            },
+            [],
+        ),
+        (
+            {
+                "instance_profile": "arn:aws:iam::123456789012:instance-profile/train",
+                "ami": "ami-0123456789abcdef0",
+            },
+            [],
+        ),
         ({"subnets": {"us-east-1a": "subnet-0123456789abcdef0"}}, ["subnets.us-east-1a"]),
         ({"subnets": {A: "vpc-1"}}, [f"subnets.{A}"]),
         ({"subnets": []}, ["subnets"]),
         ({"security_group": []}, ["security_group"]),
-        ({"ami": "ubuntu", "efa": "yes", "volume_type": "ssd", "volume_iops": True}, ["ami", "efa", "volume_type", "volume_iops"]),
+        (
+            {"ami": "ubuntu", "efa": "yes", "volume_type": "ssd", "volume_iops": True},
+            ["ami", "efa", "volume_type", "volume_iops"],
+        ),
         ({"ami": "ami-01234567", "ami_ssm_parameter": "/x/y"}, ["ami_ssm_parameter"]),
         ({"volume_type": "io1"}, ["volume_iops"]),
-        ({"volume_type": "gp2", "volume_iops": 500, "volume_throughput": 200}, ["volume_iops", "volume_throughput"]),
+        (
+            {"volume_type": "gp2", "volume_iops": 500, "volume_throughput": 200},
+            ["volume_iops", "volume_throughput"],
+        ),
         ({"security_groups": "sg-01234567", "key": "x"}, ["security_groups", "key"]),
     ],
 )
@@ -79,14 +152,29 @@ def test_options_are_checked_whole(section, paths):
     """Every problem of options.aws comes at once, each at its path; an unknown key names near ones."""
     found = problems(section)
     assert paths == [problem.path for problem in found]
-    assert all(problem.path != "security_groups" or "security_group" in problem.wanted for problem in found)
+    assert all(
+        problem.path != "security_groups" or "security_group" in problem.wanted for problem in found
+    )
     assert list(MANIFEST.options(section)) == found
 
 
 def test_options_are_typed():
     """What was checked is read into plain types; the image parameter follows the processor."""
-    got = read({"subnets": {B: "subnet-0123456789abcdef0"}, "security_group": "sg-01234567", "volume_iops": 4000.0})
-    assert Options(subnets=((B, "subnet-0123456789abcdef0"),), security_group=("sg-01234567",), volume_iops=4000) == got
+    got = read(
+        {
+            "subnets": {B: "subnet-0123456789abcdef0"},
+            "security_group": "sg-01234567",
+            "volume_iops": 4000.0,
+        }
+    )
+    assert (
+        Options(
+            subnets=((B, "subnet-0123456789abcdef0"),),
+            security_group=("sg-01234567",),
+            volume_iops=4000,
+        )
+        == got
+    )
     assert "arm64" in got.parameter("arm64") and "x86_64" in got.parameter("x86_64")
     assert "/my/image" == read({"ami_ssm_parameter": "/my/image"}).parameter("arm64")
 
@@ -95,16 +183,30 @@ def test_options_are_typed():
 
 
 def test_the_table_of_types_is_what_the_catalog_sells():
-    """Every type that the adapter orders is in its table with the catalog's GPU and count, and nothing else is."""
+    """Every type that the adapter orders is in its table with the catalog's GPU and count, and
+    nothing else is.
+    """
     import providers.catalog.offers
 
     offers = providers.catalog.offers.load()
     sold = {}
     for row in range(len(offers)):
         offer = offers.offer(row)
-        if offer.provider == "aws" and CAPABILITIES.orders(offer.machine_type) and not offer.restriction:
-            sold[offer.machine_type] = (offer.gpu_type, offer.gpu_count, offer.vcpus, offer.memory_gib)
-    assert sold == {name: (kind.gpu, kind.gpus, kind.vcpus, kind.memory_gib) for name, kind in machines.TYPES.items()}
+        if (
+            offer.provider == "aws"
+            and CAPABILITIES.orders(offer.machine_type)
+            and not offer.restriction
+        ):
+            sold[offer.machine_type] = (
+                offer.gpu_type,
+                offer.gpu_count,
+                offer.vcpus,
+                offer.memory_gib,
+            )
+    assert sold == {
+        name: (kind.gpu, kind.gpus, kind.vcpus, kind.memory_gib)
+        for name, kind in machines.TYPES.items()
+    }
 
 
 def test_the_stand_ins_zones_are_what_the_committed_sources_give():
@@ -132,18 +234,39 @@ def test_each_gpu_is_in_one_quota_bucket():
         ([candidate(A), candidate(B, "p4d.24xlarge", micro_usd=30), candidate(C)], 3),
         ([candidate(A), candidate("use2-az1", region="us-east-2"), candidate(B)], 1),
         ([candidate(A), candidate(B, capacity="spot")], 1),
-        ([candidate(A, capacity="spot"), candidate(B, capacity="spot"), candidate(C, capacity="spot", micro_usd=56_000_000)], 2),
+        (
+            [
+                candidate(A, capacity="spot"),
+                candidate(B, capacity="spot"),
+                candidate(C, capacity="spot", micro_usd=56_000_000),
+            ],
+            2,
+        ),
         ([candidate(A, capacity="spot"), candidate(B, capacity="spot", entry=1)], 1),
         ([candidate(A, nodes=2), candidate(B, nodes=2)], 1),
         ([candidate(""), candidate(A)], 1),
         ([candidate(A, "g5.xlarge"), candidate(A, "g5g.xlarge")], 1),
-        ([candidate(A, capacity="reservation", reservation="cr-1"), candidate(B, capacity="reservation", reservation="cr-1")], 2),
-        ([candidate(A, capacity="reservation", reservation="cr-1"), candidate(B, capacity="reservation", reservation="cr-2")], 1),
+        (
+            [
+                candidate(A, capacity="reservation", reservation="cr-1"),
+                candidate(B, capacity="reservation", reservation="cr-1"),
+            ],
+            2,
+        ),
+        (
+            [
+                candidate(A, capacity="reservation", reservation="cr-1"),
+                candidate(B, capacity="reservation", reservation="cr-2"),
+            ],
+            1,
+        ),
         ([candidate(A), candidate(A)], 1),
     ],
 )
 def test_a_group_never_changes_the_plans_order(candidates, size):
-    """A region's on-demand run is one fleet; Spot only where candidates rank equal; several nodes and other regions stand alone."""
+    """A region's on-demand run is one fleet; Spot only where candidates rank equal; several nodes
+    and other regions stand alone.
+    """
     assert size == native.group(candidates)
 
 
@@ -151,8 +274,12 @@ def test_a_group_never_changes_the_plans_order(candidates, size):
 
 
 def test_a_fleet_tries_overrides_in_the_plans_order():
-    """On demand: one instant fleet, `prioritized`, one override for each (type, zone id), the token as its client token."""
-    call = native.creating_call(order(candidate(A), candidate(B, "p4d.24xlarge"), candidate(C)), AROUND)
+    """On demand: one instant fleet, `prioritized`, one override for each (type, zone id), the token
+    as its client token.
+    """
+    call = native.creating_call(
+        order(candidate(A), candidate(B, "p4d.24xlarge"), candidate(C)), AROUND
+    )
     assert (native.FLEET, "us-east-1") == (call.method, call.region)
     (config,) = call.body["LaunchTemplateConfigs"]
     assert [
@@ -160,21 +287,35 @@ def test_a_fleet_tries_overrides_in_the_plans_order():
         {"InstanceType": "p4d.24xlarge", "Priority": 1.0, "AvailabilityZoneId": B},
         {"InstanceType": "p5.48xlarge", "Priority": 2.0, "AvailabilityZoneId": C},
     ] == config["Overrides"]
-    assert ("instant", TOKEN, {"AllocationStrategy": "prioritized"}) == (call.body["Type"], call.body["ClientToken"], call.body["OnDemandOptions"])
-    assert {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"} == call.body["TargetCapacitySpecification"]
-    assert call.template["LaunchTemplateName"] == config["LaunchTemplateSpecification"]["LaunchTemplateName"]
+    assert ("instant", TOKEN, {"AllocationStrategy": "prioritized"}) == (
+        call.body["Type"],
+        call.body["ClientToken"],
+        call.body["OnDemandOptions"],
+    )
+    assert {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"} == call.body[
+        "TargetCapacitySpecification"
+    ]
+    assert (
+        call.template["LaunchTemplateName"]
+        == config["LaunchTemplateSpecification"]["LaunchTemplateName"]
+    )
     valid("CreateFleet", call.body)
     valid("CreateLaunchTemplate", call.template)
 
 
 def test_b36_spot_is_one_time_and_ends():
     """Spot machines are terminated when taken back, never stopped, and no request outlives them."""
-    call = native.creating_call(order(candidate(A, capacity="spot"), candidate(B, capacity="spot")), AROUND)
+    call = native.creating_call(
+        order(candidate(A, capacity="spot"), candidate(B, capacity="spot")), AROUND
+    )
     assert "terminate" == call.body["SpotOptions"]["InstanceInterruptionBehavior"]
     assert "spot" == call.body["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
     assert "InstanceMarketOptions" not in call.template["LaunchTemplateData"]
     several = native.creating_call(order(candidate(A, capacity="spot", nodes=2), nodes=2), AROUND)
-    assert {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"} == several.body["InstanceMarketOptions"]["SpotOptions"]
+    assert {
+        "SpotInstanceType": "one-time",
+        "InstanceInterruptionBehavior": "terminate",
+    } == several.body["InstanceMarketOptions"]["SpotOptions"]
     valid("CreateFleet", call.body)
     valid("RunInstances", several.body)
 
@@ -183,22 +324,42 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids():
     """An older client's overrides and placement name the account's own zone."""
     around = AROUND._replace(zone_names=((A, "us-east-1f"), (B, "us-east-1a")))
     fleet = native.creating_call(order(candidate(A), candidate(B)), around)
-    assert ["us-east-1f", "us-east-1a"] == [item["AvailabilityZone"] for item in fleet.body["LaunchTemplateConfigs"][0]["Overrides"]]
+    assert ["us-east-1f", "us-east-1a"] == [
+        item["AvailabilityZone"] for item in fleet.body["LaunchTemplateConfigs"][0]["Overrides"]
+    ]
     assert (
-        "us-east-1f" == native.creating_call(order(candidate(nodes=2), nodes=2, **options(efa=False)), around).body["Placement"]["AvailabilityZone"]
+        "us-east-1f"
+        == native.creating_call(
+            order(candidate(nodes=2), nodes=2, **options(efa=False)), around
+        ).body["Placement"]["AvailabilityZone"]
     )
 
 
 def test_marks_labels_and_names_are_tags():
-    """Instance and volume bear the mark, the order's token, the name and the user's labels; template and fleet bear the mark."""
+    """Instance and volume bear the mark, the order's token, the name and the user's labels;
+    template and fleet bear the mark.
+    """
     call = native.creating_call(order(labels=(("team", "x"),)), AROUND)
     specs = {
-        item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]} for item in call.template["LaunchTemplateData"]["TagSpecifications"]
+        item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
+        for item in call.template["LaunchTemplateData"]["TagSpecifications"]
     }
     assert {"instance", "volume"} == set(specs)
-    mark = {"gpus-owner": "own1", "gpus-cluster": "train", "gpus-generation": "gen1", "gpus-fingerprint": "0123456789abcdef", "gpus-order": TOKEN}
-    assert {**mark, "Name": "train-0", "team": "x", "gpus-labels": "team"} == specs["instance"] == specs["volume"]
-    assert mark == {tag["Key"]: tag["Value"] for tag in call.template["TagSpecifications"][0]["Tags"]}
+    mark = {
+        "gpus-owner": "own1",
+        "gpus-cluster": "train",
+        "gpus-generation": "gen1",
+        "gpus-fingerprint": "0123456789abcdef",
+        "gpus-order": TOKEN,
+    }
+    assert (
+        {**mark, "Name": "train-0", "team": "x", "gpus-labels": "team"}
+        == specs["instance"]
+        == specs["volume"]
+    )
+    assert mark == {
+        tag["Key"]: tag["Value"] for tag in call.template["TagSpecifications"][0]["Tags"]
+    }
     assert Mark("own1", "train", "gen1", "0123456789abcdef") == native.mark_of(specs["instance"])
     assert native.mark_of({"Name": "x"}) is None
 
@@ -213,10 +374,20 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image():
     """gp3 of the asked size, the root device's own name, deleted with the machine."""
     around = AROUND._replace(image=native.Image("ami-1", "/dev/xvda", 120))
     for asked, size in ((None, 120), (50, 120), (500, 500)):
-        (mapping,) = native.creating_call(order(disk_gib=asked), around).template["LaunchTemplateData"]["BlockDeviceMappings"]
-        assert {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True}} == mapping
+        (mapping,) = native.creating_call(order(disk_gib=asked), around).template[
+            "LaunchTemplateData"
+        ]["BlockDeviceMappings"]
+        assert {
+            "DeviceName": "/dev/xvda",
+            "Ebs": {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True},
+        } == mapping
     asked = order(**options(volume_type="io2", volume_iops=4000))
-    assert 4000 == native.creating_call(asked, AROUND).template["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["Iops"]
+    assert (
+        4000
+        == native.creating_call(asked, AROUND).template["LaunchTemplateData"][
+            "BlockDeviceMappings"
+        ][0]["Ebs"]["Iops"]
+    )
 
 
 def test_options_reach_the_template():
@@ -229,66 +400,134 @@ def test_options_reach_the_template():
     )
     call = native.creating_call(order(candidate(A), **given), AROUND)
     data = call.template["LaunchTemplateData"]
-    assert ("me", {"Arn": "arn:aws:iam::123456789012:instance-profile/t"}) == (data["KeyName"], data["IamInstanceProfile"])
-    assert {"GroupName": "mine"} == data["Placement"] and {"HttpTokens": "required"} == data["MetadataOptions"]
+    assert ("me", {"Arn": "arn:aws:iam::123456789012:instance-profile/t"}) == (
+        data["KeyName"],
+        data["IamInstanceProfile"],
+    )
+    assert {"GroupName": "mine"} == data["Placement"] and {"HttpTokens": "required"} == data[
+        "MetadataOptions"
+    ]
     (override,) = call.body["LaunchTemplateConfigs"][0]["Overrides"]
-    assert "subnet-0123456789abcdef0" == override["SubnetId"] and "AvailabilityZoneId" not in override
+    assert (
+        "subnet-0123456789abcdef0" == override["SubnetId"] and "AvailabilityZoneId" not in override
+    )
     valid("CreateFleet", call.body)
 
 
 def test_zones_without_a_subnet_or_not_enabled_are_left_out():
-    """A fleet goes on with the zones that it can use; with none it is refused there, with the command that enables the zone."""
+    """A fleet goes on with the zones that it can use; with none it is refused there, with the
+    command that enables the zone.
+    """
     call = native.creating_call(order(candidate(A), candidate("use1-atl2-az1")), AROUND)
     assert (candidate(A),) == call.candidates
-    with pytest.raises(NotEnabled, match="modify-availability-zone-group --region us-east-1 --group-name us-east-1-atl-2 --opt-in") as caught:
+    with pytest.raises(
+        NotEnabled,
+        match=(
+            "modify-availability-zone-group --region us-east-1 --group-name us-east-1-atl-2"
+            " --opt-in"
+        ),
+    ) as caught:
         native.creating_call(order(candidate("use1-atl2-az1")), AROUND)
-    assert (Scope("aws", "us-east-1", "use1-atl2-az1"),) == caught.value.scopes and caught.value.closed
+    assert (
+        Scope("aws", "us-east-1", "use1-atl2-az1"),
+    ) == caught.value.scopes and caught.value.closed
     with pytest.raises(Unsupported, match=r"options\.aws\.subnets"):
-        native.creating_call(order(candidate(B), **options(subnets={A: "subnet-0123456789abcdef0"})), AROUND)
+        native.creating_call(
+            order(candidate(B), **options(subnets={A: "subnet-0123456789abcdef0"})), AROUND
+        )
 
 
 # RunInstances
 
 
 def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa():
-    """MinCount = MaxCount, a cluster placement group of their own, one EFA interface on each card, the primary first."""
+    """MinCount = MaxCount, a cluster placement group of their own, one EFA interface on each card,
+    the primary first.
+    """
     wanted = order(candidate(nodes=4), nodes=4)
     call = native.creating_call(wanted, AROUND)
-    assert (native.RUN, 4, 4, TOKEN) == (call.method, call.body["MinCount"], call.body["MaxCount"], call.body["ClientToken"])
-    assert {"GroupName": f"gpus-{TOKEN}"} == call.body["Placement"] and (f"gpus-{TOKEN}", True) == native.placement_group(wanted)
-    cards = [(item["NetworkCardIndex"], item["DeviceIndex"], item["InterfaceType"]) for item in call.body["NetworkInterfaces"]]
+    assert (native.RUN, 4, 4, TOKEN) == (
+        call.method,
+        call.body["MinCount"],
+        call.body["MaxCount"],
+        call.body["ClientToken"],
+    )
+    assert {"GroupName": f"gpus-{TOKEN}"} == call.body["Placement"] and (
+        f"gpus-{TOKEN}",
+        True,
+    ) == native.placement_group(wanted)
+    cards = [
+        (item["NetworkCardIndex"], item["DeviceIndex"], item["InterfaceType"])
+        for item in call.body["NetworkInterfaces"]
+    ]
     assert [(0, 0, "efa"), (1, 1, "efa-only")] == cards[:2] and 32 == len(cards) == len(set(cards))
-    assert {"subnet-0"} == {item["SubnetId"] for item in call.body["NetworkInterfaces"]} and "SecurityGroupIds" not in call.body
-    assert "no public address" in call.notes[0] and "no public address" in MANIFEST.notes(candidate(nodes=4), Setup())[0]
-    assert () == MANIFEST.notes(candidate(), Setup()) == MANIFEST.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
+    assert {"subnet-0"} == {
+        item["SubnetId"] for item in call.body["NetworkInterfaces"]
+    } and "SecurityGroupIds" not in call.body
+    assert (
+        "no public address" in call.notes[0]
+        and "no public address" in MANIFEST.notes(candidate(nodes=4), Setup())[0]
+    )
+    assert (
+        ()
+        == MANIFEST.notes(candidate(), Setup())
+        == MANIFEST.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
+    )
     assert () == MANIFEST.notes(candidate(nodes=4), Setup(options=(("aws", {"efa": False}),)))
     assert "no run limit" in MANIFEST.notes(candidate(), Setup(ttl_s=3600))[0]
     valid("RunInstances", call.body)
 
 
 def test_efa_follows_the_card_layout_of_the_family():
-    """p6-b300 has no EFA on card 0; a type without EFA gets a plain interface, and is refused when EFA is demanded."""
+    """p6-b300 has no EFA on card 0; a type without EFA gets a plain interface, and is refused when
+    EFA is demanded.
+    """
     b300 = machines.efa_cards("p6-b300.48xlarge")
     assert (0, 0, "interface") == b300[0] and 17 == len(b300)
-    small = native.creating_call(order(candidate(machine_type="g5.xlarge", nodes=2), nodes=2), AROUND)
-    assert "NetworkInterfaces" not in small.body and ["sg-0123456789abcdef0"] == small.body["SecurityGroupIds"]
+    small = native.creating_call(
+        order(candidate(machine_type="g5.xlarge", nodes=2), nodes=2), AROUND
+    )
+    assert (
+        "NetworkInterfaces" not in small.body
+        and ["sg-0123456789abcdef0"] == small.body["SecurityGroupIds"]
+    )
     with pytest.raises(Unsupported, match="EFA"):
-        native.creating_call(order(candidate(machine_type="g5.xlarge"), **options(efa=True)), AROUND)
+        native.creating_call(
+            order(candidate(machine_type="g5.xlarge"), **options(efa=True)), AROUND
+        )
     one = native.creating_call(order(candidate(), **options(efa=True)), AROUND)
     assert "efa" == one.template["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"]
     assert "subnet-0" == one.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"]
-    plain = native.creating_call(order(candidate(nodes=2), nodes=2, **options(efa=False, placement_group="none")), AROUND)
-    assert "NetworkInterfaces" not in plain.body and {"AvailabilityZoneId": A} == plain.body["Placement"]
+    plain = native.creating_call(
+        order(candidate(nodes=2), nodes=2, **options(efa=False, placement_group="none")), AROUND
+    )
+    assert (
+        "NetworkInterfaces" not in plain.body
+        and {"AvailabilityZoneId": A} == plain.body["Placement"]
+    )
 
 
 @pytest.mark.parametrize("block", [False, True])
 def test_an_own_reservation_or_capacity_block_is_named(block):
-    """A reservation is targeted by its id; a Capacity Block with its own market type. Neither is ever bought."""
-    around = AROUND._replace(reservation=native.Reservation("cr-0123456789abcdef0", "p5.48xlarge", A, block))
-    call = native.creating_call(order(candidate(A, capacity="reservation", reservation="cr-0123456789abcdef0")), around)
+    """A reservation is targeted by its id; a Capacity Block with its own market type. Neither is
+    ever bought.
+    """
+    around = AROUND._replace(
+        reservation=native.Reservation("cr-0123456789abcdef0", "p5.48xlarge", A, block)
+    )
+    call = native.creating_call(
+        order(candidate(A, capacity="reservation", reservation="cr-0123456789abcdef0")), around
+    )
     assert native.RUN == call.method
-    assert "cr-0123456789abcdef0" == call.body["CapacityReservationSpecification"]["CapacityReservationTarget"]["CapacityReservationId"]
-    assert ({"MarketType": "capacity-block"} if block else None) == call.body.get("InstanceMarketOptions")
+    assert (
+        "cr-0123456789abcdef0"
+        == call.body["CapacityReservationSpecification"]["CapacityReservationTarget"][
+            "CapacityReservationId"
+        ]
+    )
+    assert ({"MarketType": "capacity-block"} if block else None) == call.body.get(
+        "InstanceMarketOptions"
+    )
     valid("RunInstances", call.body)
 
 
@@ -296,10 +535,16 @@ def test_an_own_reservation_or_capacity_block_is_named(block):
 
 
 def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
-    """The script makes the user with the key and what sets the end of the run; the machine's own shutdown terminates it. It is sound shell."""
-    call = native.creating_call(order(ttl_s=72_000, ssh_public_key="ssh-ed25519 AAAA it's me", ssh_user="gpus"), AROUND)
+    """The script makes the user with the key and what sets the end of the run; the machine's own
+    shutdown terminates it. It is sound shell.
+    """
+    call = native.creating_call(
+        order(ttl_s=72_000, ssh_public_key="ssh-ed25519 AAAA it's me", ssh_user="gpus"), AROUND
+    )
     text, program = script(call)
-    assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(text.splitlines()) and "AAAA it'\"'\"'s me" in program
+    assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(
+        text.splitlines()
+    ) and "AAAA it'\"'\"'s me" in program
     assert "terminate" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
     assert "no run limit" in call.notes[0] and "20h" in call.notes[0]
     for each in (text, program):
@@ -307,9 +552,15 @@ def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
 
 
 def test_the_clusters_own_key_stands_beside_the_users():
-    """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended with."""
+    """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended
+    with.
+    """
     own = "ssh-ed25519 BBBB gpus-own-train"
-    _, text = script(native.creating_call(order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND))
+    _, text = script(
+        native.creating_call(
+            order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND
+        )
+    )
     assert f"keys=('ssh-ed25519 AAAA me' '{own}')\n" in text and "/var/lib/gpus/start-up" in text
     _, alone = script(native.creating_call(order(own_public_key=own), AROUND))
     assert f"keys=('{own}')\n" in alone
@@ -317,9 +568,20 @@ def test_the_clusters_own_key_stands_beside_the_users():
 
 def test_b32_user_data_is_bounded_when_planning():
     """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
-    (problem,) = native.fits(Setup(ssh_public_key="ssh-rsa " + base64.b64encode(random.Random(1).randbytes(16_384)).decode()))
+    (problem,) = native.fits(
+        Setup(
+            ssh_public_key="ssh-rsa "
+            + base64.b64encode(random.Random(1).randbytes(16_384)).decode()
+        )
+    )
     assert problem.wanted == "user data of at most 16,384 bytes"
-    assert [] == native.fits(Setup(ssh_public_key="ssh-rsa " + base64.b64encode(random.Random(1).randbytes(3_000)).decode(), ttl_s=3_600))
+    assert [] == native.fits(
+        Setup(
+            ssh_public_key="ssh-rsa "
+            + base64.b64encode(random.Random(1).randbytes(3_000)).decode(),
+            ttl_s=3_600,
+        )
+    )
 
 
 def test_several_network_cards_have_no_public_address():
@@ -346,7 +608,12 @@ def test_nothing_to_say_is_no_user_data():
 
 
 def test_volta_needs_an_image_of_its_own():
-    """The default image's open driver does not run a V100: without an own image the type is refused with that reason."""
+    """The default image's open driver does not run a V100: without an own image the type is refused
+    with that reason.
+    """
     with pytest.raises(Unsupported, match="proprietary driver"):
         native.creating_call(order(candidate(machine_type="p3dn.24xlarge")), AROUND)
-    assert native.creating_call(order(candidate(machine_type="p3dn.24xlarge"), **options(ami="ami-0123456789abcdef0")), AROUND)
+    assert native.creating_call(
+        order(candidate(machine_type="p3dn.24xlarge"), **options(ami="ami-0123456789abcdef0")),
+        AROUND,
+    )

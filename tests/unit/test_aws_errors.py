@@ -1,4 +1,6 @@
-"""EC2's error table: every code is classified, by code alone, with what it blocks; every exception of boto's has a row."""
+"""EC2's error table: every code is classified, by code alone, with what it blocks; every exception
+of boto's has a row.
+"""
 
 import botocore.exceptions
 import botocore.parsers
@@ -6,7 +8,13 @@ import pytest
 
 from providers import errors as tree
 from providers.adapters.aws import errors, machines
-from providers.adapters.aws.errors import Context, from_exception, from_fleet, from_response, from_state
+from providers.adapters.aws.errors import (
+    Context,
+    from_exception,
+    from_fleet,
+    from_response,
+    from_state,
+)
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -29,18 +37,34 @@ A, B, E = "use1-az6", "use1-az1", "use1-az3"
 
 def candidate(zone=A, machine_type="p5.48xlarge", capacity="on-demand", reservation=""):
     gpu, count = machines.gpus_of(machine_type)
-    return Candidate(1, 0, Offer("aws", "us-east-1", zone, machine_type, gpu, count, capacity, 1), 1, reservation, 1)
+    return Candidate(
+        1,
+        0,
+        Offer("aws", "us-east-1", zone, machine_type, gpu, count, capacity, 1),
+        1,
+        reservation,
+        1,
+    )
 
 
 def context(*candidates, creating=True, own=False):
     return Context(
-        "aws try", "us-east-1", creating, "token", candidates or (candidate(),), (("us-east-1a", A), ("us-east-1b", B), ("us-east-1e", E)), own
+        "aws try",
+        "us-east-1",
+        creating,
+        "token",
+        candidates or (candidate(),),
+        (("us-east-1a", A), ("us-east-1b", B), ("us-east-1e", E)),
+        own,
     )
 
 
 def response(code, message="words", status=400):
     """`ClientError.response`, as botocore 1.44.8 makes it from an EC2 error document."""
-    return {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
+    return {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0},
+    }
 
 
 def pool(code, zone_name="", machine_type="p5.48xlarge", zone_id=""):
@@ -50,12 +74,19 @@ def pool(code, zone_name="", machine_type="p5.48xlarge", zone_id=""):
         **({"AvailabilityZone": zone_name} if zone_name else {}),
         **({"AvailabilityZoneId": zone_id} if zone_id else {}),
     }
-    return {"LaunchTemplateAndOverrides": {"Overrides": override}, "Lifecycle": "on-demand", "ErrorCode": code, "ErrorMessage": "words"}
+    return {
+        "LaunchTemplateAndOverrides": {"Overrides": override},
+        "Lifecycle": "on-demand",
+        "ErrorCode": code,
+        "ErrorMessage": "words",
+    }
 
 
 @pytest.mark.parametrize("code", sorted(errors.CODES))
 def test_every_code_is_classified_from_a_payload(code):
-    """Each row's class comes out, with the code, the provider and something to do; the same code in other words means the same."""
+    """Each row's class comes out, with the code, the provider and something to do; the same code in
+    other words means the same.
+    """
     row = errors.CODES[code]
     for message in ("first words", "other words, VcpuLimitExceeded"):
         got = from_response(response(code, message), context())
@@ -67,15 +98,31 @@ def test_every_code_is_classified_from_a_payload(code):
 
 def test_every_row_says_where_it_is_from():
     """A source and a date stand at each code, status, state reason and exception."""
-    rows = [*errors.CODES.values(), *errors.STATUSES.values(), *errors.STATE_REASONS.values(), *errors.EXCEPTIONS.values()]
+    rows = [
+        *errors.CODES.values(),
+        *errors.STATUSES.values(),
+        *errors.STATE_REASONS.values(),
+        *errors.EXCEPTIONS.values(),
+    ]
     assert all(row.source and row.seen and row.todo for row in rows)
 
 
 def test_every_class_that_ec2_can_mean_is_reachable():
-    """The table reaches each class of the tree but those that EC2 has no code for: no wallet, no market that sells offers away."""
-    rows = [*errors.CODES.values(), *errors.STATUSES.values(), *errors.STATE_REASONS.values(), *errors.EXCEPTIONS.values()]
+    """The table reaches each class of the tree but those that EC2 has no code for: no wallet, no
+    market that sells offers away.
+    """
+    rows = [
+        *errors.CODES.values(),
+        *errors.STATUSES.values(),
+        *errors.STATE_REASONS.values(),
+        *errors.EXCEPTIONS.values(),
+    ]
     reached = {row.kind for row in rows} | {row.reading for row in rows if row.reading}
-    leaves = {kind for kind in vars(tree).values() if isinstance(kind, type) and issubclass(kind, CloudError)} - {CloudError}
+    leaves = {
+        kind
+        for kind in vars(tree).values()
+        if isinstance(kind, type) and issubclass(kind, CloudError)
+    } - {CloudError}
     # HalfMade and its kinds are findings of our own; Unclassified is what no row is.
     ours = {kind for kind in leaves if issubclass(kind, tree.HalfMade)}
     assert {tree.InsufficientFunds, tree.OfferGone, tree.Unclassified} == leaves - reached - ours
@@ -84,27 +131,47 @@ def test_every_class_that_ec2_can_mean_is_reachable():
 @pytest.mark.parametrize(
     ("code", "kind", "scope"),
     [
-        ("InsufficientInstanceCapacity", NoCapacity, Scope("aws", "us-east-1", A, "p5.48xlarge", capacity="on-demand")),
+        (
+            "InsufficientInstanceCapacity",
+            NoCapacity,
+            Scope("aws", "us-east-1", A, "p5.48xlarge", capacity="on-demand"),
+        ),
         ("Unsupported", Unsupported, Scope("aws", "us-east-1", A, "p5.48xlarge")),
         ("InsufficientFreeAddressesInSubnet", NoCapacity, Scope("aws", "us-east-1", A)),
-        ("SpotMaxPriceTooLow", PriceRose, Scope("aws", "us-east-1", A, "p5.48xlarge", capacity="on-demand")),
+        (
+            "SpotMaxPriceTooLow",
+            PriceRose,
+            Scope("aws", "us-east-1", A, "p5.48xlarge", capacity="on-demand"),
+        ),
         ("OptInRequired", NotEnabled, Scope("aws", "us-east-1")),
         ("InvalidParameterValue", Unsupported, Scope("aws", "us-east-1", "", "p5.48xlarge")),
         ("UnauthorizedOperation", BadCredentials, Scope("aws")),
-        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", BadCredentials, Scope("aws", capacity="on-demand")),
+        (
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+            BadCredentials,
+            Scope("aws", capacity="on-demand"),
+        ),
     ],
 )
 def test_what_a_code_blocks(code, kind, scope):
-    """Capacity: the type in that zone, bought that way. Not offered: the type in that zone. Subnet, region, provider: as wide as they are."""
+    """Capacity: the type in that zone, bought that way. Not offered: the type in that zone. Subnet,
+    region, provider: as wide as they are.
+    """
     got = from_response(response(code), context())
     assert type(got) is kind and (scope,) == got.scopes
 
 
 @pytest.mark.parametrize(
-    ("code", "capacity", "quota"), [("VcpuLimitExceeded", "on-demand", "L-417A185B"), ("MaxSpotInstanceCountExceeded", "spot", "L-7212CCBC")]
+    ("code", "capacity", "quota"),
+    [
+        ("VcpuLimitExceeded", "on-demand", "L-417A185B"),
+        ("MaxSpotInstanceCountExceeded", "spot", "L-7212CCBC"),
+    ],
 )
 def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota):
-    """The whole family group in that region, bought that way, is blocked; the other way of buying and the other group stay open."""
+    """The whole family group in that region, bought that way, is blocked; the other way of buying
+    and the other group stay open.
+    """
     got = from_response(response(code), context(candidate(capacity=capacity)))
     covered = lambda **rest: any(scope.covers(candidate(**rest)) for scope in got.scopes)
     assert isinstance(got, QuotaExceeded) and quota == got.metric and quota in str(got)
@@ -114,10 +181,17 @@ def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota):
 
 
 def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error():
-    """vCPU limit in 1a, Unsupported in 1e, no capacity in 1b: the widest class, and every error's own scopes; the shortest time."""
+    """vCPU limit in 1a, Unsupported in 1e, no capacity in 1b: the widest class, and every error's
+    own scopes; the shortest time.
+    """
     tried = context(candidate(A), candidate(E), candidate(B))
     got = from_fleet(
-        [pool("VcpuLimitExceeded", "us-east-1a"), pool("Unsupported", zone_id=E), pool("InsufficientInstanceCapacity", "us-east-1b")], tried
+        [
+            pool("VcpuLimitExceeded", "us-east-1a"),
+            pool("Unsupported", zone_id=E),
+            pool("InsufficientInstanceCapacity", "us-east-1b"),
+        ],
+        tried,
     )
     assert isinstance(got, QuotaExceeded) and 600.0 == got.block_s
     assert Scope("aws", "us-east-1", E, "p5.48xlarge") in got.scopes
@@ -126,7 +200,9 @@ def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error():
 
 
 def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried():
-    """Each pool's own error names its type and zone; an error that names none speaks of all; no error at all is no capacity."""
+    """Each pool's own error names its type and zone; an error that names none speaks of all; no
+    error at all is no capacity.
+    """
     tried = context(candidate(A), candidate(B, "p4d.24xlarge"))
     got = from_fleet([pool("InsufficientInstanceCapacity", "us-east-1b", "p4d.24xlarge")], tried)
     assert (Scope("aws", "us-east-1", B, "p4d.24xlarge", capacity="on-demand"),) == got.scopes
@@ -135,22 +211,40 @@ def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried():
 
 
 def test_a_fault_inside_an_ended_fleet_is_a_passing_one():
-    """The fleet's answer says that it made nothing, so InternalError there is Transient; a code that no table knows is told loudly."""
+    """The fleet's answer says that it made nothing, so InternalError there is Transient; a code
+    that no table knows is told loudly.
+    """
     assert type(from_fleet([pool("InternalError", "us-east-1a")], context())) is Transient
     unknown = from_fleet(
-        [pool("BrandNewCode", "us-east-1a"), pool("InsufficientInstanceCapacity", "us-east-1b")], context(candidate(A), candidate(B))
+        [pool("BrandNewCode", "us-east-1a"), pool("InsufficientInstanceCapacity", "us-east-1b")],
+        context(candidate(A), candidate(B)),
     )
-    assert isinstance(unknown, Unclassified) and "BrandNewCode" == unknown.code and "token" == unknown.token
+    assert (
+        isinstance(unknown, Unclassified)
+        and "BrandNewCode" == unknown.code
+        and "token" == unknown.token
+    )
 
 
 def test_a_reservation_blocks_no_place():
     """A full or missing reservation says nothing about the place that others could be bought at."""
-    for code in ("ReservationCapacityExceeded", "InvalidCapacityReservationId.NotFound", "InsufficientInstanceCapacity"):
-        assert () == from_response(response(code), context(candidate(capacity="reservation", reservation="cr-1"))).scopes
+    for code in (
+        "ReservationCapacityExceeded",
+        "InvalidCapacityReservationId.NotFound",
+        "InsufficientInstanceCapacity",
+    ):
+        assert (
+            ()
+            == from_response(
+                response(code), context(candidate(capacity="reservation", reservation="cr-1"))
+            ).scopes
+        )
 
 
 def test_own_helpers_that_vanished_are_made_again():
-    """A group, template or placement group of the adapter's own that another run tidied away is a passing fault; a user's own is not there."""
+    """A group, template or placement group of the adapter's own that another run tidied away is a
+    passing fault; a user's own is not there.
+    """
     for code in errors.OWN:
         assert type(from_response(response(code), context(own=True))) is Transient
         assert type(from_response(response(code), context(own=False))) is Unsupported
@@ -158,22 +252,31 @@ def test_own_helpers_that_vanished_are_made_again():
 
 
 def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read():
-    """A code in no table is Unclassified with the token; a page without a code is read by its HTTP status."""
+    """A code in no table is Unclassified with the token; a page without a code is read by its HTTP
+    status.
+    """
     unknown = from_response(response("SomethingNew"), context())
     assert isinstance(unknown, Unclassified) and "token" == unknown.token
     assert type(from_response(response("502", "Bad Gateway", 502), context())) is OutcomeUnknown
-    assert type(from_response(response("502", "Bad Gateway", 502), context(creating=False))) is Transient
+    assert (
+        type(from_response(response("502", "Bad Gateway", 502), context(creating=False)))
+        is Transient
+    )
     assert type(from_response(response("", "", 403), context())) is BadCredentials
     assert type(from_response(response("599", "", 599), context())) is OutcomeUnknown
 
 
 @pytest.mark.parametrize("code", sorted(errors.STATE_REASONS))
 def test_every_state_reason_is_classified(code):
-    """A machine that ended before it ran says why; an unlisted reason counts as no capacity there for a short while."""
+    """A machine that ended before it ran says why; an unlisted reason counts as no capacity there
+    for a short while.
+    """
     got = from_state({"Code": code, "Message": "words"}, context(), (candidate(),))
     assert type(got) is errors.STATE_REASONS[code].kind and code == got.code
     assert isinstance(from_state({"Code": "Server.New"}, context(), (candidate(),)), NoCapacity)
-    assert isinstance(from_state({"Code": "Server.VcpuLimitExceeded"}, context(), (candidate(),)), QuotaExceeded)
+    assert isinstance(
+        from_state({"Code": "Server.VcpuLimitExceeded"}, context(), (candidate(),)), QuotaExceeded
+    )
 
 
 def every(kind):
@@ -183,18 +286,31 @@ def every(kind):
 
 
 def test_no_exception_of_botos_is_unmapped():
-    """Every exception class of the installed botocore has a row, itself or by a base; ClientError is read by its answer."""
-    kinds = [*every(botocore.exceptions.BotoCoreError), *every(botocore.parsers.ResponseParserError)]
+    """Every exception class of the installed botocore has a row, itself or by a base; ClientError
+    is read by its answer.
+    """
+    kinds = [
+        *every(botocore.exceptions.BotoCoreError),
+        *every(botocore.parsers.ResponseParserError),
+    ]
     assert len(kinds) > 60 and [] == [kind for kind in kinds if not errors.known_exception(kind)]
 
 
 @pytest.mark.parametrize(
     ("error", "creating", "reading"),
     [
-        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://x"), Transient, Transient),
+        (
+            botocore.exceptions.EndpointConnectionError(endpoint_url="https://x"),
+            Transient,
+            Transient,
+        ),
         (botocore.exceptions.ConnectTimeoutError(endpoint_url="https://x"), Transient, Transient),
         (botocore.exceptions.ReadTimeoutError(endpoint_url="https://x"), OutcomeUnknown, Transient),
-        (botocore.exceptions.ConnectionClosedError(endpoint_url="https://x"), OutcomeUnknown, Transient),
+        (
+            botocore.exceptions.ConnectionClosedError(endpoint_url="https://x"),
+            OutcomeUnknown,
+            Transient,
+        ),
         (botocore.parsers.ResponseParserError("<html>"), OutcomeUnknown, Transient),
         (botocore.exceptions.NoCredentialsError(), NotConfigured, NotConfigured),
         (botocore.exceptions.UnauthorizedSSOTokenError(), BadCredentials, BadCredentials),
@@ -203,17 +319,26 @@ def test_no_exception_of_botos_is_unmapped():
     ],
 )
 def test_what_an_exception_means_for_a_machine(error, creating, reading):
-    """What never left is passing; an answer that was lost or garbled may have made a machine, if the call creates."""
+    """What never left is passing; an answer that was lost or garbled may have made a machine, if
+    the call creates.
+    """
     assert type(from_exception(error, context())) is creating
     assert type(from_exception(error, context(creating=False))) is reading
 
 
 def test_messages_hold_no_secret():
-    """Keys, signatures and the encoded authorization message (which may hold the request) are taken out."""
+    """Keys, signatures and the encoded authorization message (which may hold the request) are taken
+    out.
+    """
     text = errors.clean(
-        "AKIAIOSFODNN7EXAMPLE aws_secret_access_key=wJalr Signature=abc123, Encoded authorization failure message: 8h3kd9_x\nsecond line"
+        "AKIAIOSFODNN7EXAMPLE aws_secret_access_key=wJalr Signature=abc123, Encoded authorization"
+        " failure message: 8h3kd9_x\nsecond line"
     )
-    assert not any(word in text for word in ("AKIA", "wJalr", "abc123", "8h3kd9")) and "\n" not in text and len(errors.clean("x" * 999)) <= 300
+    assert (
+        not any(word in text for word in ("AKIA", "wJalr", "abc123", "8h3kd9"))
+        and "\n" not in text
+        and len(errors.clean("x" * 999)) <= 300
+    )
 
 
 def test_rate_limits_wait_in_the_same_place():

@@ -1,4 +1,6 @@
-"""A second opinion on the happy path: the same adapter against moto's EC2, which others wrote. moto refuses nothing and knows no client tokens."""
+"""A second opinion on the happy path: the same adapter against moto's EC2, which others wrote. moto
+refuses nothing and knows no client tokens.
+"""
 
 import uuid
 
@@ -21,24 +23,49 @@ def url():
     server.stop()
 
 
-@pytest.mark.parametrize(("capacity", "nodes"), [("on-demand", 1), ("spot", 1), ("on-demand", 2), ("spot", 2)])
+@pytest.mark.parametrize(
+    ("capacity", "nodes"), [("on-demand", 1), ("spot", 1), ("on-demand", 2), ("spot", 2)]
+)
 def test_the_happy_path_against_moto(url, capacity, nodes):
-    """Made by a fleet or a run, seen as ordered with its mark, found by tags, relabelled, labelled, deleted, and nothing left behind."""
+    """Made by a fleet or a run, seen as ordered with its mark, found by tags, relabelled, labelled,
+    deleted, and nothing left behind.
+    """
     client = Client(sealed_session(), url)
     ec2 = client.service("ec2", REGION)
-    image = next(item["ImageId"] for item in ec2.describe_images()["Images"] if item["Architecture"] == "x86_64")
-    zones = {zone["ZoneName"]: zone["ZoneId"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
+    image = next(
+        item["ImageId"]
+        for item in ec2.describe_images()["Images"]
+        if item["Architecture"] == "x86_64"
+    )
+    zones = {
+        zone["ZoneName"]: zone["ZoneId"]
+        for zone in ec2.describe_availability_zones()["AvailabilityZones"]
+    }
     adapter = Ec2("rehearsal", lambda: client, regions=(REGION,), looks_s=(0.0,))
     first = zones["us-east-1a"]
     offer = Offer("aws", REGION, first, "g6.xlarge", "L4", 1, capacity, 804_800)
     mark = Mark(uuid.uuid4().hex[:8], "train", "gen1", "0123456789abcdef")
-    setup = Setup(ssh_public_key="ssh-ed25519 AAAA me", ttl_s=3600, labels=(("team", "x"),), options=(("ami", image), ("placement_group", "none")))
-    order = Order(mark, str(uuid.uuid4()), (Candidate(1, 0, offer, nodes, micro_usd=804_800),), tuple(f"n{i}" for i in range(nodes)), setup, 900)
+    setup = Setup(
+        ssh_public_key="ssh-ed25519 AAAA me",
+        ttl_s=3600,
+        labels=(("team", "x"),),
+        options=(("ami", image), ("placement_group", "none")),
+    )
+    order = Order(
+        mark,
+        str(uuid.uuid4()),
+        (Candidate(1, 0, offer, nodes, micro_usd=804_800),),
+        tuple(f"n{i}" for i in range(nodes)),
+        setup,
+        900,
+    )
     assert adapter.resume(order) is None
 
     ticket = adapter.poll(adapter.submit(order))
     assert ("done", nodes, first) == (ticket.state, len(ticket.handles), ticket.placed.zone)
-    assert {handle.native_id for handle in adapter.resume(order) and ticket.handles} == {node.handle.native_id for node in adapter.find(mark.owner)}
+    assert {handle.native_id for handle in adapter.resume(order) and ticket.handles} == {
+        node.handle.native_id for node in adapter.find(mark.owner)
+    }
     for node in adapter.observe(ticket.handles):
         assert (mark, "g6.xlarge", "L4", 1, capacity, "running") == (
             node.mark,
@@ -54,6 +81,12 @@ def test_the_happy_path_against_moto(url, capacity, nodes):
     assert found.handle == ticket.handles[0]
     for handle in ticket.handles:
         adapter.delete(handle)
-    assert {"gone"} == {node.status for node in adapter.observe(ticket.handles)} and [] == list(adapter.find(mark.owner))
+    assert {"gone"} == {node.status for node in adapter.observe(ticket.handles)} and [] == list(
+        adapter.find(mark.owner)
+    )
     assert [] == ec2.describe_launch_templates()["LaunchTemplates"]
-    assert not [group for group in ec2.describe_security_groups()["SecurityGroups"] if group["GroupName"] == f"gpus-{mark.owner}"]
+    assert not [
+        group
+        for group in ec2.describe_security_groups()["SecurityGroups"]
+        if group["GroupName"] == f"gpus-{mark.owner}"
+    ]

@@ -1,4 +1,6 @@
-"""Stopping an EC2 machine and keeping it, and starting it again where it is: real boto3 against the stand-in, its clock the test's."""
+"""Stopping an EC2 machine and keeping it, and starting it again where it is: real boto3 against the
+stand-in, its clock the test's.
+"""
 
 import asyncio
 import subprocess
@@ -19,7 +21,12 @@ from tests.unit.test_aws_adapter import A, REGION, candidate, rig  # noqa: F401
 def test_a_machine_stops_and_starts_as_the_same_one(rig):
     """One StopInstances, one StartInstances, however often it is asked; nothing is bought."""
     (handle,) = rig.got().handles
-    for state, calls in (("stopped", (1, 0)), ("stopped", (1, 0)), ("running", (1, 1)), ("running", (1, 1))):
+    for state, calls in (
+        ("stopped", (1, 0)),
+        ("stopped", (1, 0)),
+        ("running", (1, 1)),
+        ("running", (1, 1)),
+    ):
         rig.ec2.update(handle, {"state": state})
         assert state == rig.ec2.observe([handle])[0].status
         assert calls == (rig.count("StopInstances"), rig.count("StartInstances"))
@@ -45,7 +52,9 @@ def test_a_stop_that_takes_too_long_is_asked_again(rig):
 
 
 def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig):
-    """The zone is full: NoCapacity that names it; the machine is still there, stopped, and nothing was bought."""
+    """The zone is full: NoCapacity that names it; the machine is still there, stopped, and nothing
+    was bought.
+    """
     (handle,) = rig.got().handles
     rig.ec2.update(handle, {"state": "stopped"})
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
@@ -59,7 +68,9 @@ def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig):
     (handle,) = rig.got().handles
     rig.ec2.update(handle, {"state": "stopped"})
     rig.store.set_quota("aws", REGION, "L-417A185B", 100)
-    with pytest.raises(QuotaExceeded, match=f"aws {A}: starting i-.*VcpuLimitExceeded.*servicequotas"):
+    with pytest.raises(
+        QuotaExceeded, match=f"aws {A}: starting i-.*VcpuLimitExceeded.*servicequotas"
+    ):
         rig.ec2.update(handle, {"state": "running"})
     assert "stopped" == rig.ec2.observe([handle])[0].status and 1 == rig.count("CreateFleet")
 
@@ -75,7 +86,9 @@ def taken_back(rig, reason=FULL):
 
 
 def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch):
-    """Accepted, and stopped again for want of room: NoCapacity by the new reason. The former reason is a list that lags: asked again, never a refusal."""
+    """Accepted, and stopped again for want of room: NoCapacity by the new reason. The former reason
+    is a list that lags: asked again, never a refusal.
+    """
     (handle,) = rig.got().handles
     rig.ec2.update(handle, {"state": "stopped"})
     monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: taken_back(rig))
@@ -105,10 +118,15 @@ def test_a_machine_that_is_gone_is_not_started(rig):
 
 
 def test_b35_the_plan_says_what_a_stop_loses():
-    """Where a machine is stopped at its ttl, the loss of its instance store is said; a type without one has nothing to lose."""
+    """Where a machine is stopped at its ttl, the loss of its instance store is said; a type without
+    one has nothing to lose.
+    """
     keeps = Setup(ttl_s=3600, on_ttl="keep")
     assert any("instance store is lost" in note for note in native.plan_notes(candidate(), keeps))
-    assert not any("instance store" in note for note in native.plan_notes(candidate(machine_type="g5g.xlarge"), keeps))
+    assert not any(
+        "instance store" in note
+        for note in native.plan_notes(candidate(machine_type="g5g.xlarge"), keeps)
+    )
 
 
 class Clock:
@@ -135,12 +153,18 @@ class Lab:
         self.lines, self.clock = [], Clock(rig)
         manifests = {"aws": MANIFEST._replace(connect=lambda _world, _config: rig.ec2)}
         self.world = open_world(
-            "rehearsal", {}, lambda severity, text: self.lines.append(f"{severity}: {text}"), manifests=manifests, clock=self.clock
+            "rehearsal",
+            {},
+            lambda severity, text: self.lines.append(f"{severity}: {text}"),
+            manifests=manifests,
+            clock=self.clock,
         )
 
 
 def wanted(state="running", ttl_s=None, on_ttl="release", capacity="on-demand"):
-    ask = Ask((Choice("H100", 8, capacity=(Capacity(capacity),)),), providers=("aws",), regions=(REGION,))
+    ask = Ask(
+        (Choice("H100", 8, capacity=(Capacity(capacity),)),), providers=("aws",), regions=(REGION,)
+    )
     return ClusterSpec("own", "train", ask, Setup(ttl_s=ttl_s, on_ttl=on_ttl, state=state), "f1")
 
 
@@ -159,16 +183,28 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
     stopped = run(operations.update(lab.world, held, wanted("stopped")))
     assert ("stopped", held.handles) == (stopped.status, stopped.handles)
     rig.store.add_fault("aws", "ec2.StartInstances", "op-error", 1, code=code)
-    with pytest.raises(GpusError, match=f"could not be started again in {held.zone}, so it stays stopped, and in the state.*{code}"):
+    with pytest.raises(
+        GpusError,
+        match=(
+            f"could not be started again in {held.zone}, so it stays stopped, and in the"
+            f" state.*{code}"
+        ),
+    ):
         run(operations.update(lab.world, stopped, wanted()))
-    assert "stopped" == run(operations.read(lab.world, stopped)).status and 1 == rig.count("CreateFleet")
+    assert "stopped" == run(operations.read(lab.world, stopped)).status and 1 == rig.count(
+        "CreateFleet"
+    )
     again = run(operations.update(lab.world, stopped, wanted()))
-    assert ("running", held.handles) == (again.status, again.handles) and 1 == rig.count("CreateFleet")
+    assert ("running", held.handles) == (again.status, again.handles) and 1 == rig.count(
+        "CreateFleet"
+    )
     run(operations.delete(lab.world, again))
 
 
 def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
-    """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its disk, and nothing else is bought."""
+    """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its
+    disk, and nothing else is bought.
+    """
     held = run(operations.create(lab.world, wanted(), "g1"))
     stopped = run(operations.update(lab.world, held, wanted("stopped")))
     taken_back(rig)
@@ -177,7 +213,9 @@ def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(GpusError, match="so it stays stopped, and in the state"):
         run(operations.update(lab.world, after, wanted()))
-    assert (1, 0) == (rig.count("CreateFleet"), rig.count("TerminateInstances")) and 1 == len(rig.left()[0])
+    assert (1, 0) == (rig.count("CreateFleet"), rig.count("TerminateInstances")) and 1 == len(
+        rig.left()[0]
+    )
 
 
 def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
@@ -185,12 +223,17 @@ def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
     held = run(operations.create(lab.world, wanted(capacity="spot"), "g1"))
     with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
         run(operations.update(lab.world, held, wanted("stopped", capacity="spot")))
-    assert 0 == rig.count("StopInstances") and "running" == run(operations.read(lab.world, held)).status
+    assert (
+        0 == rig.count("StopInstances")
+        and "running" == run(operations.read(lab.world, held)).status
+    )
 
 
 @pytest.mark.parametrize("on_ttl", ["release", "keep"])
 def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
-    """However long it was stopped, a started machine has its whole ttl again, and then ends as its declaration says: the user data names the start."""
+    """However long it was stopped, a started machine has its whole ttl again, and then ends as its
+    declaration says: the user data names the start.
+    """
     more = {"ttl_s": 3_600, "on_ttl": on_ttl}
     held = run(operations.create(lab.world, wanted(**more), "g1"))
     lab.clock.advance(1_800)
@@ -198,7 +241,11 @@ def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
     assert stopped.ends_at == 0
     lab.clock.advance(7_200)
     again = run(operations.update(lab.world, stopped, wanted(**more)))
-    assert ("running", held.handles, 1) == (again.status, again.handles, rig.count("ModifyInstanceAttribute"))
+    assert ("running", held.handles, 1) == (
+        again.status,
+        again.handles,
+        rig.count("ModifyInstanceAttribute"),
+    )
     assert 3_500 < again.ends_at - lab.clock.now() <= 3_600
     lab.clock.advance(3_000)
     assert "running" == run(operations.read(lab.world, again)).status
@@ -208,7 +255,9 @@ def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
 
 
 def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
-    """A start that is not ours names nothing anew: past its end the machine ends at once, as after a reboot."""
+    """A start that is not ours names nothing anew: past its end the machine ends at once, as after
+    a reboot.
+    """
     held = run(operations.create(lab.world, wanted(ttl_s=3_600), "g1"))
     run(operations.update(lab.world, held, wanted("stopped", ttl_s=3_600)))
     lab.clock.advance(7_200)
@@ -226,7 +275,9 @@ def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig):
 
 
 class Boots:
-    """The script that sets the end of the run, boot after boot, with the programs of the machine played."""
+    """The script that sets the end of the run, boot after boot, with the programs of the machine
+    played.
+    """
 
     def __init__(self, folder, ttl_s=3_600, on_ttl="release"):
         self.folder, self.ttl_s, self.now, self.shown = folder, ttl_s, 1_000_000, "gpus_start=0"
@@ -239,18 +290,35 @@ class Boots:
         self.now += later_s
         log = self.folder / "log"
         log.unlink(missing_ok=True)
-        curl = f'case "$*" in *api/token*) echo token ;; *) printf "%s\\n" "#!/bin/bash" "{self.shown}" ;; esac' if answers else "exit 7"
-        for name, does in {"curl": curl, "date": f"echo {self.now}", "systemd-run": f'echo "$*" >{log}'}.items():
+        curl = (
+            'case "$*" in *api/token*) echo token ;; *) printf "%s\\n" "#!/bin/bash"'
+            f' "{self.shown}" ;; esac'
+            if answers
+            else "exit 7"
+        )
+        for name, does in {
+            "curl": curl,
+            "date": f"echo {self.now}",
+            "systemd-run": f'echo "$*" >{log}',
+        }.items():
             (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
             (self.folder / "bin" / name).chmod(0o700)
         path = f"{self.folder / 'bin'}:/usr/bin:/bin"
-        subprocess.run(["bash", "-c", self.script], env={"PATH": path}, check=True, capture_output=True)
-        return int(log.read_text().partition("--on-active=")[2].split()[0]) if log.exists() else None
+        subprocess.run(
+            ["bash", "-c", self.script], env={"PATH": path}, check=True, capture_output=True
+        )
+        return (
+            int(log.read_text().partition("--on-active=")[2].split()[0]) if log.exists() else None
+        )
 
 
 @pytest.mark.parametrize(("on_ttl", "over"), [("release", 1), ("keep", None)])
-def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(tmp_path, on_ttl, over):
-    """First boot: the whole ttl. A reboot: what is left of it. Another start: the whole ttl. Past the end: at once, or never where it is kept."""
+def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(
+    tmp_path, on_ttl, over
+):
+    """First boot: the whole ttl. A reboot: what is left of it. Another start: the whole ttl. Past
+    the end: at once, or never where it is kept.
+    """
     boot = Boots(tmp_path, on_ttl=on_ttl)
     assert [3_600, 3_000, 2_400] == [boot(), boot(600), boot(600)]
     boot.shown = "gpus_start=1700000000000"
@@ -267,7 +335,9 @@ def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path):
 
 
 def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path):
-    """Of several such lines the first one counts, which is ours: what a workload brings stands behind it."""
+    """Of several such lines the first one counts, which is ours: what a workload brings stands
+    behind it.
+    """
     boot = Boots(tmp_path)
     boot.shown = 'gpus_start=0" "gpus_start=7'
     assert [3_600, 3_000] == [boot(), boot(600)]

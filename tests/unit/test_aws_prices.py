@@ -1,4 +1,6 @@
-"""Today's prices of EC2, over boto3 against the stand-in: what is told replaces the catalog's, what is not stays as it was."""
+"""Today's prices of EC2, over boto3 against the stand-in: what is told replaces the catalog's, what
+is not stays as it was.
+"""
 
 import json
 import time
@@ -24,7 +26,14 @@ NOW = 1_800_000_000.0
 DAY = "2027-01-15"
 
 
-def offer(capacity="on-demand", zone="use1-az1", machine_type="p5.48xlarge", micro=55_040_000, region="us-east-1", gpu="H100"):
+def offer(
+    capacity="on-demand",
+    zone="use1-az1",
+    machine_type="p5.48xlarge",
+    micro=55_040_000,
+    region="us-east-1",
+    gpu="H100",
+):
     return Offer("aws", region, zone, machine_type, gpu, 8, capacity, micro, "2026-07-20", "list")
 
 
@@ -58,13 +67,23 @@ def test_prices_are_todays_with_their_day_and_source(rig):
     set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5000000000")
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9.876500")
     listed, bid = rig.ec2.repriced([offer(), offer("spot", micro=20_000_000)]).offers
-    assert (44_500_000, DAY, prices.PRICE_LIST) == (listed.node_micro_usd, listed.price_as_of, listed.price_source)
-    assert (9_876_500, DAY, prices.HISTORY) == (bid.node_micro_usd, bid.price_as_of, bid.price_source)
+    assert (44_500_000, DAY, prices.PRICE_LIST) == (
+        listed.node_micro_usd,
+        listed.price_as_of,
+        listed.price_source,
+    )
+    assert (9_876_500, DAY, prices.HISTORY) == (
+        bid.node_micro_usd,
+        bid.price_as_of,
+        bid.price_source,
+    )
     assert 1 == rig.calls("pricing.GetProducts") == rig.calls("ec2.DescribeSpotPriceHistory")
 
 
 def test_what_is_not_told_stays_as_it_was(rig):
-    """Another zone, region, type or a Local Zone keeps its dated price; what had none still has none, and no price is ever zero."""
+    """Another zone, region, type or a Local Zone keeps its dated price; what had none still has
+    none, and no price is ever zero.
+    """
     set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5")
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "0.000000")
     kept = [
@@ -86,7 +105,9 @@ def test_a_price_the_catalog_never_had_is_learnt(rig):
 
 
 def test_a_region_that_is_not_configured_is_not_asked(rig):
-    """Only the configured regions are asked for spot prices; without any, those that the account has enabled."""
+    """Only the configured regions are asked for spot prices; without any, those that the account
+    has enabled.
+    """
     set_price(rig.store, "spot", "p5.48xlarge", "euw2-az1", "11")
     abroad = offer("spot", region="eu-west-2", zone="euw2-az1", micro=20_000_000)
     assert [20_000_000] == rig.prices(abroad)
@@ -96,13 +117,19 @@ def test_a_region_that_is_not_configured_is_not_asked(rig):
 
 
 def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig):
-    """Without the right to read the Price List on-demand stays as bundled, one line names the right, and Spot is today's all the same."""
+    """Without the right to read the Price List on-demand stays as bundled, one line names the
+    right, and Spot is today's all the same.
+    """
     rig.store.add_fault("aws", "pricing.GetProducts", "forbidden", None)
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
     found = rig.ec2.repriced([offer(), offer("spot"), offer(machine_type="p4d.24xlarge")])
     assert [55_040_000, 9_000_000, 55_040_000] == [item.node_micro_usd for item in found.offers]
     (line,) = found.lines
-    assert "UnauthorizedOperation" in line and "allow pricing:GetProducts" in line and "hushhush" not in line
+    assert (
+        "UnauthorizedOperation" in line
+        and "allow pricing:GetProducts" in line
+        and "hushhush" not in line
+    )
 
 
 @pytest.mark.parametrize("kind", ["html", "malformed", "unavailable", "reply-lost", "rate-limit"])
@@ -120,14 +147,18 @@ def test_a_service_that_hangs_ends_at_the_limit(rig):
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
     rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="4")
     began = time.monotonic()
-    found = prices.repriced(rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=1.0)
+    found = prices.repriced(
+        rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=1.0
+    )
     assert time.monotonic() - began < 2.0
     assert [55_040_000, 9_000_000] == [item.node_micro_usd for item in found.offers]
     assert "had no answer within 1s" in found.lines[0]
 
 
 def test_a_product_of_another_kind_or_shape_is_no_price():
-    """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are passed over."""
+    """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are
+    passed over.
+    """
     from providers.rehearsal.clouds.aws.prices import _product
 
     good = _product("p5.48xlarge", "us-east-1", "44.5")
@@ -139,7 +170,16 @@ def test_a_product_of_another_kind_or_shape_is_no_price():
         return json.dumps(product)
 
     yuan = json.dumps(good).replace('"USD"', '"CNY"')
-    odd = [changed(marketoption="CapacityBlock"), changed(locationType="AWS Local Zone"), changed(regionCode=""), yuan, "{}", "[]", "no json", "3"]
+    odd = [
+        changed(marketoption="CapacityBlock"),
+        changed(locationType="AWS Local Zone"),
+        changed(regionCode=""),
+        yuan,
+        "{}",
+        "[]",
+        "no json",
+        "3",
+    ]
     for text in odd:
         assert [] == list(prices._product(text, "p5.48xlarge")), text
 
@@ -153,14 +193,21 @@ def test_a_product_of_another_kind_or_shape_is_no_price():
 
 
 def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks_nothing(rig):
-    """In the live world a plan ranks by today's prices, having asked about the types that it could take; a rehearsal's market is the catalog."""
+    """In the live world a plan ranks by today's prices, having asked about the types that it could
+    take; a rehearsal's market is the catalog.
+    """
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az2", "9")
     rows = [
         offer("spot", micro=10_000_000),
         offer("spot", zone="use1-az2", micro=20_000_000),
         offer("spot", machine_type="p4d.24xlarge", gpu="A100", micro=8_000_000),
     ]
-    manifest = Manifest("aws", Capabilities("aws", capacities=frozenset({"spot"})), lambda world, config: rig.ec2, lambda section: ())
+    manifest = Manifest(
+        "aws",
+        Capabilities("aws", capacities=frozenset({"spot"})),
+        lambda world, config: rig.ec2,
+        lambda section: (),
+    )
     ask = Ask((Choice("H100", 8, capacity=(Capacity("spot"),)),))
 
     def planned(name):
@@ -170,8 +217,12 @@ def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks
         finally:
             world.close()
 
-    assert [10_000_000, 20_000_000] == [found.micro_usd for found in planned("rehearsal").plan(ask).candidates]
+    assert [10_000_000, 20_000_000] == [
+        found.micro_usd for found in planned("rehearsal").plan(ask).candidates
+    ]
     assert 0 == rig.calls("*")
     live = planned("live")
-    assert [("use1-az2", 9_000_000), ("use1-az1", 10_000_000)] == [(found.zone, found.micro_usd) for found in live.plan(ask).candidates]
+    assert [("use1-az2", 9_000_000), ("use1-az1", 10_000_000)] == [
+        (found.zone, found.micro_usd) for found in live.plan(ask).candidates
+    ]
     assert 3 == len(live.table) and 1 == rig.calls("pricing.GetProducts")

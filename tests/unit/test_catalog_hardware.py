@@ -14,7 +14,9 @@ def test_every_model_is_there_once():
 
 @pytest.mark.parametrize("model", all_hardware(), ids=lambda model: model.name)
 def test_every_row_is_whole(model):
-    """Each row has a maker, memory, form, software, a source with a date, and no figure that is zero or below."""
+    """Each row has a maker, memory, form, software, a source with a date, and no figure that is
+    zero or below.
+    """
     for text in (
         model.vendor,
         model.kind,
@@ -32,22 +34,44 @@ def test_every_row_is_whole(model):
     assert all(value > 0 for value in figures)
     assert bool(model.achieved_source) == (model.achieved_bf16_tflops is not None)
     assert bool(model.relative_speed_note) == (model.relative_speed is not None)
-    assert model.software == {"NVIDIA": "CUDA", "AMD": "ROCm", "Intel": "SynapseAI", "Google": "XLA"}.get(model.vendor, model.software)
+    assert model.software == {
+        "NVIDIA": "CUDA",
+        "AMD": "ROCm",
+        "Intel": "SynapseAI",
+        "Google": "XLA",
+    }.get(model.vendor, model.software)
 
 
-@pytest.mark.parametrize("model", [model for model in all_hardware() if model.vendor == "NVIDIA"], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model",
+    [model for model in all_hardware() if model.vendor == "NVIDIA"],
+    ids=lambda model: model.name,
+)
 def test_every_nvidia_row_can_be_sized(model):
-    """An NVIDIA row has bandwidth, fp32, power, link speed and compute capability, and never more speed at a wider type."""
-    assert None not in (model.bandwidth_tb_s, model.fp32_tflops, model.tdp_w, model.interconnect_gb_s)
+    """An NVIDIA row has bandwidth, fp32, power, link speed and compute capability, and never more
+    speed at a wider type.
+    """
+    assert None not in (
+        model.bandwidth_tb_s,
+        model.fp32_tflops,
+        model.tdp_w,
+        model.interconnect_gb_s,
+    )
     assert float(model.compute_capability) >= 3
-    ladder = [value for value in (model.tf32_tflops, model.bf16_tflops, model.fp8_tflops, model.fp4_tflops) if value is not None]
+    ladder = [
+        value
+        for value in (model.tf32_tflops, model.bf16_tflops, model.fp8_tflops, model.fp4_tflops)
+        if value is not None
+    ]
     assert ladder == sorted(ladder)
     assert model.bf16_tflops is None or model.bf16_tflops == model.fp16_tflops
     assert (model.bf16_tflops is None) or float(model.compute_capability) >= 8
 
 
 def test_achieved_never_exceeds_the_dense_peak():
-    """What a matmul reaches lies under the peak, for every model and dtype, and is unknown where the peak is."""
+    """What a matmul reaches lies under the peak, for every model and dtype, and is unknown where
+    the peak is.
+    """
     for model in all_hardware():
         for dtype in DTYPES:
             peak, reached = model.dense_tflops(dtype), achieved_tflops(model.name, dtype)
@@ -56,7 +80,9 @@ def test_achieved_never_exceeds_the_dense_peak():
 
 
 def test_achieved_is_the_measurement_where_there_is_one():
-    """Measured models answer the measurement; others of the same maker a stated share of their peak; a missing dtype or model answers nothing."""
+    """Measured models answer the measurement; others of the same maker a stated share of their
+    peak; a missing dtype or model answers nothing.
+    """
     assert achieved_tflops("H100") == pytest.approx(792.1)
     assert achieved_tflops("h100-sxm") == pytest.approx(792.1)
     assert achieved_tflops("MI300X") == pytest.approx(781.9)
@@ -81,7 +107,9 @@ def test_hardware_is_found_by_any_exact_spelling_and_no_other():
 
 
 def test_siblings_differ_where_their_makers_say():
-    """The A10G has less tensor speed than the A10 and the same memory; the NVL card more memory than the PCIe card."""
+    """The A10G has less tensor speed than the A10 and the same memory; the NVL card more memory
+    than the PCIe card.
+    """
     assert hardware("A10G").bf16_tflops < hardware("A10").bf16_tflops
     assert hardware("A10G").bandwidth_tb_s == hardware("A10").bandwidth_tb_s
     assert (hardware("H100-NVL").memory_gib, hardware("H100-PCIe").memory_gib) == (94, 80)
@@ -90,5 +118,9 @@ def test_siblings_differ_where_their_makers_say():
 def test_shares_follow_from_the_measurements():
     """The share for unmeasured cards lies within what was measured on the maker's others."""
     for vendor, share in table.ACHIEVABLE.items():
-        measured = [m.achieved_bf16_tflops / m.bf16_tflops for m in all_hardware() if m.vendor == vendor and m.achieved_bf16_tflops]
+        measured = [
+            m.achieved_bf16_tflops / m.bf16_tflops
+            for m in all_hardware()
+            if m.vendor == vendor and m.achieved_bf16_tflops
+        ]
         assert min(measured) - 0.005 <= share <= max(measured)

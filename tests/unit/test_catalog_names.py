@@ -8,7 +8,24 @@ from providers.catalog import names
 from providers.catalog.hardware import all_hardware
 
 
-@pytest.mark.parametrize("text", ["A100-8", "A1", "H10", "", "A100 80G", "H100X", "RTX 6000", "B20", "1x H100", "H100:8", "H100!", "GPU", "nvidia"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A100-8",
+        "A1",
+        "H10",
+        "",
+        "A100 80G",
+        "H100X",
+        "RTX 6000",
+        "B20",
+        "1x H100",
+        "H100:8",
+        "H100!",
+        "GPU",
+        "nvidia",
+    ],
+)
 def test_b01_unknown_names_are_unknown(text):
     """A text that is no exact spelling of one model names nothing, however near it comes."""
     assert names.canonical(text) is None
@@ -40,21 +57,43 @@ def test_b01_nothing_is_near_to_nothing():
     assert names.near("zzzzzzzz") == ()
 
 
-@pytest.mark.parametrize("text", ["a100_80gb", "A100 80GB", "A100-80gb", "a10080gb", "NVIDIA A100-80GB", "nvidia-a100-80gb", "NVIDIA A100-SXM4-80GB"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a100_80gb",
+        "A100 80GB",
+        "A100-80gb",
+        "a10080gb",
+        "NVIDIA A100-80GB",
+        "nvidia-a100-80gb",
+        "NVIDIA A100-SXM4-80GB",
+    ],
+)
 def test_b01_case_space_and_dashes_do_not_matter(text):
     """Case, blanks, dashes, underscores and the vendor's name make no other model."""
     assert names.canonical(text) == "A100-80GB"
 
 
 def test_b01_every_spelling_of_every_case_is_accepted():
-    """Each model is found by its own name in lower case, with blanks, with underscores and with none."""
+    """Each model is found by its own name in lower case, with blanks, with underscores and with
+    none.
+    """
     for model in names.models():
-        for text in (model, model.lower(), model.replace("-", " "), model.replace("-", "_"), model.replace("-", ""), f" {model} "):
+        for text in (
+            model,
+            model.lower(),
+            model.replace("-", " "),
+            model.replace("-", "_"),
+            model.replace("-", ""),
+            f" {model} ",
+        ):
             assert names.canonical(text) == model
 
 
 def test_b02_two_models_are_never_one():
-    """The short name of a pair accepts nothing of the long one: A100 is the 40 GB card, V100 the 16 GB one, H100 not the Mega."""
+    """The short name of a pair accepts nothing of the long one: A100 is the 40 GB card, V100 the 16
+    GB one, H100 not the Mega.
+    """
     for short, long in (
         ("A100", "A100-80GB"),
         ("V100", "V100-32GB"),
@@ -69,11 +108,17 @@ def test_b02_two_models_are_never_one():
 
 
 def test_b02_no_two_asks_share_a_model_unless_documented():
-    """A model is accepted by its own name, by a bare name with a documented meaning, and by an ask for its form factor."""
+    """A model is accepted by its own name, by a bare name with a documented meaning, and by an ask
+    for its form factor.
+    """
     for one, other in itertools.permutations(names.models(), 2):
         if other in names.accepts(one):
             assert names.meaning(one)
-            assert (one, other) in {("H100", "H100-PCIe"), ("A100", "A100-PCIe"), ("A100-80GB", "A100-80GB-PCIe")}
+            assert (one, other) in {
+                ("H100", "H100-PCIe"),
+                ("A100", "A100-PCIe"),
+                ("A100-80GB", "A100-80GB-PCIe"),
+            }
 
 
 def test_b03_siblings_are_named_never_swapped():
@@ -111,7 +156,9 @@ def test_b04_free_text_keeps_form_factor_and_generation(text, model, memory_gib)
 
 
 def test_b04_h100_accepts_both_forms_and_sxm_only_one():
-    """Bare H100 accepts the SXM and the PCIe card; H100-SXM and H100! the SXM card alone; none of them the 94 GB card."""
+    """Bare H100 accepts the SXM and the PCIe card; H100-SXM and H100! the SXM card alone; none of
+    them the 94 GB card.
+    """
     assert names.accepts("H100") == ("H100", "H100-PCIe")
     assert names.accepts(names.canonical("H100 SXM")) == ("H100",)
     assert names.accepts("H100", exact=True) == ("H100",)
@@ -140,12 +187,16 @@ def test_b04_h100_accepts_both_forms_and_sxm_only_one():
     ],
 )
 def test_b08_reported_memory_is_checked_against_the_nominal_size(model, reported_mib, fits):
-    """A report within ten per cent under and three over the model's nominal size is that model's; another size is not."""
+    """A report within ten per cent under and three over the model's nominal size is that model's;
+    another size is not.
+    """
     assert names.nominal_memory_matches(model, reported_mib) is fits
 
 
 def test_b08_asks_by_memory_go_by_the_nominal_size():
-    """At least 24 GB includes the A10G, whose report is 22 GiB; at least 80 GB leaves out the 48 GB cards; nothing but GPUs is listed."""
+    """At least 24 GB includes the A10G, whose report is 22 GiB; at least 80 GB leaves out the 48 GB
+    cards; nothing but GPUs is listed.
+    """
     assert "A10G" in names.by_memory(24)
     assert {"H100", "A100-80GB"} <= set(names.by_memory(80))
     assert not {"L40S", "A100"} & set(names.by_memory(80))
@@ -156,7 +207,9 @@ def test_b08_asks_by_memory_go_by_the_nominal_size():
 
 
 def test_b08_a_shared_driver_name_is_settled_by_memory():
-    """Where a driver calls two sizes the same, the report says which; one that fits neither names nothing."""
+    """Where a driver calls two sizes the same, the report says which; one that fits neither names
+    nothing.
+    """
     assert names.gpu_type("NVIDIA GeForce RTX 3080", 10240) == "RTX-3080"
     assert names.gpu_type("NVIDIA GeForce RTX 3080", 12288) == "RTX-3080-12GB"
     assert names.gpu_type("A100 SXM4", 81920) == "A100-80GB"
@@ -171,7 +224,9 @@ def test_no_two_models_of_one_name_overlap_in_memory():
     for sizes in names._BY_MEMORY.values():
         for one, other in itertools.permutations(sizes, 2):
             for share in (1 - names.MEMORY_UNDER, 1, 1 + names.MEMORY_OVER):
-                assert not names.nominal_memory_matches(other, names.nominal_memory_gib(one) * 1024 * share)
+                assert not names.nominal_memory_matches(
+                    other, names.nominal_memory_gib(one) * 1024 * share
+                )
 
 
 def test_suggestions_and_meanings_name_known_models():
@@ -188,4 +243,6 @@ def test_suggestions_and_meanings_name_known_models():
 
 def test_the_hardware_table_has_the_same_models_and_sizes():
     """Names and hardware list the same models with the same nominal memory."""
-    assert {model: names.nominal_memory_gib(model) for model in names.models()} == {found.name: found.memory_gib for found in all_hardware()}
+    assert {model: names.nominal_memory_gib(model) for model in names.models()} == {
+        found.name: found.memory_gib for found in all_hardware()
+    }

@@ -38,7 +38,11 @@ def by_id(every):
 
 def of(every, provider, gpu, capacity="on-demand"):
     """The offers of one provider, model and kind of capacity."""
-    return [offer for offer in every if (offer.provider, offer.gpu_type, offer.capacity) == (provider, gpu, capacity)]
+    return [
+        offer
+        for offer in every
+        if (offer.provider, offer.gpu_type, offer.capacity) == (provider, gpu, capacity)
+    ]
 
 
 def test_the_generator_makes_the_committed_files(tmp_path):
@@ -50,7 +54,9 @@ def test_the_generator_makes_the_committed_files(tmp_path):
 
 
 def test_the_columns_are_whole(every):
-    """Every column has a value for every offer, and the index leads to each offer once, by its model."""
+    """Every column has a value for every offer, and the index leads to each offer once, by its
+    model.
+    """
     table = offers.load()
     assert {len(column) for column in table.columns} == {len(table)}
     assert len(table.columns) == len(COLUMNS)
@@ -75,12 +81,26 @@ def test_no_offer_names_an_unknown_gpu(every):
 
 def test_b15_no_price_is_zero(every):
     """A price is positive or unknown."""
-    assert not [offer.id for offer in every if offer.node_micro_usd is not None and offer.node_micro_usd <= 0]
+    assert not [
+        offer.id
+        for offer in every
+        if offer.node_micro_usd is not None and offer.node_micro_usd <= 0
+    ]
 
 
 def test_spot_never_costs_more_than_on_demand(every):
     """Where both prices of a machine at a place are known, spot is at most on-demand."""
-    price = {(o.provider, o.zone or o.region, o.machine_type, o.gpu_type, o.gpu_count, o.capacity): o.node_micro_usd for o in every}
+    price = {
+        (
+            o.provider,
+            o.zone or o.region,
+            o.machine_type,
+            o.gpu_type,
+            o.gpu_count,
+            o.capacity,
+        ): o.node_micro_usd
+        for o in every
+    }
     compared = 0
     for key, spot in price.items():
         on_demand = price.get((*key[:-1], "on-demand"))
@@ -93,7 +113,11 @@ def test_spot_never_costs_more_than_on_demand(every):
 def test_every_price_has_a_date_and_a_source(every):
     """A priced offer names its source and its date; an unpriced one neither."""
     for offer in every:
-        assert bool(offer.price_source) == bool(offer.price_as_of) == (offer.node_micro_usd is not None), offer.id
+        assert (
+            bool(offer.price_source)
+            == bool(offer.price_as_of)
+            == (offer.node_micro_usd is not None)
+        ), offer.id
         if offer.price_as_of:
             assert offers.first_day(offer.price_as_of).year >= 2026
 
@@ -106,28 +130,46 @@ def test_b17_every_row_says_what_is_in_and_what_is_not(every):
 
 
 def test_b17_one_ask_compares_alike_across_clouds(every):
-    """Eight A100 of 80 GB are on offer all-in on Google, AWS and Modal: machine, memory and bundled disk; GPU, CPU and memory."""
+    """Eight A100 of 80 GB are on offer all-in on Google, AWS and Modal: machine, memory and bundled
+    disk; GPU, CPU and memory.
+    """
     gcp = of(every, "gcp", "A100-80GB")
     assert {offer.machine_type for offer in gcp} >= {"a2-ultragpu-8g"}
-    assert all("3000 GiB local SSD" in offer.parts and "RAM" in offer.parts for offer in gcp if offer.machine_type == "a2-ultragpu-8g")
-    assert any(offer.machine_type == "p4de.24xlarge" and offer.gpu_count == 8 for offer in of(every, "aws", "A100-80GB"))
+    assert all(
+        "3000 GiB local SSD" in offer.parts and "RAM" in offer.parts
+        for offer in gcp
+        if offer.machine_type == "a2-ultragpu-8g"
+    )
+    assert any(
+        offer.machine_type == "p4de.24xlarge" and offer.gpu_count == 8
+        for offer in of(every, "aws", "A100-80GB")
+    )
     (modal,) = [offer for offer in of(every, "modal", "A100-80GB") if offer.gpu_count == 8]
     assert "CPU" in modal.parts
     assert "memory" in modal.parts
     assert "x1.5" in modal.left_out
-    assert modal.node_micro_usd == micro_usd((Decimal("0.000694") * 8 + Decimal("0.00003942") / 8 + Decimal("0.00000667") / 8) * 3600)
+    assert modal.node_micro_usd == micro_usd(
+        (Decimal("0.000694") * 8 + Decimal("0.00003942") / 8 + Decimal("0.00000667") / 8) * 3600
+    )
 
 
 def test_a_price_without_the_bundled_ssd_is_no_price(by_id):
-    """A sum that lacks the local SSD which comes with the machine is shown in the parts, not as the price; the variant without SSD has the price."""
+    """A sum that lacks the local SSD which comes with the machine is shown in the parts, not as the
+    price; the variant without SSD has the price.
+    """
     assert by_id["gcp/us-central1-b/a3-ultragpu-8g/H200:8/spot"].node_micro_usd is None
-    assert "42.2565 without the 12000 GiB local SSD" in by_id["gcp/us-central1-b/a3-ultragpu-8g/H200:8/spot"].parts
+    assert (
+        "42.2565 without the 12000 GiB local SSD"
+        in by_id["gcp/us-central1-b/a3-ultragpu-8g/H200:8/spot"].parts
+    )
     assert by_id["gcp/us-central1-b/a3-ultragpu-8g-nolssd/H200:8/spot"].node_micro_usd == 42_256_500
     assert by_id["gcp/us-central1-a/a3-highgpu-8g/H100:8/spot"].node_micro_usd == 50_609_541
 
 
 def test_a_reservation_costs_what_on_demand_costs(every):
-    """A reservation is listed once for each place of Google and Amazon, at the on-demand price, and says that it is billed whether used or not."""
+    """A reservation is listed once for each place of Google and Amazon, at the on-demand price, and
+    says that it is billed whether used or not.
+    """
     reserved = [offer for offer in every if offer.capacity == "reservation"]
     assert reserved
     assert {offer.provider for offer in reserved} == {"gcp", "aws"}
@@ -155,7 +197,9 @@ def test_a_reservation_costs_what_on_demand_costs(every):
     ],
 )
 def test_kinds_that_google_does_not_sell_say_so(every, machine, refused):
-    """All four kinds of capacity are listed for a Google machine; those it does not sell carry the reason."""
+    """All four kinds of capacity are listed for a Google machine; those it does not sell carry the
+    reason.
+    """
     kinds = {offer.capacity: offer.restriction for offer in every if offer.machine_type == machine}
     assert set(kinds) == {"on-demand", "spot", "flex-start", "reservation"}
     assert {kind for kind, restriction in kinds.items() if restriction} == refused
@@ -167,7 +211,9 @@ def test_flex_start_has_no_price(every):
 
 
 def test_b10_n1_hosts_carry_their_gpus_within_googles_limits(every):
-    """An N1 offer names what Google calls the GPU, shows host and GPU apart, and stays within the vCPU and RAM limits; others attach nothing."""
+    """An N1 offer names what Google calls the GPU, shows host and GPU apart, and stays within the
+    vCPU and RAM limits; others attach nothing.
+    """
     attached = [offer for offer in every if offer.machine_type.startswith("n1-")]
     assert {offer.gpu_type for offer in attached} == {"T4", "P4", "V100", "P100"}
     for offer in attached:
@@ -179,11 +225,17 @@ def test_b10_n1_hosts_carry_their_gpus_within_googles_limits(every):
             host, _, rest = offer.parts.removeprefix("host ").partition(" + ")
             gpu = rest.split(";")[0].split()[-1]
             assert abs(float(host) + float(gpu) - offer.node_micro_usd / 1e6) < 0.0002
-    assert not [offer.id for offer in every if offer.accelerator and not offer.machine_type.startswith("n1-")]
+    assert not [
+        offer.id
+        for offer in every
+        if offer.accelerator and not offer.machine_type.startswith("n1-")
+    ]
 
 
 def test_b09_counts_on_offer_are_the_clouds_own(every):
-    """Google sells the A100 in 1, 2, 4, 8 and 16, the P100 in 1, 2 and 4; AWS the H100 in 1 and 8; Modal the A10 in 1 to 4."""
+    """Google sells the A100 in 1, 2, 4, 8 and 16, the P100 in 1, 2 and 4; AWS the H100 in 1 and 8;
+    Modal the A10 in 1 to 4.
+    """
     counts = {}
     for offer in every:
         counts.setdefault((offer.provider, offer.gpu_type), set()).add(offer.gpu_count)
@@ -205,7 +257,11 @@ def test_b03_no_cloud_sells_its_siblings_card(every):
 
 def test_b02_aws_sizes_are_told_apart_by_the_type(by_id):
     """EC2 says A100 and V100 for both sizes; p4d, p4de, p3 and p3dn say which."""
-    gpu = {offer.machine_type: (offer.gpu_type, offer.gpu_memory_gib) for offer in by_id.values() if offer.provider == "aws"}
+    gpu = {
+        offer.machine_type: (offer.gpu_type, offer.gpu_memory_gib)
+        for offer in by_id.values()
+        if offer.provider == "aws"
+    }
     assert gpu["p4d.24xlarge"] == ("A100", 40)
     assert gpu["p4de.24xlarge"] == ("A100-80GB", 80)
     assert gpu["p3.16xlarge"] == ("V100", 16)
@@ -218,7 +274,11 @@ def test_b02_aws_sizes_are_told_apart_by_the_type(by_id):
 
 def test_slices_of_a_gpu_are_fractions(every):
     """A part of an L4 or of an RTX PRO 6000 has a fraction as its count and the part's memory."""
-    parts = {offer.machine_type: (offer.gpu_type, offer.gpu_count, offer.gpu_memory_gib) for offer in every if offer.gpu_count < 1}
+    parts = {
+        offer.machine_type: (offer.gpu_type, offer.gpu_count, offer.gpu_memory_gib)
+        for offer in every
+        if offer.gpu_count < 1
+    }
     assert parts["g6f.large"] == ("L4", 0.125, 3)
     assert parts["g6f.2xlarge"] == ("L4", 0.25, 6)
     assert parts["gr6f.4xlarge"] == ("L4", 0.5, 12)
@@ -227,11 +287,15 @@ def test_slices_of_a_gpu_are_fractions(every):
 
 
 def test_machines_that_are_only_in_price_lists_say_so(every):
-    """EC2 families that its own list of types no longer has are listed with that restriction, and only on demand."""
+    """EC2 families that its own list of types no longer has are listed with that restriction, and
+    only on demand.
+    """
     for family in ("p2", "p3", "g2", "g3"):
         found = [offer for offer in every if offer.machine_type.startswith(f"{family}.")]
         assert found
-        assert all("price lists" in offer.restriction and offer.capacity == "on-demand" for offer in found)
+        assert all(
+            "price lists" in offer.restriction and offer.capacity == "on-demand" for offer in found
+        )
 
 
 def test_govcloud_is_left_out(every):
@@ -240,7 +304,9 @@ def test_govcloud_is_left_out(every):
 
 
 def test_places_are_places(every):
-    """A zone of Google or AWS belongs to its region; Modal places anywhere; region and zone are never mixed."""
+    """A zone of Google or AWS belongs to its region; Modal places anywhere; region and zone are
+    never mixed.
+    """
     for offer in every:
         if offer.provider == "gcp" and offer.zone:
             assert offer.zone.startswith(offer.region + "-"), offer.id
@@ -258,7 +324,9 @@ def changed(tmp_path, name, edit):
     for row in rows:
         edit(row)
     packed = tmp_path / f"{name}.csv.gz"
-    with gzip.open(packed, "wt") if packed.exists() else (tmp_path / f"{name}.csv").open("w") as file:
+    with (
+        gzip.open(packed, "wt") if packed.exists() else (tmp_path / f"{name}.csv").open("w")
+    ) as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
@@ -267,7 +335,9 @@ def changed(tmp_path, name, edit):
 
 def test_the_unverified_column_is_never_a_price(tmp_path):
     """Whatever stands in the unverified column, the catalog is the same."""
-    folder = changed(tmp_path, "gcp_gpu_offers", lambda row: row.update(unverified_ondemand_or_dws_usd_h="1.0"))
+    folder = changed(
+        tmp_path, "gcp_gpu_offers", lambda row: row.update(unverified_ondemand_or_dws_usd_h="1.0")
+    )
     assert generate.make(folder) == generate.make(SOURCES)
 
 
@@ -310,11 +380,17 @@ def test_a_cell_with_a_comma_is_refused(tmp_path):
 
 def test_dates_are_known_per_provider():
     """For each provider the oldest and the newest date of its prices is known."""
-    assert offers.as_of() == {"gcp": ("2026-05-20", "2026-07-30"), "aws": ("2026", "2026-07-20"), "modal": ("2026-09-01", "2026-09-01")}
+    assert offers.as_of() == {
+        "gcp": ("2026-05-20", "2026-07-30"),
+        "aws": ("2026", "2026-07-20"),
+        "modal": ("2026-09-01", "2026-09-01"),
+    }
 
 
 def test_a_stale_catalog_is_a_line_per_provider():
-    """Prices older than the limit are reported, one line a provider with the date and the age; fresh ones are not."""
+    """Prices older than the limit are reported, one line a provider with the date and the age;
+    fresh ones are not.
+    """
     assert offers.stale(datetime.date(2026, 11, 27)) == ()
     assert offers.stale(datetime.date(2026, 11, 27), days=100) == (
         "gcp: the newest bundled price is of 2026-07-30, 120 days ago; live prices may differ",
@@ -323,7 +399,10 @@ def test_a_stale_catalog_is_a_line_per_provider():
     assert len(offers.stale(datetime.date(2028, 1, 1))) == 3
 
 
-@pytest.mark.parametrize(("text", "day"), [("2026", (2026, 1, 1)), ("2026-05", (2026, 5, 1)), ("2026-05-20", (2026, 5, 20))])
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [("2026", (2026, 1, 1)), ("2026-05", (2026, 5, 1)), ("2026-05-20", (2026, 5, 20))],
+)
 def test_a_date_without_day_counts_as_its_first(text, day):
     """A year or a month alone counts as its first day, the oldest it can mean."""
     assert offers.first_day(text) == datetime.date(*day)
@@ -335,17 +414,24 @@ def test_the_catalog_is_read_once():
 
 
 def test_a_cold_load_is_short_and_imports_nothing_heavy():
-    """A fresh process reads the whole catalog without heavy modules, in a fraction of a second even on a busy machine."""
+    """A fresh process reads the whole catalog without heavy modules, in a fraction of a second even
+    on a busy machine.
+    """
     code = (
-        "import sys, time\n"
-        "from providers.catalog import offers, names\n"
-        "start = time.perf_counter(); offers.load(); took = time.perf_counter() - start\n"
-        "heavy = {'pydantic', 'dataclasses', 'csv', 'asyncio', 'pandas', 'sqlite3', 'pathlib', 'difflib'} & set(sys.modules)\n"
-        "print(took, sorted(heavy - before))"
+        "import sys, time\nfrom providers.catalog import offers, names\nstart ="
+        " time.perf_counter(); offers.load(); took = time.perf_counter() - start\nheavy ="
+        " {'pydantic', 'dataclasses', 'csv', 'asyncio', 'pandas', 'sqlite3', 'pathlib', 'difflib'}"
+        " & set(sys.modules)\nprint(took, sorted(heavy - before))"
     )
     code = "import sys; before = set(sys.modules)\n" + code
     start = time.perf_counter()
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=DATA.parents[2]).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=DATA.parents[2],
+    ).stdout
     took, heavy = out.split(" ", 1)
     assert heavy.strip() == "[]"
     assert float(took) < 0.25

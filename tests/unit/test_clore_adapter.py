@@ -1,4 +1,6 @@
-"""The Clore adapter with its real HTTP client against the stand-in on loopback: orders, outcomes, marks, errors. The clock is injected."""
+"""The Clore adapter with its real HTTP client against the stand-in on loopback: orders, outcomes,
+marks, errors. The clock is injected.
+"""
 
 import sqlite3
 from decimal import Decimal
@@ -18,7 +20,17 @@ from providers.rehearsal.clouds.clore import KEY
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import OUTBID_S, State
 from providers.rehearsal.store import Store
-from providers.model.machine import GONE, PREEMPTED, RUNNING, STARTING, STOPPING, Handle, Mark, Order, Setup
+from providers.model.machine import (
+    GONE,
+    PREEMPTED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    Handle,
+    Mark,
+    Order,
+    Setup,
+)
 from providers.model.offer import Candidate
 
 MARK = Mark("owner-1", "bench", "g1", "f00d")
@@ -57,20 +69,42 @@ class Bench:
     def opened(self, memory, options=None, key=KEY, not_configured=""):
         gate = Gate(self.folder / "pace", LIVE_PACE, self.clock, self.clock.sleep)
         client = Client(key, gate, lambda: self.server.url, trust_environment=False)
-        return client, CloreAdapter("rehearsal", client, memory, options or Options(), self.clock, "test", not_configured=not_configured)
+        return client, CloreAdapter(
+            "rehearsal",
+            client,
+            memory,
+            options or Options(),
+            self.clock,
+            "test",
+            not_configured=not_configured,
+        )
 
     def another_machine(self):
         """The same key elsewhere: no memory of what was ordered."""
         return self.opened(Memory(self.folder / "elsewhere.db"))[1]
 
     def candidate(self, server=71001, capacity="on-demand", **more):
-        offer = next(o for o in self.adapter.offers() if o.machine_type == f"server-{server}" and o.capacity == capacity)
+        offer = next(
+            o
+            for o in self.adapter.offers()
+            if o.machine_type == f"server-{server}" and o.capacity == capacity
+        )
         return Candidate(1, 0, offer, 1, "", offer.node_micro_usd)._replace(**more)
 
-    def order(self, server=71001, capacity="on-demand", mark=MARK, setup=None, max_micro_usd=None, **more):
+    def order(
+        self, server=71001, capacity="on-demand", mark=MARK, setup=None, max_micro_usd=None, **more
+    ):
         self.count += 1
         setup = setup or Setup(ssh_public_key=SSH)
-        return Order(mark, f"token-{self.count}", (self.candidate(server, capacity, **more),), ("bench-0",), setup, 900, max_micro_usd)
+        return Order(
+            mark,
+            f"token-{self.count}",
+            (self.candidate(server, capacity, **more),),
+            ("bench-0",),
+            setup,
+            900,
+            max_micro_usd,
+        )
 
     def up(self, ticket, after_s=10.0):
         self.clock.at += after_s
@@ -143,17 +177,30 @@ def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench):
 
 
 def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch):
-    """The body has the key's public half, one price guard, the mark's ports, and nothing of this machine's environment."""
+    """The body has the key's public half, one price guard, the mark's ports, and nothing of this
+    machine's environment.
+    """
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("CLORE_API_KEY", "sk_secret")
     sent = {}
     real = bench.client.create_order
-    monkeypatch.setattr(bench.client, "create_order", lambda body, **rest: (sent.update(body), real(body, **rest))[1])
+    monkeypatch.setattr(
+        bench.client,
+        "create_order",
+        lambda body, **rest: (sent.update(body), real(body, **rest))[1],
+    )
     bench.adapter.submit(bench.order(setup=Setup(ssh_public_key=SSH, ports=(8000,))))
     assert "secret" not in repr(sent)
     assert KEY not in repr(sent)
-    assert ("on-demand", 11.9, SSH, {}) == (sent["type"], sent["required_price"], sent["ssh_key"], sent["env"])
-    assert {22, 8000, *mark.ports(MARK.owner, MARK.cluster)} == {int(port) for port in sent["ports"]}
+    assert ("on-demand", 11.9, SSH, {}) == (
+        sent["type"],
+        sent["required_price"],
+        sent["ssh_key"],
+        sent["env"],
+    )
+    assert {22, 8000, *mark.ports(MARK.owner, MARK.cluster)} == {
+        int(port) for port in sent["ports"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -169,7 +216,9 @@ def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch):
     ],
 )
 def test_b25_a_lost_answer_never_rents_twice(bench, fault):
-    """Reply lost, half an answer, 502, 500 or code 1 though made: one POST, and the one order is found by its server."""
+    """Reply lost, half an answer, 502, 500 or code 1 though made: one POST, and the one order is
+    found by its server.
+    """
     bench.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
     order = bench.order()
     with pytest.raises(errors.OutcomeUnknown) as caught:
@@ -184,9 +233,14 @@ def test_b25_a_lost_answer_never_rents_twice(bench, fault):
     assert 1 == len(bench.posts()) == len(bench.alive())
 
 
-@pytest.mark.parametrize("fault", [("unavailable", {}), ("html", {}), ("http", {"status": 500}), ("http", {"status": 200})])
+@pytest.mark.parametrize(
+    "fault",
+    [("unavailable", {}), ("html", {}), ("http", {"status": 500}), ("http", {"status": 200})],
+)
 def test_b25_an_order_that_was_not_made_is_certain_after_a_while(bench, fault):
-    """Code 1, 500 or a web page with nothing made: unknown for the time an order may take to be listed, then nothing."""
+    """Code 1, 500 or a web page with nothing made: unknown for the time an order may take to be
+    listed, then nothing.
+    """
     bench.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
     order = bench.order()
     with pytest.raises(errors.OutcomeUnknown):
@@ -233,7 +287,9 @@ def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(be
     ],
 )
 def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
-    """Codes 2 to 6 are refusals of their class and scope with the reason kept; nothing was made and nothing need be looked for."""
+    """Codes 2 to 6 are refusals of their class and scope with the reason kept; nothing was made and
+    nothing need be looked for.
+    """
     bench.store.add_fault("clore", "create_order", "http", 1, status=200, **settings)
     order = bench.order()
     with pytest.raises(kind) as caught:
@@ -247,8 +303,12 @@ def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
 
 
 def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench):
-    """Somebody was faster: the reason is kept, and a few seconds without an order on the key are enough to go on."""
-    bench.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    """Somebody was faster: the reason is kept, and a few seconds without an order on the key are
+    enough to go on.
+    """
+    bench.store.add_fault(
+        "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
+    )
     order = bench.order()
     with pytest.raises(errors.OfferGone, match="server-already-rented") as caught:
         bench.adapter.submit(order)
@@ -261,7 +321,9 @@ def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench):
 
 
 def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench):
-    """The second delivery finds the server rented, by the first: the one order is found once it shows the mark, and no other is sent."""
+    """The second delivery finds the server rented, by the first: the one order is found once it
+    shows the mark, and no other is sent.
+    """
     bench.store.add_fault("clore", "create_order", "twice")
     order = bench.order()
     with pytest.raises(errors.OfferGone):
@@ -278,14 +340,26 @@ def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench):
 
 def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench):
     """An order of the same key on that server, without our mark, is never ours after a refusal."""
-    bench.store.add_fault("clore", "create_order", "http", 1, status=200, reason="server-already-rented")
+    bench.store.add_fault(
+        "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
+    )
     order = bench.order()
     with pytest.raises(errors.OfferGone):
         bench.adapter.submit(order)
-    other = State(bench.store).make(71001, spot=False, coin="USD-Blockchain", per_day=1.0, image="x", ports={"22": "tcp"}, mrl=100)
+    other = State(bench.store).make(
+        71001,
+        spot=False,
+        coin="USD-Blockchain",
+        per_day=1.0,
+        image="x",
+        ports={"22": "tcp"},
+        mrl=100,
+    )
     bench.clock.at += SETTLE_S + 1
     assert bench.adapter.resume(order) is None
-    assert str(other.id) not in {node.handle.native_id.rpartition("/")[2] for node in bench.adapter.find(order.mark.owner)}
+    assert str(other.id) not in {
+        node.handle.native_id.rpartition("/")[2] for node in bench.adapter.find(order.mark.owner)
+    }
 
 
 def test_b25_an_unknown_code_is_an_unknown_outcome(bench):
@@ -327,11 +401,24 @@ def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path):
 
 
 def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
-    """Whatever httpx raises: nothing sent is transient, anything else is unknown for an order and transient for a look."""
+    """Whatever httpx raises: nothing sent is transient, anything else is unknown for an order and
+    transient for a look.
+    """
     bench.client.my_orders()
-    kinds = [kind for name in httpx.__all__ if isinstance(kind := getattr(httpx, name), type) and issubclass(kind, Exception)]
+    kinds = [
+        kind
+        for name in httpx.__all__
+        if isinstance(kind := getattr(httpx, name), type) and issubclass(kind, Exception)
+    ]
     assert len(kinds) > 15
-    never_sent = {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
+    never_sent = {
+        "ConnectError",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "ProxyError",
+        "UnsupportedProtocol",
+        "InvalidURL",
+    }
     for kind in kinds:
 
         def fail(*arguments, kind=kind, **rest):
@@ -340,7 +427,9 @@ def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
         monkeypatch.setattr(bench.client._http, "request", fail)
         with pytest.raises(errors.Transient):
             bench.client.my_orders()
-        with pytest.raises(errors.Transient if kind.__name__ in never_sent else errors.OutcomeUnknown):
+        with pytest.raises(
+            errors.Transient if kind.__name__ in never_sent else errors.OutcomeUnknown
+        ):
             bench.client.create_order({}, token="t", server=1, capacity="spot")
 
 
@@ -354,11 +443,15 @@ def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch)
 
 
 def test_an_order_takes_one_key_and_the_users_goes_first():
-    """The cluster's own key is sent where the user gives none; with the user's there is no login from here, and the manifest says so."""
+    """The cluster's own key is sent where the user gives none; with the user's there is no login
+    from here, and the manifest says so.
+    """
     from providers.adapters.clore import MANIFEST
 
     assert MANIFEST.unreachable(None, Setup(own_public_key=SSH)) == ""
-    assert "one key" in MANIFEST.unreachable(None, Setup(ssh_public_key=SSH, own_public_key="other"))
+    assert "one key" in MANIFEST.unreachable(
+        None, Setup(ssh_public_key=SSH, own_public_key="other")
+    )
 
 
 def test_b13_a_spot_order_says_so_and_bids(bench):
@@ -450,7 +543,9 @@ def test_a_price_that_rose_since_the_plan_is_not_paid(bench):
 
 
 def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench):
-    """required_price makes the service refuse; its catch-all code is looked into and nothing is found."""
+    """required_price makes the service refuse; its catch-all code is looked into and nothing is
+    found.
+    """
     order = bench.order()
     bench.adapter.offers()
     bench.state.change(71001, price={"on_demand": {"USD-Blockchain": 13.0}})
@@ -461,7 +556,9 @@ def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench):
     assert [] == bench.alive()
 
 
-@pytest.mark.parametrize("change", [{"rented": True}, {"gpu_array": ["RTX 3090"] * 2}, {"allowed_coins": []}])
+@pytest.mark.parametrize(
+    "change", [{"rented": True}, {"gpu_array": ["RTX 3090"] * 2}, {"allowed_coins": []}]
+)
 def test_a_server_that_changed_since_the_plan_is_gone(bench, change):
     """Rented, other cards, no coin: the offer is gone, and nothing is sent."""
     order = bench.order()
@@ -473,7 +570,9 @@ def test_a_server_that_changed_since_the_plan_is_gone(bench, change):
 
 
 def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench):
-    """InsufficientFunds with the balance, the coin and where to deposit; a balance that is not told stops nothing."""
+    """InsufficientFunds with the balance, the coin and where to deposit; a balance that is not told
+    stops nothing.
+    """
     bench.state.set_wallet("USD-Blockchain", 0.1)
     bench.state.set_wallet("CLORE-Blockchain", 0)
     with pytest.raises(errors.InsufficientFunds) as caught:
@@ -492,7 +591,15 @@ def test_more_than_one_node_is_refused(bench):
 
 def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench):
     """It may be a lost purchase of ours: cancel it, or say that it is known."""
-    made = bench.state.make(71010, spot=False, coin="USD-Blockchain", per_day=5.9, image="x", ports={"22": "tcp"}, mrl=10)
+    made = bench.state.make(
+        71010,
+        spot=False,
+        coin="USD-Blockchain",
+        per_day=5.9,
+        image="x",
+        ports={"22": "tcp"},
+        mrl=10,
+    )
     bench.clock.at += 4
     with pytest.raises(errors.Transient):
         bench.adapter.submit(bench.order())
@@ -512,7 +619,9 @@ def test_another_stack_s_order_on_the_key_does_not_block(bench):
 
 
 def test_another_machine_knows_an_order_by_its_mark(bench):
-    """Owner and cluster are in the ports; the generation is not, so no clean-up of a generation takes it."""
+    """Owner and cluster are in the ports; the generation is not, so no clean-up of a generation
+    takes it.
+    """
     ticket = bench.up(bench.adapter.submit(bench.order()))
     elsewhere = bench.another_machine()
     assert ticket.handles == tuple(node.handle for node in elsewhere.find("owner-1"))
@@ -543,8 +652,17 @@ def test_a_generation_is_rewritten_here(bench):
 
 def test_b31_ports_are_read_in_both_shapes():
     """A list of pairs or a mapping; the first host; nothing yet is not ready, never port 22."""
-    row = {"pub_cluster": ["n1.x", "n2.x"], "tcp_ports": ["22:10000", "8000:10001"], "http_port": "8888", "mon_container": 2}
-    assert ("n1.x", {22: 10000, 8000: 10001}, True) == (orders.host(row), orders.ports(row), orders.is_up(row))
+    row = {
+        "pub_cluster": ["n1.x", "n2.x"],
+        "tcp_ports": ["22:10000", "8000:10001"],
+        "http_port": "8888",
+        "mon_container": 2,
+    }
+    assert ("n1.x", {22: 10000, 8000: 10001}, True) == (
+        orders.host(row),
+        orders.ports(row),
+        orders.is_up(row),
+    )
     row["tcp_ports"] = {"22": 10000}
     row["pub_cluster"] = "n1.x"
     assert ("n1.x", {22: 10000}, True) == (orders.host(row), orders.ports(row), orders.is_up(row))
@@ -581,14 +699,18 @@ def test_an_order_that_ends_before_it_is_up_is_gone(bench):
 
 
 def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise():
-    """Whether that list holds standing orders too is not documented: what it says of itself decides, silence is an end."""
+    """Whether that list holds standing orders too is not documented: what it says of itself
+    decides, silence is an end.
+    """
     assert orders.has_ended(orders.from_completed({"id": 1}))
     assert orders.has_ended(orders.from_completed({"id": 1, "expired": True}))
     assert not orders.has_ended(orders.from_completed({"id": 1, "expired": False}))
 
 
 def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path):
-    """Without one it is refused; with one the web port is mapped, its address is told, and the token is in no record."""
+    """Without one it is refused; with one the web port is mapped, its address is told, and the
+    token is in no record.
+    """
     setup = Setup(options=(("jupyter", True),))
     with pytest.raises(errors.NotConfigured):
         bench.adapter.submit(bench.order(setup=setup))
@@ -596,13 +718,20 @@ def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path):
     ticket = bench.up(bench.adapter.submit(bench.order(setup=setup)))
     assert bench.adapter.observe(ticket.handles)[0].detail.startswith("https://")
     assert "tok-secret" not in repr(ticket)
-    assert b"tok-secret" not in (tmp_path / "memory.db").read_bytes() + (tmp_path / "rehearsal.db").read_bytes()
+    assert (
+        b"tok-secret"
+        not in (tmp_path / "memory.db").read_bytes() + (tmp_path / "rehearsal.db").read_bytes()
+    )
 
 
 def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench):
     """A reply without rows, a web page, a rate limit: errors, never gone."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
-    for kind, settings, error in (("html", {}, errors.Transient), ("too-many", {}, errors.RateLimited), ("malformed", {}, errors.Transient)):
+    for kind, settings, error in (
+        ("html", {}, errors.Transient),
+        ("too-many", {}, errors.RateLimited),
+        ("malformed", {}, errors.Transient),
+    ):
         bench.store.add_fault("clore", "my_orders", kind, 1, **settings)
         with pytest.raises(error):
             bench.adapter.observe(ticket.handles)
@@ -610,7 +739,9 @@ def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench):
 
 
 def test_the_pace_is_kept_across_clients(bench):
-    """Two clients of one key, as in two processes, never call within a second of each other, nor order within five."""
+    """Two clients of one key, as in two processes, never call within a second of each other, nor
+    order within five.
+    """
     other = bench.opened(Memory(bench.folder / "memory.db"))[0]
     for client in (bench.client, other, bench.client, other):
         client.my_orders()
@@ -624,20 +755,26 @@ def test_the_pace_is_kept_across_clients(bench):
 
 
 def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path):
-    """Offers are listed without a key; buying says what is missing; nothing of an owner is looked for."""
+    """Offers are listed without a key; buying says what is missing; nothing of an owner is looked
+    for.
+    """
     bench = Bench(tmp_path, key="", not_configured="wanted an API key")
     assert bench.adapter.offers()
     assert [] == bench.clock.slept
     with pytest.raises(errors.NotConfigured):
         bench.adapter.submit(bench.order())
     assert () == bench.adapter.find("owner-1")
-    assert [("key", "missing"), ("market", "ok")] == [(line.topic, line.state) for line in bench.adapter.check()], "what to do about it comes first"
+    assert [("key", "missing"), ("market", "ok")] == [
+        (line.topic, line.state) for line in bench.adapter.check()
+    ], "what to do about it comes first"
     bench.client.close()
     bench.server.close()
 
 
 def test_a_refused_key_is_bad_credentials(tmp_path):
-    """Code 3 for a wrong key, 403 from the front: the provider is blocked, and the way out is named."""
+    """Code 3 for a wrong key, 403 from the front: the provider is blocked, and the way out is
+    named.
+    """
     bench = Bench(tmp_path, key="wrong")
     with pytest.raises(errors.BadCredentials) as caught:
         bench.adapter.submit(bench.order())
@@ -651,7 +788,9 @@ def test_a_refused_key_is_bad_credentials(tmp_path):
 
 
 def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(bench):
-    """A failure that may pass names what was not read and the command; one whose own text says what to do is not followed by more."""
+    """A failure that may pass names what was not read and the command; one whose own text says what
+    to do is not followed by more.
+    """
     bench.store.add_fault("clore", "my_orders", "unavailable", 99)
     lines = {line.topic: line for line in bench.adapter.check()}
     assert lines["key"].state == "unknown" and lines["key"].todo.startswith(
@@ -667,10 +806,20 @@ def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(be
 def test_check_says_what_the_wallet_is_good_for(bench):
     """Balances with the hours they last, fees as stated, orders that nothing here made."""
     bench.up(bench.adapter.submit(bench.order()))
-    bench.state.make(71010, spot=False, coin="USD-Blockchain", per_day=5.9, image="x", ports={"22": "tcp"}, mrl=10)
+    bench.state.make(
+        71010,
+        spot=False,
+        coin="USD-Blockchain",
+        per_day=5.9,
+        image="x",
+        ports={"22": "tcp"},
+        mrl=10,
+    )
     bench.clock.at += 10
     lines = {line.topic: line for line in bench.adapter.check()}
-    assert {"market": "ok", "key": "ok", "orders": "unknown", "wallet": "ok", "fees": "ok"} == {topic: line.state for topic, line in lines.items()}
+    assert {"market": "ok", "key": "ok", "orders": "unknown", "wallet": "ok", "fees": "ok"} == {
+        topic: line.state for topic, line in lines.items()
+    }
     assert "h of what runs" in lines["wallet"].found
 
 
@@ -693,7 +842,9 @@ def test_a_native_id_of_another_cloud_is_refused():
 
 
 def test_unknown_routes_and_fields_fail(bench):
-    """The stand-in answers code 4 for a route and code 2 for a field that the service does not have."""
+    """The stand-in answers code 4 for a route and code 2 for a field that the service does not
+    have.
+    """
     with pytest.raises(errors.Unsupported) as caught:
         bench.client._call("GET", "servers")
     assert "4" == caught.value.code
@@ -703,12 +854,16 @@ def test_unknown_routes_and_fields_fail(bench):
 
 
 def test_every_row_of_the_table_is_dated_and_of_a_class():
-    """Each code has a source, a date and the error it says; a create's lost answers are unknown outcomes."""
+    """Each code has a source, a date and the error it says; a create's lost answers are unknown
+    outcomes.
+    """
     for row in codes.TABLE:
         assert row.source
         assert "2026-11-27" == row.date
         for creating in (False, True):
-            found = codes.error(row.code, creating=creating, token="t", server=7, capacity="spot", doing="x")
+            found = codes.error(
+                row.code, creating=creating, token="t", server=7, capacity="spot", doing="x"
+            )
             assert type(found) is (row.creating if creating else row.reading)
             assert row.code == found.code
             assert row.meaning in str(found)
@@ -751,18 +906,26 @@ def test_a_mark_is_recognised_beside_other_ports():
     assert not mark.is_mark([first, second + 256 if second + 256 < 49_152 else second - 256])
 
 
-@pytest.mark.parametrize("huge", ["1e99999", "9" * 400, "inf", float("nan"), 1e300, -1, 65_536, "22.5"], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize(
+    "huge",
+    ["1e99999", "9" * 400, "inf", float("nan"), 1e300, -1, 65_536, "22.5"],
+    ids=lambda value: str(value)[:8],
+)
 def test_a_port_that_cannot_be_is_left_out_at_once(huge):
     """Numbers of an order have bounds, too: a port, a time, a state."""
     assert {22: 1277} == orders.ports({"tcp_ports": ["22:1277", f"23:{huge}", f"{huge}:24"]})
     assert {22: 1277} == orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}})
-    assert not orders.is_up({"mon_container": huge, "tcp_ports": ["22:1277"], "pub_cluster": ["n1"]})
+    assert not orders.is_up(
+        {"mon_container": huge, "tcp_ports": ["22:1277"], "pub_cluster": ["n1"]}
+    )
     assert orders.made({"ct": huge}) in {None, 65_536.0, 22.5}
 
 
 @pytest.mark.parametrize("harm", ["random bytes", "a folder", "below a file"])
 def test_an_order_is_ended_without_the_memory(bench, harm):
-    """A cancel, its confirmation and the pace need no file: the order is gone though nothing of it can be read or written; buying refuses."""
+    """A cancel, its confirmation and the pace need no file: the order is gone though nothing of it
+    can be read or written; buying refuses.
+    """
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot")))
     place = bench.folder / "harmed"
     if harm == "a folder":

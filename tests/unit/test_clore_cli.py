@@ -28,10 +28,23 @@ def run(capsys, *arguments):
 def test_offers_of_the_market_with_host_filters(capsys):
     """--where narrows the hosts; a refused one is listed with the figure found and the one wanted."""
     code, out, _ = run(
-        capsys, "offers", "RTX-4090:2", "--provider", "clore", "--where", "reliability>=0.995,cuda>=12.4,down>=500", "--sort", "price", "--json"
+        capsys,
+        "offers",
+        "RTX-4090:2",
+        "--provider",
+        "clore",
+        "--where",
+        "reliability>=0.995,cuda>=12.4,down>=500",
+        "--sort",
+        "price",
+        "--json",
     )
     good = {offer["machine_type"] for offer in json.loads(out) if not offer["restriction"]}
-    why = {offer["machine_type"]: offer["restriction"] for offer in json.loads(out) if offer["restriction"]}
+    why = {
+        offer["machine_type"]: offer["restriction"]
+        for offer in json.loads(out)
+        if offer["restriction"]
+    }
     assert 0 == code
     assert {"server-71001", "server-71003", "server-71007"} == good
     assert "reliability 0.991, wanted at least 0.995" == why["server-71002"]
@@ -40,10 +53,17 @@ def test_offers_of_the_market_with_host_filters(capsys):
 
 @pytest.mark.parametrize(
     ("where", "found"),
-    [("relyability>=0.98", "'relyability'"), ("cuda=12", "'cuda=12'"), ("reliability>=7", "'7'"), ("pcie>=4", "'pcie'")],
+    [
+        ("relyability>=0.98", "'relyability'"),
+        ("cuda=12", "'cuda=12'"),
+        ("reliability>=7", "'7'"),
+        ("pcie>=4", "'pcie'"),
+    ],
 )
 def test_a_condition_that_cannot_be_read_is_one_line(capsys, where, found):
-    """Unknown and ambiguous names, another comparison, a figure out of range: wanted, found, and what there is."""
+    """Unknown and ambiguous names, another comparison, a figure out of range: wanted, found, and
+    what there is.
+    """
     code, out, err = run(capsys, "offers", "RTX-4090:2", "--where", where)
     assert ("", True) == (out, code != 0)
     assert found in err
@@ -54,8 +74,13 @@ def test_the_rehearsal_shows_orders_and_outbids_them(capsys):
     """`gpus rehearse` lists what stands in the market, and a preemption is a higher bid."""
     state = State(open_store())
     state.store.set_latency("clore", "create", 0)
-    made = state.make(71001, spot=True, coin="USD-Blockchain", per_day=6.4, image="x", ports={"22": "tcp"}, mrl=10)
-    assert f"order-{made.id} STAGING clore NL server-71001 RTX-4090:2 spot" in run(capsys, "rehearse")[1]
+    made = state.make(
+        71001, spot=True, coin="USD-Blockchain", per_day=6.4, image="x", ports={"22": "tcp"}, mrl=10
+    )
+    assert (
+        f"order-{made.id} STAGING clore NL server-71001 RTX-4090:2 spot"
+        in run(capsys, "rehearse")[1]
+    )
     assert f"preempted: order-{made.id}" in run(capsys, "rehearse", "preempt", "all")[1]
     assert "OUTBID" in run(capsys, "rehearse")[1]
     assert 0 == console.preempt(state.store, f"order-{made.id}")
@@ -87,7 +112,9 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
 
 @pytest.mark.parametrize("what", ["a changed server", "an order", "a planned failure", "stock"])
 def test_once_something_happened_the_market_is_asked(what):
-    """A change of the market, an order, or the scenario's own lines: from then on the stand-in answers, over the wire."""
+    """A change of the market, an order, or the scenario's own lines: from then on the stand-in
+    answers, over the wire.
+    """
     from providers.adapters.clore import connect
     from providers.rehearsal.clouds.clore import untouched
 
@@ -97,7 +124,9 @@ def test_once_something_happened_the_market_is_asked(what):
     if what == "a changed server":
         state.change(71001, rented=True)
     elif what == "an order":
-        state.make(71001, spot=False, coin="USD-Blockchain", per_day=11.9, image="", ports={}, mrl=1.0)
+        state.make(
+            71001, spot=False, coin="USD-Blockchain", per_day=11.9, image="", ports={}, mrl=1.0
+        )
     elif what == "a planned failure":
         store.add_fault("clore", "marketplace", "unavailable", 1)
     else:
@@ -109,7 +138,9 @@ def test_once_something_happened_the_market_is_asked(what):
         with pytest.raises(CloudError):
             adapter.offers()
     else:
-        assert {"rented"} == {offer.restriction for offer in adapter.offers() if offer.machine_type == "server-71001"}
+        assert {"rented"} == {
+            offer.restriction for offer in adapter.offers() if offer.machine_type == "server-71001"
+        }
     assert 1 == len(store.requests("marketplace"))
 
 

@@ -1,4 +1,6 @@
-"""The market's listing read: models, counts, prices, filters. Pure. Payloads are made up in documented or recorded shapes."""
+"""The market's listing read: models, counts, prices, filters. Pure. Payloads are made up in
+documented or recorded shapes.
+"""
 
 import time
 from decimal import Decimal
@@ -14,7 +16,9 @@ from providers.errors import SpecError
 OPEN = Options(reliability=0, cuda=0, down_mbps=0, up_mbps=0, disk_gb=0)
 
 
-def server(number=1, gpu="2x NVIDIA GeForce RTX 4090", array=("RTX 4090", "RTX 4090"), ram=24, **more):
+def server(
+    number=1, gpu="2x NVIDIA GeForce RTX 4090", array=("RTX 4090", "RTX 4090"), ram=24, **more
+):
     return {
         "id": number,
         "rented": False,
@@ -31,7 +35,11 @@ def listing(*servers, options=OPEN, rates=None):
 
 
 def offered(found, gpu, count):
-    return {market.ordered_server(o.machine_type) for o in found.offers if o.gpu_type == gpu and o.gpu_count == count and not o.restriction}
+    return {
+        market.ordered_server(o.machine_type)
+        for o in found.offers
+        if o.gpu_type == gpu and o.gpu_count == count and not o.restriction
+    }
 
 
 B06 = (
@@ -44,7 +52,9 @@ B06 = (
 
 
 def test_b06_a_model_matches_whole_or_not_at_all():
-    """An ask for L40, RTX-4090 or A10 finds no L40S, 4090 D or A100, and H100 x 8 finds the 79 GB report."""
+    """An ask for L40, RTX-4090 or A10 finds no L40S, 4090 D or A100, and H100 x 8 finds the 79 GB
+    report.
+    """
     found = listing(*B06)
     assert {"L40S", "RTX-4090-D", "H100", "RTX-3090"} == {offer.gpu_type for offer in found.offers}
     assert {3} == offered(found, "H100", 8)
@@ -55,7 +65,9 @@ def test_b06_counts_that_disagree_are_never_rented():
     """Prefix and array must agree; one alone is enough."""
     found = listing(*B06)
     assert {5} == offered(found, "RTX-3090", 1)
-    assert ["counts disagree: '2x NVIDIA GeForce RTX 5090' and 1 in the array"] == [r.reason for r in found.refused if r.server == "4"]
+    assert ["counts disagree: '2x NVIDIA GeForce RTX 5090' and 1 in the array"] == [
+        r.reason for r in found.refused if r.server == "4"
+    ]
 
 
 def test_every_name_is_the_catalog_s():
@@ -70,7 +82,10 @@ def test_every_spelling_means_to_the_catalog_what_it_means_here():
     """Where the catalog knows a text of this market, it names one of the same models."""
     for spelling, models in names.spellings().items():
         known = catalog.canonical(spelling)
-        assert known is None or {model.name for model in models} & {known, *catalog.accepts(known)}, spelling
+        assert known is None or {model.name for model in models} & {
+            known,
+            *catalog.accepts(known),
+        }, spelling
 
 
 @pytest.mark.parametrize(
@@ -104,7 +119,12 @@ def test_b04_texts_of_the_market(text, ram, name):
 def test_b08_a_report_a_little_under_the_nominal_size_fits():
     """79 GB is an 80 GB card, 40 GB is not."""
     assert {1} == offered(
-        listing(server(1, "1x NVIDIA A100 SXM4 80GB", [" A100 SXM4"], 79), server(2, "1x NVIDIA A100 SXM4 80GB", None, 40)), "A100-80GB", 1
+        listing(
+            server(1, "1x NVIDIA A100 SXM4 80GB", [" A100 SXM4"], 79),
+            server(2, "1x NVIDIA A100 SXM4 80GB", None, 40),
+        ),
+        "A100-80GB",
+        1,
     )
 
 
@@ -124,12 +144,17 @@ def test_text_and_array_of_different_models_are_refused():
 def test_a_server_rented_by_parts_is_refused(partial):
     """Fewer GPUs are free than are listed, or nobody says how many."""
     assert "rented by parts" in listing(server(partial_gpu_rental=partial)).refused[0].reason
-    assert {1} == offered(listing(server(partial_gpu_rental={"total_gpus": 2, "available_gpus": 2})), "RTX-4090", 2)
+    assert {1} == offered(
+        listing(server(partial_gpu_rental={"total_gpus": 2, "available_gpus": 2})), "RTX-4090", 2
+    )
 
 
 def test_b14_prices_are_per_day_and_the_fee_stands_apart():
     """$12 a day is $0.50 an hour, and the renter's 5 % come on top."""
-    price = {"on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60, "USD-Blockchain": 12.0}, "usd": {"on_demand_usd": 12.0}}
+    price = {
+        "on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60, "USD-Blockchain": 12.0},
+        "usd": {"on_demand_usd": 12.0},
+    }
     (offer,) = listing(server(price=price)).offers
     assert 525_000 == offer.node_micro_usd
     assert "listed 12 USD-Blockchain/day = $0.5000/h + renter's fee 5 % $0.0250/h" == offer.parts
@@ -137,17 +162,27 @@ def test_b14_prices_are_per_day_and_the_fee_stands_apart():
 
 def test_b14_a_coin_without_a_rate_has_no_price():
     """Bitcoin alone, with no quote, is unknown: neither dollars nor cheap."""
-    price = {"on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60}, "usd": {"on_demand_usd": 12.0}}
+    price = {
+        "on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60},
+        "usd": {"on_demand_usd": 12.0},
+    }
     (offer,) = listing(server(price=price)).offers
     assert offer.node_micro_usd is None
     assert "no rate for this coin" in offer.parts
-    (known,) = listing(server(price=price), rates={"bitcoin": Decimal(95_000)}, options=OPEN._replace(pay_with=("bitcoin",))).offers
+    (known,) = listing(
+        server(price=price),
+        rates={"bitcoin": Decimal(95_000)},
+        options=OPEN._replace(pay_with=("bitcoin",)),
+    ).offers
     assert 1_205_313 == known.node_micro_usd
 
 
 def test_a_quote_far_from_the_dollar_price_is_no_rate():
     """A listing whose own quotes disagree by more than a third has no price in that coin."""
-    price = {"on_demand": {"bitcoin": 0.0001, "USD-Blockchain": 12.0}, "usd": {"on_demand_btc": 30.0}}
+    price = {
+        "on_demand": {"bitcoin": 0.0001, "USD-Blockchain": 12.0},
+        "usd": {"on_demand_btc": 30.0},
+    }
     (offer,) = listing(server(price=price), options=OPEN._replace(pay_with=("bitcoin",))).offers
     assert offer.node_micro_usd is None
     price["usd"]["on_demand_btc"] = 11.0
@@ -163,7 +198,15 @@ def test_only_coins_that_a_server_takes_can_pay():
     assert {"takes USD-Blockchain only"} == {offer.restriction for offer in odd.offers}
 
 
-@pytest.mark.parametrize("price", [{"spot": {"bitcoin": 0}}, {"spot": {}}, {}, {"spot": {"USD-Blockchain": 3.0}, "usd": {"spot": 0}}])
+@pytest.mark.parametrize(
+    "price",
+    [
+        {"spot": {"bitcoin": 0}},
+        {"spot": {}},
+        {},
+        {"spot": {"USD-Blockchain": 3.0}, "usd": {"spot": 0}},
+    ],
+)
 def test_b13_a_spot_price_of_zero_or_none_is_no_spot(price):
     """Such a server is offered on demand alone."""
     found = listing(server(price={"on_demand": {"USD-Blockchain": 12.0}, **price}))
@@ -173,13 +216,17 @@ def test_b13_a_spot_price_of_zero_or_none_is_no_spot(price):
 def test_b13_both_prices_are_shown_where_there_are_both():
     """On demand and spot are two offers, with the fee of each."""
     found = listing(server())
-    assert {"on-demand": 525_000, "spot": 253_125} == {offer.capacity: offer.node_micro_usd for offer in found.offers}
+    assert {"on-demand": 525_000, "spot": 253_125} == {
+        offer.capacity: offer.node_micro_usd for offer in found.offers
+    }
 
 
 def test_rented_hosts_and_those_that_do_not_say_are_refused():
     """Free is only what says that it is."""
     found = listing(server(1, rented=True), server(2, rented=None))
-    assert {"rented", "does not say that it is free"} == {offer.restriction for offer in found.offers}
+    assert {"rented", "does not say that it is free"} == {
+        offer.restriction for offer in found.offers
+    }
 
 
 def test_each_refused_host_has_its_reason():
@@ -205,11 +252,27 @@ def test_each_refused_host_has_its_reason():
 def test_servers_can_be_included_and_excluded():
     """include_servers is all that is considered; exclude_servers never is."""
     both = (server(1), server(2))
-    assert {1} == offered(listing(*both, options=OPEN._replace(include_servers=(1,))), "RTX-4090", 2)
-    assert {2} == offered(listing(*both, options=OPEN._replace(exclude_servers=(1,))), "RTX-4090", 2)
+    assert {1} == offered(
+        listing(*both, options=OPEN._replace(include_servers=(1,))), "RTX-4090", 2
+    )
+    assert {2} == offered(
+        listing(*both, options=OPEN._replace(exclude_servers=(1,))), "RTX-4090", 2
+    )
 
 
-@pytest.mark.parametrize("odd", [None, 7, "x", [], {}, {"id": "12a"}, {"id": 1, "specs": "n/a"}, {"id": 1.5, "specs": {"gpu": "1x NVIDIA L4"}}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        7,
+        "x",
+        [],
+        {},
+        {"id": "12a"},
+        {"id": 1, "specs": "n/a"},
+        {"id": 1.5, "specs": {"gpu": "1x NVIDIA L4"}},
+    ],
+)
 def test_one_odd_listing_is_one_refused_host(odd):
     """Whatever stands in the list, the others are read."""
     found = listing(odd, server(9))
@@ -218,16 +281,27 @@ def test_one_odd_listing_is_one_refused_host(odd):
 
 
 def test_odd_figures_do_not_break_a_listing():
-    """Ram as text, half an hour of mrl, a PCIe revision with a fraction: the figures are lost or kept, the host is read."""
-    specs = {"gpu": "2x NVIDIA GeForce RTX 4090", "ram": "n/a", "pcie_rev": 3.5, "cpus": None, "disk": " SAMSUNG MZQL21T9 97.5735GB", "net": None}
-    (offer, _) = listing(server(mrl=72.5, specs=specs)).offers
+    """Ram as text, half an hour of mrl, a PCIe revision with a fraction: the figures are lost or
+    kept, the host is read.
+    """
+    specs = {
+        "gpu": "2x NVIDIA GeForce RTX 4090",
+        "ram": "n/a",
+        "pcie_rev": 3.5,
+        "cpus": None,
+        "disk": " SAMSUNG MZQL21T9 97.5735GB",
+        "net": None,
+    }
+    offer, _ = listing(server(mrl=72.5, specs=specs)).offers
     assert (0.0, "XX") == (offer.memory_gib, offer.region)
     assert "at most 72.5 h" in offer.left_out
     assert Decimal("97.5735") == market.disk_gb(specs["disk"])
 
 
 def test_offers_of_the_rehearsal_market_are_unique_and_priced():
-    """The made-up market gives offers with unique ids; every one that is not restricted has a price, spot under on demand."""
+    """The made-up market gives offers with unique ids; every one that is not restricted has a
+    price, spot under on demand.
+    """
     found = listing(*inventory.servers(), options=Options())
     ids = [offer.id for offer in found.offers]
     assert len(ids) == len(set(ids))
@@ -240,20 +314,49 @@ def test_offers_of_the_rehearsal_market_are_unique_and_priced():
 
 def test_options_name_every_fault():
     """All problems at once, each with its path; nothing is guessed."""
-    found = problems({"reliability": 2, "pay_with": "dollars", "include_servers": "abc", "jupyter": "maybe", "speed": 1, "start_deadline": "1s"})
-    assert {"reliability", "pay_with", "include_servers", "jupyter", "speed", "start_deadline"} == {problem.path for problem in found}
+    found = problems(
+        {
+            "reliability": 2,
+            "pay_with": "dollars",
+            "include_servers": "abc",
+            "jupyter": "maybe",
+            "speed": 1,
+            "start_deadline": "1s",
+        }
+    )
+    assert {"reliability", "pay_with", "include_servers", "jupyter", "speed", "start_deadline"} == {
+        problem.path for problem in found
+    }
 
 
 def test_options_are_read_from_text_as_from_types():
     """A stack's configuration knows only text."""
-    text = read({"reliability": "0.98", "pay_with": "clore,usd", "exclude_servers": "1 2", "jupyter": "true", "start_deadline": "5m"})
-    typed = read({"reliability": 0.98, "pay_with": ["clore", "usd"], "exclude_servers": [1, 2.0], "jupyter": True, "start_deadline": 300})
+    text = read(
+        {
+            "reliability": "0.98",
+            "pay_with": "clore,usd",
+            "exclude_servers": "1 2",
+            "jupyter": "true",
+            "start_deadline": "5m",
+        }
+    )
+    typed = read(
+        {
+            "reliability": 0.98,
+            "pay_with": ["clore", "usd"],
+            "exclude_servers": [1, 2.0],
+            "jupyter": True,
+            "start_deadline": 300,
+        }
+    )
     assert text == typed
     assert ("CLORE-Blockchain", "USD-Blockchain") == text.pay_with
 
 
 def test_env_needs_trust_in_the_marketplace():
-    """No value goes to a stranger's machine unless the spec says that its owner may read it; the value is never named."""
+    """No value goes to a stranger's machine unless the spec says that its owner may read it; the
+    value is never named.
+    """
     with pytest.raises(SpecError) as caught:
         read({"env": {"HF_TOKEN": "hf_secret"}})
     assert "hf_secret" not in str(caught.value)
@@ -273,13 +376,39 @@ def put(row, path, value):
 
 
 FIGURES = (
-    *("id", "mrl", "reliability", "cuda_version", "price/on_demand/USD-Blockchain", "price/on_demand/bitcoin", "price/spot/USD-Blockchain"),
-    *("price/usd/on_demand_usd", "price/usd/spot", "specs/cpus", "specs/ram", "specs/gpuram", "specs/pcie_rev", "specs/pcie_width"),
-    *("specs/net/down", "specs/net/up", "rating/avg", "rating/cnt", "partial_gpu_rental/available_gpus"),
+    *(
+        "id",
+        "mrl",
+        "reliability",
+        "cuda_version",
+        "price/on_demand/USD-Blockchain",
+        "price/on_demand/bitcoin",
+        "price/spot/USD-Blockchain",
+    ),
+    *(
+        "price/usd/on_demand_usd",
+        "price/usd/spot",
+        "specs/cpus",
+        "specs/ram",
+        "specs/gpuram",
+        "specs/pcie_rev",
+        "specs/pcie_width",
+    ),
+    *(
+        "specs/net/down",
+        "specs/net/up",
+        "rating/avg",
+        "rating/cnt",
+        "partial_gpu_rental/available_gpus",
+    ),
 )
 
 
-@pytest.mark.parametrize("huge", ["1e5000", "1e99999", "9" * 400, 1e300, float("inf"), "nan"], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize(
+    "huge",
+    ["1e5000", "1e99999", "9" * 400, 1e300, float("inf"), "nan"],
+    ids=lambda value: str(value)[:8],
+)
 @pytest.mark.parametrize("path", FIGURES)
 def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge):
     """Counted and named in a line, in no time; every other host is offered as before."""
@@ -296,17 +425,28 @@ def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge):
     assert len(found.unreadable) < 250
 
 
-@pytest.mark.parametrize("odd", [None, True, "", "x16", {}, [], [[]], {"a": 1}, "unknown"], ids=repr)
+@pytest.mark.parametrize(
+    "odd", [None, True, "", "x16", {}, [], [[]], {"a": 1}, "unknown"], ids=repr
+)
 @pytest.mark.parametrize("path", FIGURES)
 def test_a_figure_that_is_none_is_unknown(path, odd):
-    """A host that does not state a figure is refused where it is asked for, and by no other rule; nothing raises."""
+    """A host that does not state a figure is refused where it is asked for, and by no other rule;
+    nothing raises.
+    """
     found = listing(put(server(2), path, odd))
     assert not found.unreadable
-    assert path == "id" or "partial" in path or "USD-Blockchain" in path or {2} == offered(found, "RTX-4090", 2)
+    assert (
+        path == "id"
+        or "partial" in path
+        or "USD-Blockchain" in path
+        or {2} == offered(found, "RTX-4090", 2)
+    )
 
 
 def test_whatever_a_host_says_the_others_are_offered():
-    """Nests, long texts and control characters in any place cost that host its row, in no time, and reach no line raw."""
+    """Nests, long texts and control characters in any place cost that host its row, in no time, and
+    reach no line raw.
+    """
     nest = []
     for _ in range(5_000):
         nest = [nest]
@@ -314,7 +454,17 @@ def test_whatever_a_host_says_the_others_are_offered():
         put(server(10 + at), path, value)
         for at, (path, value) in enumerate(
             (path, value)
-            for path in (*FIGURES, "gpu_array", "specs/gpu", "specs/disk", "specs/net/cc", "allowed_coins", "price", "specs", "rating")
+            for path in (
+                *FIGURES,
+                "gpu_array",
+                "specs/gpu",
+                "specs/disk",
+                "specs/net/cc",
+                "allowed_coins",
+                "price",
+                "specs",
+                "rating",
+            )
             for value in (nest, "9" * 300_000, "NVIDIA " * 50_000, "\x1b[31m\u202e\n")
         )
     ]

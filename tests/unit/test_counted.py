@@ -1,4 +1,6 @@
-"""Flags of the user's that change what the GPUs hold or how the model is split: the plan counts what the line says, or says that it does not."""
+"""Flags of the user's that change what the GPUs hold or how the model is split: the plan counts
+what the line says, or says that it does not.
+"""
 
 import pytest
 
@@ -6,17 +8,29 @@ from providers.model.workload import Override, Task, Workload
 from providers.workloads.sizing import fit
 from providers.workloads.sizing.flag_effects import counted, settled
 
-LLAMA, QWEN3, LLAMA_70B = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-235B-A22B-FP8", "meta-llama/Llama-3.1-70B"
+LLAMA, QWEN3, LLAMA_70B = (
+    "meta-llama/Llama-3.1-8B",
+    "Qwen/Qwen3-235B-A22B-FP8",
+    "meta-llama/Llama-3.1-70B",
+)
 
 
 def judged(launcher, gpu, count, nodes=1, args=(), override=None, **task):
-    given = Task(launcher=launcher, args=tuple(dict(args).items()), **{"model": LLAMA, "context": 4_096, **task})
+    given = Task(
+        launcher=launcher,
+        args=tuple(dict(args).items()),
+        **{"model": LLAMA, "context": 4_096, **task},
+    )
     return fit.fit(Workload((given,)), override, gpu, count, nodes)
 
 
 def lines(launcher, args=(), override=None, **task):
     given = Task(launcher=launcher, args=tuple(dict(args).items()), **{"model": LLAMA, **task})
-    return tuple(line for line in fit.unchecked(Workload((given,)), (override,)) if "holds no GGUF" not in line)
+    return tuple(
+        line
+        for line in fit.unchecked(Workload((given,)), (override,))
+        if "holds no GGUF" not in line
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +58,14 @@ def test_a_split_of_the_users_is_the_one_that_is_judged(launcher, args, command,
     [
         ({"tensor-parallel-size": 8}, 4, "TP8 takes 8 GPUs, here are 4"),
         ({"tp": 4, "pp": 2}, 4, "TP4 x PP2 takes 8 GPUs, here are 4"),
-        ({"tp": 3}, 4, "32 heads with 8 KV heads can't be cut into 3: valid are 1, 2, 4, 8, 16, 32; or TP1 x PP3"),
+        (
+            {"tp": 3},
+            4,
+            (
+                "32 heads with 8 KV heads can't be cut into 3: valid are 1, 2, 4, 8, 16, 32; or TP1"
+                " x PP3"
+            ),
+        ),
         ({"pp": 40}, 64, "TP1 x PP40 has more stages than meta-llama/Llama-3.1-8B has layers (32)"),
     ],
 )
@@ -57,12 +78,19 @@ def test_a_split_over_fewer_gpus_than_the_model_needs_is_refused():
     """70B in 16 bit on TP1 of eight GPUs: each copy stands on one."""
     assert judged("vllm", "H100", 8, model=LLAMA_70B).why == ""
     assert "are usable" in judged("vllm", "H100", 8, args={"dp": 8}, model=LLAMA_70B).why
-    assert "are usable" in judged("vllm", "H100", 8, override=Override(args=(("tp", 1),)), model=LLAMA_70B).why
+    assert (
+        "are usable"
+        in judged("vllm", "H100", 8, override=Override(args=(("tp", 1),)), model=LLAMA_70B).why
+    )
 
 
 @pytest.mark.parametrize(
     ("launcher", "flag", "little", "enough"),
-    [("vllm", "gpu-memory-utilization", 0.5, 0.9), ("sglang", "mem-fraction-static", "0.4", 0.85), ("tgi", "cuda_memory_fraction", 0.5, 1)],
+    [
+        ("vllm", "gpu-memory-utilization", 0.5, 0.9),
+        ("sglang", "mem-fraction-static", "0.4", 0.85),
+        ("tgi", "cuda_memory_fraction", 0.5, 1),
+    ],
 )
 def test_the_share_of_the_memory_is_the_one_on_the_line(launcher, flag, little, enough):
     """15 GiB of weights on an L4 of 22.5."""
@@ -72,7 +100,9 @@ def test_the_share_of_the_memory_is_the_one_on_the_line(launcher, flag, little, 
 
 
 def test_sglangs_share_is_for_weights_and_cache_alone():
-    """What a step works with is beside it: half of the card more than holds 15 GiB of weights, where vLLM's half does not."""
+    """What a step works with is beside it: half of the card more than holds 15 GiB of weights,
+    where vLLM's half does not.
+    """
     assert judged("sglang", "A10G", 1, args={"mem-fraction-static": 0.75}).why == ""
     assert "are usable" in judged("vllm", "A10G", 1, args={"gpu-memory-utilization": 0.75}).why
 
@@ -90,8 +120,13 @@ def test_sglangs_share_is_for_weights_and_cache_alone():
 def test_the_caches_number_format_is_the_one_on_the_line(launcher, args, env):
     """Half the bytes for each token of the cache."""
     task = {"context": 65_536, "concurrency": 8}
-    plain, small = judged(launcher, "H100", 2, **task).verdict, judged(launcher, "H100", 2, args=args, env=env, **task).verdict
-    assert small.need.cache == pytest.approx(plain.need.cache * (0.5 if launcher not in {"llama.cpp", "ollama"} else 8.5 / 16))
+    plain, small = (
+        judged(launcher, "H100", 2, **task).verdict,
+        judged(launcher, "H100", 2, args=args, env=env, **task).verdict,
+    )
+    assert small.need.cache == pytest.approx(
+        plain.need.cache * (0.5 if launcher not in {"llama.cpp", "ollama"} else 8.5 / 16)
+    )
 
 
 def test_layers_that_llama_cpp_leaves_to_the_machine_take_no_gpu():
@@ -100,13 +135,18 @@ def test_layers_that_llama_cpp_leaves_to_the_machine_take_no_gpu():
     assert "are usable" in judged("llama.cpp", "L4", 1, **task).why
     for flag in ("n-gpu-layers", "ngl", "gpu_layers"):
         found = judged("llama.cpp", "L4", 1, args={flag: 20}, **task)
-        assert found.why == "" and "20 of 80 layers on the GPUs, the rest in the machine's own memory" in found.note
+        assert (
+            found.why == ""
+            and "20 of 80 layers on the GPUs, the rest in the machine's own memory" in found.note
+        )
     for all_of_them in (81, 999, "all"):
         assert "are usable" in judged("llama.cpp", "L4", 1, args={"ngl": all_of_them}, **task).why
 
 
 def test_experts_that_stay_whole_are_not_cut():
-    """Twelve blocks of 128 are the experts' width: TP8 of the attention goes with expert parallelism only."""
+    """Twelve blocks of 128 are the experts' width: TP8 of the attention goes with expert
+    parallelism only.
+    """
     assert counted(Task(launcher="sglang", args=(("ep-size", 8),))).whole_experts
     assert not counted(Task(launcher="sglang", args=(("ep-size", 1),))).whole_experts
     assert "expert parallelism" in judged("vllm", "H100", 8, args={"tp": 8}, model=QWEN3).why
@@ -120,7 +160,11 @@ def test_experts_that_stay_whole_are_not_cut():
         ("vllm", {"args": (("max-model-len", "32k"),)}, (32_000, 64)),
         ("vllm", {"args": (("max-model-len", "32K"), ("max-num-seqs", "1k"))}, (32_768, 1_000)),
         ("vllm", {"command": "--max-model-len=25.6k"}, (25_600, 64)),
-        ("ollama", {"env": (("OLLAMA_CONTEXT_LENGTH", "512"), ("OLLAMA_NUM_PARALLEL", "3"))}, (512, 3)),
+        (
+            "ollama",
+            {"env": (("OLLAMA_CONTEXT_LENGTH", "512"), ("OLLAMA_NUM_PARALLEL", "3"))},
+            (512, 3),
+        ),
         ("ollama", {"args": (("max-model-len", 5),)}, (64, 64)),
     ],
 )
@@ -131,7 +175,8 @@ def test_numbers_are_read_as_the_program_reads_them(launcher, task, wanted):
 
 
 @pytest.mark.parametrize(
-    ("launcher", "word", "dtype"), [("vllm", "bitsandbytes", "nf4"), ("tgi", "bitsandbytes", "int8"), ("vllm", "ptpc_fp8", "fp8")]
+    ("launcher", "word", "dtype"),
+    [("vllm", "bitsandbytes", "nf4"), ("tgi", "bitsandbytes", "int8"), ("vllm", "ptpc_fp8", "fp8")],
 )
 def test_quantisations_by_the_programs_own_names(launcher, word, dtype):
     """One word means four bits to vLLM and eight to TGI."""
@@ -142,17 +187,33 @@ def test_quantisations_by_the_programs_own_names(launcher, word, dtype):
 @pytest.mark.parametrize(
     ("launcher", "args", "told"),
     [
-        ("vllm", {"cpu-offload-gb": 40}, "--cpu-offload-gb changes what the GPUs hold, which is not counted"),
-        ("vllm", {"config": "serve.yaml"}, "--config changes what the GPUs hold, which is not counted"),
+        (
+            "vllm",
+            {"cpu-offload-gb": 40},
+            "--cpu-offload-gb changes what the GPUs hold, which is not counted",
+        ),
+        (
+            "vllm",
+            {"config": "serve.yaml"},
+            "--config changes what the GPUs hold, which is not counted",
+        ),
         ("vllm", {"max-model-len": "lots"}, "--max-model-len lots is not counted"),
         ("vllm", {"gpu-memory-utilization": 90}, "--gpu-memory-utilization 90 is not counted"),
         ("vllm", {"quantization": "new-kind"}, "--quantization new-kind is not counted"),
         ("vllm", {"kv-cache-dtype": "turbo3"}, "--kv-cache-dtype turbo3 is not counted"),
-        ("sglang", {"enable-dp-attention": True}, "--enable-dp-attention changes what the GPUs hold, which is not counted"),
+        (
+            "sglang",
+            {"enable-dp-attention": True},
+            "--enable-dp-attention changes what the GPUs hold, which is not counted",
+        ),
         ("llama.cpp", {"c": 0}, "-c 0 is not counted"),
         ("llama.cpp", {"tensor-split": "3,1"}, "--tensor-split 3,1 is not counted"),
         ("llama.cpp", {"n-gpu-layers": "auto"}, "--n-gpu-layers auto is not counted"),
-        ("llama.cpp", {"n-cpu-moe": 30}, "--n-cpu-moe changes what the GPUs hold, which is not counted"),
+        (
+            "llama.cpp",
+            {"n-cpu-moe": 30},
+            "--n-cpu-moe changes what the GPUs hold, which is not counted",
+        ),
         ("llama.cpp", {"ctk": "q8_0"}, "-ctk q8_0 is not counted"),
     ],
 )
@@ -160,15 +221,29 @@ def test_a_flag_that_is_not_counted_is_one_line_and_no_refusal(launcher, args, t
     """70B on one L4 would be refused; with these nobody here knows."""
     assert lines(launcher, args) == (f"fit not checked: {told}",)
     assert judged(launcher, "L4", 1, args=args, model=LLAMA_70B) == fit.Fit()
-    assert lines(launcher, override=Override(args=tuple(args.items()))) == (f"fit not checked: {told}",)
+    assert lines(launcher, override=Override(args=tuple(args.items()))) == (
+        f"fit not checked: {told}",
+    )
 
 
 @pytest.mark.parametrize(
     ("launcher", "args", "told"),
     [
-        ("vllm", {"speculative-config": "{}"}, ("fit checked without what --speculative-config adds",)),
+        (
+            "vllm",
+            {"speculative-config": "{}"},
+            ("fit checked without what --speculative-config adds",),
+        ),
         ("llama.cpp", {"md": "draft.gguf"}, ("fit checked without what -md adds",)),
-        ("vllm", {"max-model-len": "auto", "quantization": "compressed-tensors", "kv-cache-dtype": "auto"}, ()),
+        (
+            "vllm",
+            {
+                "max-model-len": "auto",
+                "quantization": "compressed-tensors",
+                "kv-cache-dtype": "auto",
+            },
+            (),
+        ),
         ("vllm", {"enable-prefix-caching": True}, ()),
         ("llama.cpp", {"ts": "1,1", "ngl": 999}, ()),
         ("torchrun", {"config": "x"}, ()),

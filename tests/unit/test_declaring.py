@@ -1,4 +1,6 @@
-"""What is refused of a declaration before anything is planned: by `gpus plan -s` as by a preview, at the same paths."""
+"""What is refused of a declaration before anything is planned: by `gpus plan -s` as by a preview,
+at the same paths.
+"""
 
 import pytest
 import yaml
@@ -17,48 +19,108 @@ RUN = {"command": "python3 t.py"}
 VLLM = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16"}
 
 BAD = {
-    "a-token-in-env": ({**JOB, "workload": {**RUN, "env": {"HF_TOKEN": TOKEN}}}, ["workload.env.HF_TOKEN"]),
-    "a-token-in-a-command": ({**JOB, "workload": {"command": f"x --token {TOKEN}"}}, ["workload.command"]),
-    "a-secrets-value": ({**JOB, "workload": RUN, "secrets": {"HF_TOKEN": TOKEN}}, ["secrets.HF_TOKEN"]),
-    "a-secrets-value-of-no-shape": ({**JOB, "workload": RUN, "secrets": {"PASSWORD": "correct horse"}}, ["secrets.PASSWORD"]),
+    "a-token-in-env": (
+        {**JOB, "workload": {**RUN, "env": {"HF_TOKEN": TOKEN}}},
+        ["workload.env.HF_TOKEN"],
+    ),
+    "a-token-in-a-command": (
+        {**JOB, "workload": {"command": f"x --token {TOKEN}"}},
+        ["workload.command"],
+    ),
+    "a-secrets-value": (
+        {**JOB, "workload": RUN, "secrets": {"HF_TOKEN": TOKEN}},
+        ["secrets.HF_TOKEN"],
+    ),
+    "a-secrets-value-of-no-shape": (
+        {**JOB, "workload": RUN, "secrets": {"PASSWORD": "correct horse"}},
+        ["secrets.PASSWORD"],
+    ),
     "one-machine-launchers": (
         {**SERVICE, "nodes": 2, "workload": {"launcher": "ollama", "model": "llama3"}},
         ["nodes"],
     ),
-    "two-nodes-of-kohya": ({**JOB, "nodes": 2, "workload": {"launcher": "kohya", "command": "train.py"}}, ["nodes"]),
+    "two-nodes-of-kohya": (
+        {**JOB, "nodes": 2, "workload": {"launcher": "kohya", "command": "train.py"}},
+        ["nodes"],
+    ),
     "a-container-and-a-workload": (
         {**JOB, "providers": ["gcp"], "workload": RUN, "options": {"gcp": {"container": "nginx"}}},
         ["options.gcp.container"],
     ),
-    "two-commands-at-modal": ({**JOB, "providers": ["modal"], "workload": RUN, "options": {"modal": {"command": "x"}}}, ["options.modal.command"]),
+    "two-commands-at-modal": (
+        {**JOB, "providers": ["modal"], "workload": RUN, "options": {"modal": {"command": "x"}}},
+        ["options.modal.command"],
+    ),
     "two-commands-at-clore": (
-        {**JOB, "gpu": "RTX-4090:1", "providers": ["clore"], "workload": RUN, "options": {"clore": {"command": "x"}}},
+        {
+            **JOB,
+            "gpu": "RTX-4090:1",
+            "providers": ["clore"],
+            "workload": RUN,
+            "options": {"clore": {"command": "x"}},
+        },
         ["options.clore.command"],
     ),
     "the-port-of-ssh": ({**SERVICE, "workload": {**RUN, "port": 22}}, ["workload.port"]),
     "the-port-of-ssh-of-one-of-several": (
-        {**SERVICE, "workload": {"services": [{"name": "a", "command": "x", "port": 22}, {"name": "b", "command": "x", "port": 80}]}},
+        {
+            **SERVICE,
+            "workload": {
+                "services": [
+                    {"name": "a", "command": "x", "port": 22},
+                    {"name": "b", "command": "x", "port": 80},
+                ]
+            },
+        },
         ["workload.services[0].port"],
     ),
     **{
         f"env-{name}": ({**JOB, "workload": {**RUN, "env": {name: "/x"}}}, [f"workload.env.{name}"])
         for name in ("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "GPUS_TOKEN", "GPUS_ROOT")
     },
-    "hours-on-an-unknown-gpu": ({**JOB, "workload": {**RUN, "train": {"hours": {"T5": 5}}}}, ["workload.train.hours.T5"]),
-    "tokens-of-no-model": ({**JOB, "workload": {**RUN, "train": {"tokens": "1B"}}}, ["workload.train.tokens"]),
-    "public-at-google": ({**SERVICE, "providers": ["gcp"], "expose": "public", "workload": VLLM}, ["expose"]),
-    "public-at-ec2": ({**SERVICE, "providers": ["aws"], "expose": "public", "workload": VLLM}, ["expose"]),
-    "a-token-that-nothing-checks": ({**SERVICE, "providers": ["gcp"], "expose": "token", "workload": {**RUN, "port": 80}}, ["expose"]),
-    "a-list-for-a-flag": ({**SERVICE, "workload": {**VLLM, "args": {"max-num-seqs": [1]}}}, ["workload.args.max-num-seqs"]),
+    "hours-on-an-unknown-gpu": (
+        {**JOB, "workload": {**RUN, "train": {"hours": {"T5": 5}}}},
+        ["workload.train.hours.T5"],
+    ),
+    "tokens-of-no-model": (
+        {**JOB, "workload": {**RUN, "train": {"tokens": "1B"}}},
+        ["workload.train.tokens"],
+    ),
+    "public-at-google": (
+        {**SERVICE, "providers": ["gcp"], "expose": "public", "workload": VLLM},
+        ["expose"],
+    ),
+    "public-at-ec2": (
+        {**SERVICE, "providers": ["aws"], "expose": "public", "workload": VLLM},
+        ["expose"],
+    ),
+    "a-token-that-nothing-checks": (
+        {**SERVICE, "providers": ["gcp"], "expose": "token", "workload": {**RUN, "port": 80}},
+        ["expose"],
+    ),
+    "a-list-for-a-flag": (
+        {**SERVICE, "workload": {**VLLM, "args": {"max-num-seqs": [1]}}},
+        ["workload.args.max-num-seqs"],
+    ),
     "ports-of-a-service": ({**SERVICE, "ports": [80], "workload": VLLM}, ["ports"]),
     "an-unknown-gpu": ({"gpu": "H1000:8"}, ["gpu"]),
     "a-count-that-nobody-sells": ({"gpu": "L4:3", "providers": ["gcp"]}, ["gpu"]),
-    "an-unknown-region": ({"gpu": "L4:1", "providers": ["gcp"], "regions": ["mars"]}, ["regions[0]"]),
-    "an-unknown-option": ({"gpu": "L4:1", "options": {"gcp": {"contaner": "x"}}}, ["options.gcp.contaner"]),
+    "an-unknown-region": (
+        {"gpu": "L4:1", "providers": ["gcp"], "regions": ["mars"]},
+        ["regions[0]"],
+    ),
+    "an-unknown-option": (
+        {"gpu": "L4:1", "options": {"gcp": {"contaner": "x"}}},
+        ["options.gcp.contaner"],
+    ),
     "a-reserved-field": ({"gpu": "L4:1", "owner": "me"}, ["owner"]),
     "an-argument-of-a-class": ({"gpu": "L4:1", "self": 1}, ["self"]),
     "checkpoints-without-an-identity": (
-        {**JOB, "providers": ["gcp"], "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b-b/x"}}},
+        {
+            **JOB,
+            "providers": ["gcp"],
+            "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b-b/x"}},
+        },
         ["options.gcp.service_account"],
     ),
 }
@@ -72,7 +134,11 @@ def planned(tmp_path, monkeypatch, capfd):
     (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
 
     def plan(clusters, **config):
-        content = {"gpus:world": "rehearsal", **{f"gpus:{key}": value for key, value in config.items()}, "gpus:clusters": clusters}
+        content = {
+            "gpus:world": "rehearsal",
+            **{f"gpus:{key}": value for key, value in config.items()},
+            "gpus:clusters": clusters,
+        }
         (tmp_path / "Pulumi.s.yaml").write_text(yaml.safe_dump({"config": content}))
         code = main.main(["plan", "-s", "s"])
         return code, capfd.readouterr().err
@@ -86,11 +152,17 @@ def test_a_plan_refuses_what_a_preview_refuses(planned, name):
     raw, paths = BAD[name]
     code, said = planned({"c": raw})
     lines = [line.removeprefix("gpus: ") for line in said.splitlines()]
-    assert code == 2 and all(any(path in line.partition(": wanted")[0] for line in lines) for path in paths), said
+    assert code == 2 and all(
+        any(path in line.partition(": wanted")[0] for line in lines) for path in paths
+    ), said
     fields = {key: value for key, value in raw.items() if key not in inputs.OWN}
     theirs = inputs.check_all({"world": "rehearsal", "clusters": {"c": fields}})["c"]
-    if fields == raw:  # what a cluster may not say of itself is refused by the program, before its plugin is asked
-        assert all(any(line.startswith(f"c.{path}: wanted") for line in theirs) for path in paths), theirs
+    if (
+        fields == raw
+    ):  # what a cluster may not say of itself is refused by the program, before its plugin is asked
+        assert all(
+            any(line.startswith(f"c.{path}: wanted") for line in theirs) for path in paths
+        ), theirs
     assert TOKEN not in said and TOKEN not in "".join(theirs) and "horse" not in said
 
 
@@ -98,7 +170,16 @@ def test_a_plan_refuses_what_a_preview_refuses(planned, name):
 def test_a_secrets_value_is_refused_once(planned, name):
     """It is named for what it is, and not a second time for being no mapping."""
     raw, (path,) = BAD[name]
-    assert len([line for line in planned({"c": raw})[1].splitlines() if f"{path}: wanted" in line or "(secret)" in line]) == 1
+    assert (
+        len(
+            [
+                line
+                for line in planned({"c": raw})[1].splitlines()
+                if f"{path}: wanted" in line or "(secret)" in line
+            ]
+        )
+        == 1
+    )
     theirs = inputs.check_all({"world": "rehearsal", "clusters": {"c": raw}})["c"]
     assert len(theirs) == 1 and "no secret's value in a declaration" in theirs[0]
 
@@ -122,20 +203,61 @@ def test_good_declarations_pass_both(planned, tmp_path):
     (tmp_path / "t.py").write_text("print(1)")
     clusters = {
         "a": {"gpu": "L4:1", "ssh_key": "id.pub"},
-        "b": {**JOB, "workload": {**RUN, "files": {"t.py": "~/t.py"}, "env": {"PYTHONPATH": "/x", "HF_HOME": "/x"}}},
+        "b": {
+            **JOB,
+            "workload": {
+                **RUN,
+                "files": {"t.py": "~/t.py"},
+                "env": {"PYTHONPATH": "/x", "HF_HOME": "/x"},
+            },
+        },
         "c": {**SERVICE, "providers": ["modal"], "expose": "public", "workload": VLLM},
-        "d": {**SERVICE, "providers": ["gcp"], "expose": "public", "network": "managed", "regions": ["us-central1"], "workload": VLLM},
-        "e": {**SERVICE, "providers": ["aws"], "expose": "public", "options": {"aws": {"security_group": "sg-0123456789abcdef0"}}, "workload": VLLM},
-        "f": {**SERVICE, "providers": ["gcp"], "expose": "token", "workload": {"command": "serve --key $GPUS_TOKEN", "port": 80}},
-        "g": {**SERVICE, "providers": ["modal"], "expose": "token", "workload": {**RUN, "port": 80}},
-        "h": {**JOB, "workload": {"launcher": "torchrun", "command": "t.py", "model": "7b", "train": {"tokens": "1B"}}},
+        "d": {
+            **SERVICE,
+            "providers": ["gcp"],
+            "expose": "public",
+            "network": "managed",
+            "regions": ["us-central1"],
+            "workload": VLLM,
+        },
+        "e": {
+            **SERVICE,
+            "providers": ["aws"],
+            "expose": "public",
+            "options": {"aws": {"security_group": "sg-0123456789abcdef0"}},
+            "workload": VLLM,
+        },
+        "f": {
+            **SERVICE,
+            "providers": ["gcp"],
+            "expose": "token",
+            "workload": {"command": "serve --key $GPUS_TOKEN", "port": 80},
+        },
+        "g": {
+            **SERVICE,
+            "providers": ["modal"],
+            "expose": "token",
+            "workload": {**RUN, "port": 80},
+        },
+        "h": {
+            **JOB,
+            "workload": {
+                "launcher": "torchrun",
+                "command": "t.py",
+                "model": "7b",
+                "train": {"tokens": "1B"},
+            },
+        },
         "i": {**JOB, "workload": {**RUN, "train": {"hours": {"t4": 5}}}},
     }
     code, said = planned(clusters, max_spend=500)
     assert code in (0, 1) and "wanted" not in said, said
     manifests = registry.manifests()
     for name, raw in clusters.items():
-        assert validate.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests) == []
+        assert (
+            validate.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests)
+            == []
+        )
 
 
 def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
@@ -209,13 +331,17 @@ def both(raw):
         planned = [str(problem) for problem in error.problems]
     else:
         planned = []
-    checked = inputs.check_all({"world": "rehearsal", "clusters": {"c": {"gpu": raw} if isinstance(raw, str) else raw}})["c"]
+    checked = inputs.check_all(
+        {"world": "rehearsal", "clusters": {"c": {"gpu": raw} if isinstance(raw, str) else raw}}
+    )["c"]
     return planned, [line.removeprefix("c.") for line in checked]
 
 
 @pytest.mark.parametrize("raw", ALIKE, ids=str)
 def test_a_plan_and_a_preview_say_the_same(raw):
-    """Whatever is declared, `gpus plan -s` and the plugin's own check find the same faults and no others, and each fault once (C29)."""
+    """Whatever is declared, `gpus plan -s` and the plugin's own check find the same faults and no
+    others, and each fault once (C29).
+    """
     planned, checked = both(raw)
     assert planned == checked and len(planned) == len(set(planned))
 
@@ -223,20 +349,53 @@ def test_a_plan_and_a_preview_say_the_same(raw):
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (JOB, "workload: wanted what the job runs, found nothing; declare it, as in workload: {command: python train.py}"),
+        (
+            JOB,
+            (
+                "workload: wanted what the job runs, found nothing; declare it, as in workload:"
+                " {command: python train.py}"
+            ),
+        ),
         ({**JOB, "providers": ["vertex"]}, "workload: wanted what the job runs"),
         ({**SERVICE, "providers": ["aws"]}, "workload: wanted what the service runs"),
-        ({**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b/train"}}}, "a bucket's name of 3 to 63"),
-        ({**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "s3://my-bucket/a b"}}}, "wanted a path in s3://my-bucket of letters"),
-        ({**JOB, "workload": {**RUN, "checkpoint": "gs://b/train"}}, "wanted a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}"),
-        ({"gpu": "L4:1", "network": "managed", "regions": ["us-central1"], "providers": ["aws"]}, "network: wanted gcp among the providers"),
-        ({"gpu": "L4:1", "network": "managed"}, "regions: wanted the regions that network: managed makes subnets in"),
-        ({"gpu": {"H100": 8}}, 'gpu: wanted a GPU such as "H100:8", found {\'H100\': 8}; write "H100:8"'),
-        ({"gpu": ["T4:1", {"L4": 2}]}, 'gpu[1]: wanted a GPU such as "H100:8", found {\'L4\': 2}; write "L4:2"'),
+        (
+            {**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "gs://b/train"}}},
+            "a bucket's name of 3 to 63",
+        ),
+        (
+            {**JOB, "workload": {**RUN, "checkpoint": {"path": "/c", "to": "s3://my-bucket/a b"}}},
+            "wanted a path in s3://my-bucket of letters",
+        ),
+        (
+            {**JOB, "workload": {**RUN, "checkpoint": "gs://b/train"}},
+            "wanted a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
+        ),
+        (
+            {"gpu": "L4:1", "network": "managed", "regions": ["us-central1"], "providers": ["aws"]},
+            "network: wanted gcp among the providers",
+        ),
+        (
+            {"gpu": "L4:1", "network": "managed"},
+            "regions: wanted the regions that network: managed makes subnets in",
+        ),
+        (
+            {"gpu": {"H100": 8}},
+            'gpu: wanted a GPU such as "H100:8", found {\'H100\': 8}; write "H100:8"',
+        ),
+        (
+            {"gpu": ["T4:1", {"L4": 2}]},
+            'gpu[1]: wanted a GPU such as "H100:8", found {\'L4\': 2}; write "L4:2"',
+        ),
         ({"gpu": "T4:1", "fallback": [{"L4:2": None}]}, 'write "L4:2"'),
-        ({"gpu": "L4:1", "ports": ["8000-8010"]}, "ports[0]: wanted a port from 1 to 65535, found '8000-8010'; list each port by itself"),
+        (
+            {"gpu": "L4:1", "ports": ["8000-8010"]},
+            "ports[0]: wanted a port from 1 to 65535, found '8000-8010'; list each port by itself",
+        ),
         ({"gpu": "L4:1", "regions": ["us-east-1a"]}, "that is a zone; its region is us-east-1"),
-        ({"gpu": "L4:1", "regions": ["us-central1-a"]}, "that is a zone; its region is us-central1"),
+        (
+            {"gpu": "L4:1", "regions": ["us-central1-a"]},
+            "that is a zone; its region is us-central1",
+        ),
         ({"gpu": "L4:1", "providers": ["GCP"]}, "near: gcp"),
         ({"gpu": "L4:1", "providers": "gcp"}, "write [gcp]"),
     ],
@@ -266,10 +425,16 @@ def test_one_fault_is_told_once_with_what_to_write(raw, said):
     ],
 )
 def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
-    """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own packages read is none of ours."""
+    """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own
+    packages read is none of ours.
+    """
     found = validate.unknown_keys([key, "gpus:world", "clore:cuda"])
-    assert not [each for each in validate.unknown_keys([key], {key}) if not key.startswith("gpus:")], "a secret is a program's own"
-    assert [key] * bool(near) == [problem.path for problem in found] and all(near in problem.todo for problem in found)
+    assert not [
+        each for each in validate.unknown_keys([key], {key}) if not key.startswith("gpus:")
+    ], "a secret is a program's own"
+    assert [key] * bool(near) == [problem.path for problem in found] and all(
+        near in problem.todo for problem in found
+    )
 
 
 def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
@@ -305,7 +470,9 @@ def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
     ],
 )  # fmt: skip
 def test_one_fault_is_one_message_that_says_what_to_write(fields, told):
-    """Counts in other spellings, a misspelt name of a field that must be there, empty values: nothing is told twice, and no number is made up."""
+    """Counts in other spellings, a misspelt name of a field that must be there, empty values:
+    nothing is told twice, and no number is made up.
+    """
     with pytest.raises(SpecError) as caught:
         validate.cluster("x", fields)
     assert 1 == len(caught.value.problems), str(caught.value)

@@ -1,4 +1,6 @@
-"""The pages: how long they may be, that their links lead somewhere, and that the reference lists what there is."""
+"""The pages: how long they may be, that their links lead somewhere, and that the reference lists
+what there is.
+"""
 
 import contextlib
 import re
@@ -15,7 +17,9 @@ from providers.plugin.schema import CLUSTER_OUTPUTS, SPEC_INPUTS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "providers").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "providers").rglob("*.md")]
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 
 every = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -58,7 +62,11 @@ def test_the_readme_is_no_manual():
 def test_a_page_has_at_most_100_columns(page):
     """Tables may be longer, and so may a line of one or two words: a link cannot be wrapped."""
     prose, code = parts(page)
-    long = [number for number, line in prose if len(line) > 100 and not line.startswith("|") and len(line.split()) > 2]
+    long = [
+        number
+        for number, line in prose
+        if len(line) > 100 and not line.startswith("|") and len(line.split()) > 2
+    ]
     assert [] == long + [number for number, line in code if len(line) > 100]
 
 
@@ -75,9 +83,13 @@ def test_every_relative_link_leads_somewhere(page):
 
 @every
 def test_every_path_named_exists(page):
-    """A file or folder of this repository that a page names as code, from its root on; `mine` and `mycloud` are the reader's."""
+    """A file or folder of this repository that a page names as code, from its root on; `mine` and
+    `mycloud` are the reader's.
+    """
     named = set(re.findall(r"`((?:providers|tests|stacks|docs|\.ci)/[\w./-]+)`", page.read_text()))
-    assert [] == sorted(path for path in named if not (ROOT / path).exists() and not re.search("mine|mycloud", path))
+    assert [] == sorted(
+        path for path in named if not (ROOT / path).exists() and not re.search("mine|mycloud", path)
+    )
 
 
 def test_every_page_is_reached_from_the_readme():
@@ -92,7 +104,11 @@ def test_every_page_is_reached_from_the_readme():
     assert {page for page in PAGES if "providers" != page.relative_to(ROOT).parts[0]} <= reached
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "docs" == page.relative_to(ROOT).parts[0]], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "docs" == page.relative_to(ROOT).parts[0]],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_a_page_says_first_what_it_is_for(page):
     """Below its title a page says what it lets you do. A decision says what was decided."""
     title, blank, first = page.read_text().splitlines()[:3]
@@ -103,10 +119,16 @@ def test_a_page_says_first_what_it_is_for(page):
 def declarations():
     """Every cluster that a page declares in YAML, as (page, name, what it declares)."""
     for page in PAGES:
-        for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for block in re.findall(
+            r"^```yaml\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL
+        ):
             found = yaml.safe_load(block)
             found = found.get("config", {}).get("gpus:clusters", found)
-            yield from ((page, name, raw) for name, raw in found.items() if isinstance(raw, dict) and "gpu" in raw)
+            yield from (
+                (page, name, raw)
+                for name, raw in found.items()
+                if isinstance(raw, dict) and "gpu" in raw
+            )
 
 
 def test_every_declaration_shown_is_accepted():
@@ -127,7 +149,10 @@ def shown_options():
             if line.startswith("gpus "):
                 command = re.split(r"\s#\s|\s--\s|&&|\s\[--", line)[0]
                 words = command.split()[1:]
-                yield tuple(words[: 2 if words[:1] == ["rehearse"] and len(words) > 1 else 1]), frozenset(OPTION.findall(command))
+                yield (
+                    tuple(words[: 2 if words[:1] == ["rehearse"] and len(words) > 1 else 1]),
+                    frozenset(OPTION.findall(command)),
+                )
 
 
 def test_every_option_shown_exists(capsys):
@@ -146,13 +171,18 @@ def test_every_option_shown_exists(capsys):
 def test_the_readme_shows_a_stack_file_that_exists():
     """It declares what the file does, word for word but for comments."""
     (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert yaml.safe_load((ROOT / "stacks" / "Pulumi.train-h100x8.yaml").read_text()) == yaml.safe_load(block)
+    assert yaml.safe_load(
+        (ROOT / "stacks" / "Pulumi.train-h100x8.yaml").read_text()
+    ) == yaml.safe_load(block)
 
 
 def test_the_tutorial_names_every_stack():
     """Each declared stack is introduced."""
     named = (ROOT / "docs" / "tutorial.md").read_text()
-    stacks = [path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")]
+    stacks = [
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        for path in (ROOT / "stacks").glob("Pulumi.*.yaml")
+    ]
     assert [] == [stack for stack in stacks if f"`{stack}`" not in named]
 
 
@@ -161,7 +191,10 @@ def commands(capsys, *words):
     with contextlib.suppress(SystemExit):
         main([*words, "--help"])
     listed = capsys.readouterr().out.partition("  COMMAND\n")[2]
-    return [" ".join(("gpus", *words, name)) for name in re.findall(r"^    (\w+)", listed, flags=re.MULTILINE)]
+    return [
+        " ".join(("gpus", *words, name))
+        for name in re.findall(r"^    (\w+)", listed, flags=re.MULTILINE)
+    ]
 
 
 def test_the_command_reference_lists_every_command(capsys):
@@ -174,7 +207,12 @@ def test_the_command_reference_lists_every_command(capsys):
 
 def named_in_rows(page):
     """What stands as code in the first column of the page's tables."""
-    return {name for _, line in parts(page)[0] if line.startswith("|") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    return {
+        name
+        for _, line in parts(page)[0]
+        if line.startswith("|")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
 
 
 def test_the_spec_reference_lists_every_field():

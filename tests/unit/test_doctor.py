@@ -27,11 +27,18 @@ WELL = {
 
 def output(**changes):
     looks = {**WELL, **changes}
-    return "\n".join(f"{diagnose.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}" for name in LOOKS)
+    return "\n".join(
+        f"{diagnose.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}"
+        for name in LOOKS
+    )
 
 
 def wrong(wanted=2, **changes):
-    return {each.name: each for each in diagnose.judge(output(**changes), wanted) if each.state == diagnose.BAD}
+    return {
+        each.name: each
+        for each in diagnose.judge(output(**changes), wanted)
+        if each.state == diagnose.BAD
+    }
 
 
 def test_a_well_machine_has_nothing_wrong():
@@ -45,9 +52,19 @@ def test_a_well_machine_has_nothing_wrong():
     [
         ("driver", {"gpus": ""}, "does not answer", "nvidia-smi"),
         ("driver", {"gpus": WELL["gpus"].splitlines()[0]}, "1 of 2 GPUs", "fallen off the bus"),
-        ("driver", {"xid": "NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."}, "79", "Xid table"),
+        (
+            "driver",
+            {"xid": "NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."},
+            "79",
+            "Xid table",
+        ),
         ("torch", {"torch": "2.11.0+cpu None 0"}, "built without CUDA", "CUDA build"),
-        ("torch", {"torch": "2.11.0 13.0 1", "visible": "0"}, "CUDA_VISIBLE_DEVICES is 0", "unset it"),
+        (
+            "torch",
+            {"torch": "2.11.0 13.0 1", "visible": "0"},
+            "CUDA_VISIBLE_DEVICES is 0",
+            "unset it",
+        ),
         ("torch", {"torch": "2.11.0 13.0 0"}, "sees 0 of 2", "newer than the driver"),
         (
             "memory",
@@ -55,14 +72,29 @@ def test_a_well_machine_has_nothing_wrong():
             "pid 77 80900 MiB python3",
             "smaller batch",
         ),
-        ("host memory", {"oom": "Out of memory: Killed process 9 (python3)"}, "Killed process 9", "fewer data workers"),
+        (
+            "host memory",
+            {"oom": "Out of memory: Killed process 9 (python3)"},
+            "Killed process 9",
+            "fewer data workers",
+        ),
         ("PCIe", {"pcie": "0, 4, 16, 90\n1, 16, 16, 90"}, "GPU 0 x4 of x16", "another host"),
         ("links", {"topology": "GPU0\t X \tPHB\nGPU1\tPHB\t X"}, "no NVLink", "pipeline stages"),
         ("NCCL", {"shm": "64"}, "has 64 MiB", "--ipc host"),
-        ("NCCL", {"nccl": "NCCL_IB_DISABLE=0\nNCCL_P2P_DISABLE=1"}, "NCCL_P2P_DISABLE=1", "not over NVLink or PCIe; unset it"),
+        (
+            "NCCL",
+            {"nccl": "NCCL_IB_DISABLE=0\nNCCL_P2P_DISABLE=1"},
+            "NCCL_P2P_DISABLE=1",
+            "not over NVLink or PCIe; unset it",
+        ),
         ("clocks", {"throttle": "0, Active, Not Active, 92"}, "GPU 0 at 92 C", "another host"),
         ("disk", {"disk": "99%"}, "99 % full", "disk_gib"),
-        ("CPU", {"load": "60 32", "pcie": "0, 16, 16, 12\n1, 16, 16, 20"}, "load 60.0 on 32", "wait for the CPU"),
+        (
+            "CPU",
+            {"load": "60 32", "pcie": "0, 16, 16, 12\n1, 16, 16, 20"},
+            "load 60.0 on 32",
+            "wait for the CPU",
+        ),
     ],
 )
 def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
@@ -75,15 +107,32 @@ def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
 
 def links(topology, count):
     gpus = "\n".join(f"{number}, NVIDIA A100 80GB PCIe, 512, 81920" for number in range(count))
-    return next(each for each in diagnose.judge(output(gpus=gpus, topology=topology), count) if each.name == "links")
+    return next(
+        each
+        for each in diagnose.judge(output(gpus=gpus, topology=topology), count)
+        if each.name == "links"
+    )
 
 
 def test_links_are_judged_by_every_pair_of_gpus():
-    """Bridges join pairs of four: that is told. Network cards behind the GPUs do not count, nor does the heading, which comes underlined."""
-    head = "\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
-    joined = ["X NV12 SYS SYS PIX 0-31 0", "NV12 X SYS SYS PIX 0-31 0", "SYS SYS X NV12 SYS 0-31 0", "SYS SYS NV12 X SYS 0-31 0"]
+    """Bridges join pairs of four: that is told. Network cards behind the GPUs do not count, nor
+    does the heading, which comes underlined.
+    """
+    head = (
+        "\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    )
+    joined = [
+        "X NV12 SYS SYS PIX 0-31 0",
+        "NV12 X SYS SYS PIX 0-31 0",
+        "SYS SYS X NV12 SYS 0-31 0",
+        "SYS SYS NV12 X SYS 0-31 0",
+    ]
     bridged = (
-        head + "\n".join(f"GPU{number}\t{row.replace(' ', chr(9))}\tN/A" for number, row in enumerate(joined)) + "\nNIC0\tPIX\tPIX\tSYS\tSYS\t X"
+        head
+        + "\n".join(
+            f"GPU{number}\t{row.replace(' ', chr(9))}\tN/A" for number, row in enumerate(joined)
+        )
+        + "\nNIC0\tPIX\tPIX\tSYS\tSYS\t X"
     )
     assert (diagnose.BAD, "NVLink between 2 of 6 pairs of GPUs") == links(bridged, 4)[1:3]
     assert diagnose.OK == links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state
@@ -92,26 +141,46 @@ def test_links_are_judged_by_every_pair_of_gpus():
 
 def test_what_cannot_be_looked_at_is_unknown():
     """No PyTorch is no fault, and junk breaks nothing."""
-    assert next(each for each in diagnose.judge(output(torch=""), 2) if each.name == "torch").state == diagnose.UNKNOWN
+    assert (
+        next(each for each in diagnose.judge(output(torch=""), 2) if each.name == "torch").state
+        == diagnose.UNKNOWN
+    )
     assert diagnose.judge("junk\n\x00\ngpus-doctor gpus 0\n,,\n,", 1)
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 def test_the_script_is_sound_and_looks_at_everything(words):
-    """Run for real, every look answers with its exit code, whatever is installed; on a stand-in only the driver is asked."""
-    done = subprocess.run([*words, "-c", diagnose.script()], capture_output=True, text=True, check=False)
+    """Run for real, every look answers with its exit code, whatever is installed; on a stand-in
+    only the driver is asked.
+    """
+    done = subprocess.run(
+        [*words, "-c", diagnose.script()], capture_output=True, text=True, check=False
+    )
     assert set(diagnose.read(done.stdout)) == set(LOOKS) and len(LOOKS) == 13
-    done = subprocess.run([*words, "-c", diagnose.script(stand_in=True)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*words, "-c", diagnose.script(stand_in=True)], capture_output=True, text=True, check=False
+    )
     assert set(diagnose.read(done.stdout)) == {"gpus"}
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 def test_a_look_is_read_back_as_it_was_printed(words, tmp_path):
-    """Exit code and lines of a driver that answers, of one that fails, and of a variable with an escape in it."""
-    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\ncase "$*" in *temperature*) echo broken; exit 9 ;; *) echo "0, L4, 1, 2" ;; esac\n')
+    """Exit code and lines of a driver that answers, of one that fails, and of a variable with an
+    escape in it.
+    """
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$*" in *temperature*) echo broken; exit 9 ;; *) echo "0, L4, 1, 2" ;;'
+        " esac\n"
+    )
     (tmp_path / "nvidia-smi").chmod(0o755)
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "-n \\n%s", "NCCL_DEBUG": "INFO"}
-    done = subprocess.run([*words, "-c", diagnose.script()], env=environ, capture_output=True, text=True, check=False)
+    environ = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CUDA_VISIBLE_DEVICES": "-n \\n%s",
+        "NCCL_DEBUG": "INFO",
+    }
+    done = subprocess.run(
+        [*words, "-c", diagnose.script()], env=environ, capture_output=True, text=True, check=False
+    )
     found = diagnose.read(done.stdout)
     assert found["gpus"] == (0, ["0, L4, 1, 2"]) and found["throttle"] == (9, ["broken"])
     assert found["visible"] == (0, ["-n \\n%s"]) and found["nccl"] == (0, ["NCCL_DEBUG=INFO"])

@@ -1,4 +1,6 @@
-"""What a container executes: the declared line, whatever its image starts by itself, at every provider by that provider's own rule."""
+"""What a container executes: the declared line, whatever its image starts by itself, at every
+provider by that provider's own rule.
+"""
 
 import shlex
 import sys
@@ -28,7 +30,9 @@ from providers.workloads.launch.start_script import script  # noqa: E402
 
 CONTAINED = [name for name, recipe in RECIPES.items() if recipe.image]
 OTHERS = {
-    "wrapper": Image(("/opt/nvidia/nvidia_entrypoint.sh",), ("/opt/tritonserver/bin/tritonserver",)),
+    "wrapper": Image(
+        ("/opt/nvidia/nvidia_entrypoint.sh",), ("/opt/tritonserver/bin/tritonserver",)
+    ),
     "program": Image(("python3", "-m", "http.server"), ("8000",)),
     "command alone": Image((), ("/start.sh",)),
     "neither": Image(()),
@@ -50,7 +54,9 @@ OTHERS = {
     ],
 )
 def test_what_runs_is_known_by_dockers_own_rule(image, arguments, entrypoint, wanted):
-    """Arguments replace CMD and follow ENTRYPOINT; `--entrypoint` replaces ENTRYPOINT and drops CMD."""
+    """Arguments replace CMD and follow ENTRYPOINT; `--entrypoint` replaces ENTRYPOINT and drops
+    CMD.
+    """
     assert executed(image, arguments, entrypoint) == wanted
 
 
@@ -58,23 +64,37 @@ def test_every_default_image_is_known_with_its_source():
     """Another default image comes with its entry point, and where that was read."""
     for launcher in CONTAINED:
         found = known(RECIPES[launcher].image)
-        assert found is not None and "Dockerfile@" in found.source and "read 20" in found.source, launcher
+        assert found is not None and "Dockerfile@" in found.source and "read 20" in found.source, (
+            launcher
+        )
     assert set(IMAGES) == {RECIPES[launcher].image.partition(":")[0] for launcher in CONTAINED}
-    assert known("docker.io/vllm/vllm-openai@sha256:0") == known("vllm/vllm-openai:v0.11.0") == IMAGES["vllm/vllm-openai"]
+    assert (
+        known("docker.io/vllm/vllm-openai@sha256:0")
+        == known("vllm/vllm-openai:v0.11.0")
+        == IMAGES["vllm/vllm-openai"]
+    )
     assert known("registry:5000/vllm/vllm-openai:1") is None and known("localhost:5000/x") is None
 
 
 def docker_run(made, index=0):
-    """(`--entrypoint`, what follows the image) of the script's own `docker run` for a process; the line itself stands as `LINE`."""
+    """(`--entrypoint`, what follows the image) of the script's own `docker run` for a process; the
+    line itself stands as `LINE`.
+    """
     text = script(made)
-    (call,) = [line for line in text.split(f"start_{index}() {{")[1].split("\n}\n")[0].splitlines() if line.startswith("exec docker run ")]
+    (call,) = [
+        line
+        for line in text.split(f"start_{index}() {{")[1].split("\n}\n")[0].splitlines()
+        if line.startswith("exec docker run ")
+    ]
     words = shlex.split(call.replace('"$line"', "LINE").replace('"$image"', "IMAGE"))
     return words[words.index("--entrypoint") + 1], tuple(words[words.index("IMAGE") + 1 :])
 
 
 @pytest.mark.parametrize("launcher", CONTAINED)
 def test_a_container_on_a_machine_executes_the_line(launcher):
-    """C01: for every launcher with its default image; run without `--entrypoint`, those with a program of their own would not."""
+    """C01: for every launcher with its default image; run without `--entrypoint`, those with a
+    program of their own would not.
+    """
     made = program(Workload((Task(launcher=launcher, model="a/b"),)), "service", "H100", 1)
     entrypoint, arguments = docker_run(made)
     image = known(made.image)
@@ -86,18 +106,35 @@ def test_a_container_on_a_machine_executes_the_line(launcher):
 def test_a_users_own_image_executes_the_line(image):
     """Each of several services too."""
     made = Program("service", (Process("a", "x"), Process("b", "y")), image="me/own:1")
-    assert {executed(image, arguments, entrypoint) for entrypoint, arguments in (docker_run(made), docker_run(made, 1))} == {("sh", "-c", "LINE")}
+    assert {
+        executed(image, arguments, entrypoint)
+        for entrypoint, arguments in (docker_run(made), docker_run(made, 1))
+    } == {("sh", "-c", "LINE")}
 
 
 @pytest.mark.parametrize(
-    ("pair", "refused"), [(("vllm", "ollama"), True), (("vllm", "vllm"), False), (("comfyui", "vllm"), False), (("tgi", "sglang"), True)]
+    ("pair", "refused"),
+    [
+        (("vllm", "ollama"), True),
+        (("vllm", "vllm"), False),
+        (("comfyui", "vllm"), False),
+        (("tgi", "sglang"), True),
+    ],
 )
 def test_services_of_different_images_need_one_that_holds_both(pair, refused):
-    """All services of a cluster run in one image, and no launcher's own one holds another's program."""
-    tasks = tuple(Task(f"s{index}", launcher, model="a/b", port=8000 + index) for index, launcher in enumerate(pair))
+    """All services of a cluster run in one image, and no launcher's own one holds another's
+    program.
+    """
+    tasks = tuple(
+        Task(f"s{index}", launcher, model="a/b", port=8000 + index)
+        for index, launcher in enumerate(pair)
+    )
     assert program(Workload(tasks, image="me/both:1"), "service", "L4", 1).image == "me/both:1"
     if refused:
-        with pytest.raises(SpecError, match=r"workload\.image: wanted one image that holds the programs of all services"):
+        with pytest.raises(
+            SpecError,
+            match=r"workload\.image: wanted one image that holds the programs of all services",
+        ):
             program(Workload(tasks), "service", "L4", 1)
     else:
         assert program(Workload(tasks), "service", "L4", 1).processes
@@ -107,32 +144,49 @@ def test_an_images_program_is_found_where_that_image_keeps_it():
     """llama.cpp's server is no program of its image's PATH."""
     made = program(Workload((Task(launcher="llama.cpp", model="a/b"),)), "service", "L4", 1)
     assert made.processes[0].line.startswith('PATH="$PATH:/app"; llama-server ')
-    own = program(Workload((Task(launcher="llama.cpp", model="a/b"),), image="me/llama:1"), "service", "L4", 1)
+    own = program(
+        Workload((Task(launcher="llama.cpp", model="a/b"),), image="me/llama:1"), "service", "L4", 1
+    )
     assert own.processes[0].line.startswith("llama-server ")
 
 
 @pytest.mark.parametrize("setup", [[], ["true"]])
 @pytest.mark.parametrize("image", [*IMAGES.values(), *OTHERS.values()])
 def test_a_vertex_job_executes_the_line(image, setup):
-    """`command` of a container replaces ENTRYPOINT; without `args` nothing follows it (Vertex AI, ContainerSpec, 2026-11)."""
+    """`command` of a container replaces ENTRYPOINT; without `args` nothing follows it (Vertex AI,
+    ContainerSpec, 2026-11).
+    """
     chosen = vertex_started({"image": "a/b:1", "command": "train", "setup": setup})
-    made = vertex.body(vertex_order(image="a/b:1", command=list(chosen.command)))["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
+    made = vertex.body(vertex_order(image="a/b:1", command=list(chosen.command)))["jobSpec"][
+        "workerPoolSpecs"
+    ][0]["containerSpec"]
     ran = executed(image, (*made["command"][1:], *made.get("args", ())), made["command"][0])
     assert ran == chosen.command and ran[:2] == ("bash", "-c")
     assert ("train" == ran[2]) is not bool(setup)
 
 
 def test_a_modal_image_keeps_no_entry_point(tmp_path):
-    """Modal hands its command to the image's ENTRYPOINT: the last layer of a registry image empties that."""
+    """Modal hands its command to the image's ENTRYPOINT: the last layer of a registry image empties
+    that.
+    """
     from modal_proto import api_pb2
 
     cloud = Cloud(tmp_path)
     try:
-        wanted = modal_order(modal_candidate("L4", 1), Setup(ttl_s=600, options=(("add_python", "3.12"), ("image", "vllm/vllm-openai:latest"))))
+        wanted = modal_order(
+            modal_candidate("L4", 1),
+            Setup(
+                ttl_s=600, options=(("add_python", "3.12"), ("image", "vllm/vllm-openai:latest"))
+            ),
+        )
         made = dict(cloud.adapter().submit(wanted).native)["sandbox"]
         row = cloud.server_state().sandbox(made)
         at = api_pb2.Sandbox.FromString(row.definition).image_id
-        (content,) = cloud.store.connection().execute("SELECT content FROM modal_image WHERE id = ?", (at,)).fetchone()
+        (content,) = (
+            cloud.store.connection()
+            .execute("SELECT content FROM modal_image WHERE id = ?", (at,))
+            .fetchone()
+        )
         layer = api_pb2.Image.FromString(bytes.fromhex(content))
         assert list(layer.dockerfile_commands) == ["FROM base", "ENTRYPOINT []"]
     finally:
@@ -140,7 +194,9 @@ def test_a_modal_image_keeps_no_entry_point(tmp_path):
 
 
 def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images():
-    """`autossh_entrypoint`: an sshd, and `command` run beside it, whatever the image starts by itself; Clore's own images have both already."""
+    """`autossh_entrypoint`: an sshd, and `command` run beside it, whatever the image starts by
+    itself; Clore's own images have both already.
+    """
     made = program(Workload((Task(launcher="vllm", model="a/b"),)), "service", "RTX-4090", 1)
     section = CLORE.runs(made, script(made, inside=True), "service", {})
     chosen = read(section)

@@ -28,12 +28,27 @@ HUGE = (
 NONE = (None, True, False, "", "x16", "1_000", "٣", "½", {}, [], [1], {"1": 1}, "0x10", b"1")
 
 
-@pytest.mark.parametrize("value", [*HUGE, 10**4_000, -(2**200)], ids=lambda value: str(type(value).__name__))
+@pytest.mark.parametrize(
+    "value", [*HUGE, 10**4_000, -(2**200)], ids=lambda value: str(type(value).__name__)
+)
 def test_a_number_out_of_bounds_is_none_at_once(value):
-    """No text and no number costs more than another, and none becomes an int before its size is known."""
+    """No text and no number costs more than another, and none becomes an int before its size is
+    known.
+    """
     begun = time.process_time()
-    for bounds in (foreign.ANY, foreign.COUNT, foreign.ID, foreign.PORT, foreign.MONEY, foreign.SECONDS):
-        assert (None, None, None) == (foreign.number(value, bounds), foreign.whole(value, bounds), foreign.real(value, bounds))
+    for bounds in (
+        foreign.ANY,
+        foreign.COUNT,
+        foreign.ID,
+        foreign.PORT,
+        foreign.MONEY,
+        foreign.SECONDS,
+    ):
+        assert (None, None, None) == (
+            foreign.number(value, bounds),
+            foreign.whole(value, bounds),
+            foreign.real(value, bounds),
+        )
         assert foreign.impossible(value, bounds)
     assert time.process_time() - begun < 0.5
 
@@ -49,12 +64,20 @@ def test_a_number_keeps_its_value_and_its_bounds():
     """Texts and numbers alike; a zero of any exponent is zero; a fraction is no whole number."""
     assert 12.5 == foreign.real(" 12.5 ")
     assert 0 == foreign.number("0e999999999")
-    assert (22, 22, None) == (foreign.whole("22", foreign.PORT), foreign.whole(22.0, foreign.PORT), foreign.whole("22.5", foreign.PORT))
-    assert (None, 65_535, None) == tuple(foreign.whole(value, foreign.PORT) for value in (0, 65_535, 65_536))
+    assert (22, 22, None) == (
+        foreign.whole("22", foreign.PORT),
+        foreign.whole(22.0, foreign.PORT),
+        foreign.whole("22.5", foreign.PORT),
+    )
+    assert (None, 65_535, None) == tuple(
+        foreign.whole(value, foreign.PORT) for value in (0, 65_535, 65_536)
+    )
 
 
 def test_json_with_a_huge_number_or_a_deep_nest_is_read_or_refused():
-    """One number of a row never costs the whole reply; a nest that no reader follows is malformed, not a crash."""
+    """One number of a row never costs the whole reply; a nest that no reader follows is malformed,
+    not a crash.
+    """
     digits = "9" * 10_000
     assert {"a": digits, "b": 5} == foreign.loads(f'{{"a": {digits}, "b": 5}}')
     for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "", "nothing"):
@@ -70,7 +93,9 @@ def test_an_amount_that_nobody_pays_is_refused(value):
         micro_usd(value)
 
 
-@pytest.mark.parametrize("value", ["9" * 400 + "h", "9" * 5_000, "9" * 400, 1e300, float("inf"), float("nan"), "1e99999"])
+@pytest.mark.parametrize(
+    "value", ["9" * 400 + "h", "9" * 5_000, "9" * 400, 1e300, float("inf"), float("nan"), "1e99999"]
+)
 def test_a_duration_without_a_date_is_refused(value):
     """Longer than anything lasts: a ValueError, never an overflow."""
     with pytest.raises(ValueError):

@@ -1,4 +1,6 @@
-"""The Google Cloud adapter over Google's own client, against the Compute Engine stand-in on loopback; its clock is the test's."""
+"""The Google Cloud adapter over Google's own client, against the Compute Engine stand-in on
+loopback; its clock is the test's.
+"""
 
 import contextlib
 import http.server
@@ -42,15 +44,41 @@ TYPES = {
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
 
 
-def candidate(zone=A, machine_type="a3-highgpu-8g", capacity="on-demand", micro_usd=88_490_000, region="", reservation=""):
+def candidate(
+    zone=A,
+    machine_type="a3-highgpu-8g",
+    capacity="on-demand",
+    micro_usd=88_490_000,
+    region="",
+    reservation="",
+):
     gpu, count, accelerator = TYPES[machine_type]
-    offer = Offer("gcp", region or zone.rsplit("-", 1)[0], zone, machine_type, gpu, count, capacity, micro_usd, accelerator=accelerator)
+    offer = Offer(
+        "gcp",
+        region or zone.rsplit("-", 1)[0],
+        zone,
+        machine_type,
+        gpu,
+        count,
+        capacity,
+        micro_usd,
+        accelerator=accelerator,
+    )
     return Candidate(1, 0, offer, 1, reservation=reservation, micro_usd=micro_usd)
 
 
-def order(*candidates, nodes=1, generation="gen1", cluster="train", owner="own1", wait_s=900, **setup):
+def order(
+    *candidates, nodes=1, generation="gen1", cluster="train", owner="own1", wait_s=900, **setup
+):
     names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
-    return Order(Mark(owner, cluster, generation, "0123456789abcdef"), str(uuid.uuid4()), candidates or (candidate(),), names, Setup(**setup), wait_s)
+    return Order(
+        Mark(owner, cluster, generation, "0123456789abcdef"),
+        str(uuid.uuid4()),
+        candidates or (candidate(),),
+        names,
+        Setup(**setup),
+        wait_s,
+    )
 
 
 class Rig:
@@ -100,7 +128,9 @@ def rig(tmp_path):
 
 @contextlib.contextmanager
 def answering(reply):
-    """A server on loopback that gives one raw reply (bytes; None: closes without a word) and counts its requests."""
+    """A server on loopback that gives one raw reply (bytes; None: closes without a word) and counts
+    its requests.
+    """
     seen = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -117,7 +147,9 @@ def answering(reply):
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", seen
@@ -128,7 +160,10 @@ def answering(reply):
 
 
 def raw(status, content, kind="application/json"):
-    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
+    return (
+        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length:"
+        f" {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
+    )
 
 
 # Getting machines
@@ -145,7 +180,9 @@ def raw(status, content, kind="application/json"):
     ],
 )
 def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capacity):
-    """L4 on G2, A100 on A2, H100 on A3, T4 attached to N1: made, running, and seen as what was ordered."""
+    """L4 on G2, A100 on A2, H100 on A3, T4 attached to N1: made, running, and seen as what was
+    ordered.
+    """
     ticket = rig.got(candidate(machine_type=machine_type, capacity=capacity))
     node = rig.gcp.observe(ticket.handles)[0]
     assert (machine_type, gpu, count, capacity, "running", A, "us-central1") == (
@@ -166,20 +203,30 @@ def test_b11_reported_accelerators_are_no_change(rig):
     """The API reports the built-in GPU of an A2; the node is still the one that was ordered."""
     ticket = rig.got(candidate(machine_type="a2-highgpu-1g"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    body = rig.gcp._client.call(lambda s: s.instances().get(project=project, zone=zone, instance=name), rig.gcp._context(ticket.order))
+    body = rig.gcp._client.call(
+        lambda s: s.instances().get(project=project, zone=zone, instance=name),
+        rig.gcp._context(ticket.order),
+    )
     assert "nvidia-tesla-a100" in json.dumps(body.get("guestAccelerators"))
-    assert ("A100", 1) == (rig.gcp.observe(ticket.handles)[0].gpu_type, rig.gcp.observe(ticket.handles)[0].gpu_count)
+    assert ("A100", 1) == (
+        rig.gcp.observe(ticket.handles)[0].gpu_type,
+        rig.gcp.observe(ticket.handles)[0].gpu_count,
+    )
 
 
 def test_several_zones_go_out_as_one_call(rig):
-    """A sold-out first zone costs no second call: Google picks the next zone of the group, and the ticket says which."""
+    """A sold-out first zone costs no second call: Google picks the next zone of the group, and the
+    ticket says which.
+    """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 0)
     ticket = rig.got(candidate(A), candidate(B))
     assert (B, 1) == (ticket.placed.zone, rig.calls("regionInstances.bulkInsert"))
 
 
 def test_zones_that_the_plan_lacks_are_never_used(rig):
-    """A zone outside of the group has stock, the group has none: refused, and nothing is made elsewhere."""
+    """A zone outside of the group has stock, the group has none: refused, and nothing is made
+    elsewhere.
+    """
     for zone in (A, B):
         rig.store.set_stock("gcp", zone, "a3-highgpu-8g", "on-demand", 0)
     ticket = rig.gcp.submit(order(candidate(A), candidate(B)))
@@ -192,7 +239,11 @@ def test_zones_that_the_plan_lacks_are_never_used(rig):
 def test_machine_types_fall_back_within_one_call(rig):
     """With instance flexibility the second type of the group is had when the first is sold out."""
     rig.store.set_stock("gcp", "us-central1", "g2-standard-4", "on-demand", 0)
-    group = [candidate(zone, machine_type) for machine_type in ("g2-standard-4", "g2-standard-8") for zone in (A, B)]
+    group = [
+        candidate(zone, machine_type)
+        for machine_type in ("g2-standard-4", "g2-standard-8")
+        for zone in (A, B)
+    ]
     assert 4 == rig.gcp.group(group)
     ticket = rig.got(*group)
     assert ("g2-standard-8", A) == (ticket.placed.machine_type, ticket.placed.zone)
@@ -209,7 +260,9 @@ def test_a_cluster_is_whole_and_in_one_zone(rig):
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
     ticket = rig.got(candidate(A), candidate(B), nodes=2)
     assert B == ticket.placed.zone
-    assert ["train-gen1-0", "train-gen1-1"] == [handle.native_id.rsplit("/", 1)[-1] for handle in ticket.handles]
+    assert ["train-gen1-0", "train-gen1-1"] == [
+        handle.native_id.rsplit("/", 1)[-1] for handle in ticket.handles
+    ]
 
 
 def test_a_cluster_that_does_not_fit_leaves_nothing(rig):
@@ -219,12 +272,16 @@ def test_a_cluster_that_does_not_fit_leaves_nothing(rig):
     rig.moment += 30
     with pytest.raises(NoCapacity) as caught:
         rig.gcp.poll(ticket)
-    assert (Scope("gcp", "us-central1", A, "a3-highgpu-8g", capacity="on-demand"),) == caught.value.scopes
+    assert (
+        Scope("gcp", "us-central1", A, "a3-highgpu-8g", capacity="on-demand"),
+    ) == caught.value.scopes
     assert [] == list(rig.gcp.find("own1"))
 
 
 def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig):
-    """The POST succeeds, the operation fails later; the refusal hints at the zone that Google names, and the second try succeeds there."""
+    """The POST succeeds, the operation fails later; the refusal hints at the zone that Google
+    names, and the second try succeeds there.
+    """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 0)
     ticket = rig.gcp.submit(order(candidate(A)))
     assert "waiting" == rig.gcp.poll(ticket).state
@@ -236,7 +293,10 @@ def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig):
     assert caught.value.hints[0] == rig.got(candidate(caught.value.hints[0])).placed.zone
 
 
-@pytest.mark.parametrize("code", ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"])
+@pytest.mark.parametrize(
+    "code",
+    ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"],
+)
 def test_b18_each_stockout_code_of_an_operation_is_no_capacity(rig, code):
     """Whatever the code, nothing is left and the place is refused."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code=code)
@@ -257,7 +317,9 @@ def test_an_unknown_code_is_unclassified_and_settles_to_nothing(rig):
     assert rig.gcp.resume(ordered) is None
 
 
-@pytest.mark.parametrize("code", ["RESOURCE_OPERATION_RATE_EXCEEDED", "RESOURCE_NOT_READY", "INTERNAL_ERROR"])
+@pytest.mark.parametrize(
+    "code", ["RESOURCE_OPERATION_RATE_EXCEEDED", "RESOURCE_NOT_READY", "INTERNAL_ERROR"]
+)
 def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code):
     """The operation is over, so polling on would never end: it is looked up, and nothing was made."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code=code)
@@ -271,7 +333,9 @@ def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code):
 
 
 def test_b19_quota_stops_what_it_counts(rig):
-    """A regional limit blocks that GPU in that region; the global one blocks Google; both name metric and page."""
+    """A regional limit blocks that GPU in that region; the global one blocks Google; both name
+    metric and page.
+    """
     rig.store.set_quota("gcp", "us-central1", "NVIDIA_L4_GPUS", 0)
     with pytest.raises(QuotaExceeded) as caught:
         rig.got(candidate(A, "g2-standard-4"))
@@ -288,16 +352,26 @@ def test_b19_quota_stops_what_it_counts(rig):
     ("place", "metric", "scopes"),
     [
         ("", "GPUS_ALL_REGIONS", {Scope("gcp")}),
-        ("us-central1", "NVIDIA_L4_GPUS", {Scope("gcp", "us-central1", gpu_type="L4", capacity="on-demand")}),
+        (
+            "us-central1",
+            "NVIDIA_L4_GPUS",
+            {Scope("gcp", "us-central1", gpu_type="L4", capacity="on-demand")},
+        ),
     ],
 )
 def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(rig, place, metric, scopes):
-    """HTTP 403 without quotaInfo: the quotas are read, so that the scope is known and no word is matched."""
+    """HTTP 403 without quotaInfo: the quotas are read, so that the scope is known and no word is
+    matched.
+    """
     rig.store.set_quota("gcp", place, metric, 0)
     rig.store.add_fault("gcp", "instances.bulkInsert", "quota", metric="SOMETHING_ELSE")
     with pytest.raises(QuotaExceeded) as caught:
         rig.gcp.submit(order(candidate(A, "g2-standard-4")))
-    assert (metric, "0", scopes) == (caught.value.metric, caught.value.limit, set(caught.value.scopes))
+    assert (metric, "0", scopes) == (
+        caught.value.metric,
+        caught.value.limit,
+        set(caught.value.scopes),
+    )
 
 
 def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
@@ -309,23 +383,45 @@ def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
 
 
 def test_a_missing_image_is_configuration_not_a_place(rig):
-    """The machine type is there, the image is not: trying elsewhere would not help, and the message says what may be wrong."""
-    with pytest.raises(NotConfigured, match=r"options.gcp.image_family: wanted image family no-such-family of project my-project") as caught:
-        rig.gcp.submit(order(candidate(A), options=(("image_family", "no-such-family"), ("image_project", "my-project"))))
+    """The machine type is there, the image is not: trying elsewhere would not help, and the message
+    says what may be wrong.
+    """
+    with pytest.raises(
+        NotConfigured,
+        match=r"options.gcp.image_family: wanted image family no-such-family of project my-project",
+    ) as caught:
+        rig.gcp.submit(
+            order(
+                candidate(A),
+                options=(("image_family", "no-such-family"), ("image_project", "my-project")),
+            )
+        )
     assert (Scope("gcp"),) == caught.value.scopes
 
 
 def test_a_missing_image_is_told_for_a_region_and_for_n1_too(rig):
-    """Whatever the call, a boot image that is nowhere ends Google at once, and the option that names it is what to fix."""
+    """Whatever the call, a boot image that is nowhere ends Google at once, and the option that
+    names it is what to fix.
+    """
     for asked in (candidate("", region="us-central1"), candidate(A, machine_type="n1-standard-8")):
-        with pytest.raises(NotConfigured, match=r"options.gcp.image: wanted image nothing-v1 of project my-project"):
-            rig.gcp.submit(order(asked, options=(("image", "nothing-v1"), ("image_project", "my-project"))))
+        with pytest.raises(
+            NotConfigured, match=r"options.gcp.image: wanted image nothing-v1 of project my-project"
+        ):
+            rig.gcp.submit(
+                order(asked, options=(("image", "nothing-v1"), ("image_project", "my-project")))
+            )
 
 
 def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig):
-    """Polled in another project, or long forgotten, with no machine there: what became of it is not known, and no place is blocked."""
+    """Polled in another project, or long forgotten, with no machine there: what became of it is not
+    known, and no place is blocked.
+    """
     ticket = rig.gcp.submit(order(candidate(A)))
-    other = Gcp("rehearsal", Client("other-project", rig.gcp._client._credentials, f"{rig.server.url}/compute/v1/"), sleep=rig.sleep)
+    other = Gcp(
+        "rehearsal",
+        Client("other-project", rig.gcp._client._credentials, f"{rig.server.url}/compute/v1/"),
+        sleep=rig.sleep,
+    )
     with pytest.raises(OutcomeUnknown, match="other-project") as caught:
         other.poll(ticket)
     assert (caught.value.code, caught.value.scopes) == ("OPERATION_UNKNOWN", ())
@@ -342,7 +438,9 @@ def test_a_project_that_can_be_none_is_told_at_once(tmp_path, monkeypatch, proje
 
 def test_a_value_that_google_does_not_take_is_a_refusal(rig):
     """400 invalidParameter on a creating call made nothing, whatever it says."""
-    rig.store.add_fault("gcp", "instances.bulkInsert", "http", 1, status=400, reason="invalidParameter")
+    rig.store.add_fault(
+        "gcp", "instances.bulkInsert", "http", 1, status=400, reason="invalidParameter"
+    )
     with pytest.raises((Unsupported, NotConfigured)):
         rig.gcp.submit(order(candidate(A)))
 
@@ -365,9 +463,15 @@ def test_a_reservation_is_used_by_name(rig):
     body = {
         "name": "mine",
         "specificReservationRequired": True,
-        "specificReservation": {"count": "1", "instanceProperties": {"machineType": "a3-highgpu-8g"}},
+        "specificReservation": {
+            "count": "1",
+            "instanceProperties": {"machineType": "a3-highgpu-8g"},
+        },
     }
-    rig.gcp._client.call(lambda s: s.reservations().insert(project="rehearsal", zone=A, body=body), rig.gcp._context(order()))
+    rig.gcp._client.call(
+        lambda s: s.reservations().insert(project="rehearsal", zone=A, body=body),
+        rig.gcp._context(order()),
+    )
     rig.moment += 10
     ticket = rig.got(candidate(A, capacity="reservation", reservation="mine"))
     assert "reservation" == rig.gcp.observe(ticket.handles)[0].capacity
@@ -387,7 +491,9 @@ def test_flex_start_is_queued_until_there_is_room(rig):
 
 
 def test_flex_start_s_wait_runs_out(rig):
-    """When the queue's time is over Google deletes the machine and the operation fails: refused, nothing left."""
+    """When the queue's time is over Google deletes the machine and the operation fails: refused,
+    nothing left.
+    """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "flex-start", 0)
     ticket = rig.gcp.submit(order(candidate(A, capacity="flex-start"), wait_s=120))
     rig.moment += 7300
@@ -418,12 +524,17 @@ def test_what_was_delivered_is_compared_with_the_order(rig):
 
 
 def test_a_machine_taken_while_starting_is_half_made(rig):
-    """A machine that is on its way out before the ticket was done is deleted first, and its place left alone for a while."""
+    """A machine that is on its way out before the ticket was done is deleted first, and its place
+    left alone for a while.
+    """
     ticket = rig.gcp.submit(order(candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep"))
     rig.moment += 30
     handle = rig.gcp.find("own1")[0].handle
     project, zone, name = handle.native_id.split("/")[1::2]
-    rig.gcp._client.call(lambda s: s.instances().stop(project=project, zone=zone, instance=name), rig.gcp._context(ticket.order))
+    rig.gcp._client.call(
+        lambda s: s.instances().stop(project=project, zone=zone, instance=name),
+        rig.gcp._context(ticket.order),
+    )
     rig.moment += 30
     with pytest.raises(HalfMade) as caught:
         rig.gcp.poll(ticket)
@@ -436,7 +547,9 @@ def test_a_machine_taken_while_starting_is_half_made(rig):
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
 def test_a_lost_answer_is_settled_by_the_token(rig, fault):
-    """The work was done, the answer lost: one creating call on the wire, found again by its token, one machine."""
+    """The work was done, the answer lost: one creating call on the wire, found again by its token,
+    one machine.
+    """
     rig.store.add_fault("gcp", "instances.bulkInsert", fault, times=1)
     ordered = order()
     with pytest.raises(OutcomeUnknown) as caught:
@@ -511,7 +624,15 @@ def test_a_closed_connection_is_not_tried_again(rig):
     assert 1 == len(seen)
 
 
-@pytest.mark.parametrize("reply", [raw(200, "<html>hello</html>", "text/html"), raw(200, "[1, 2]"), raw(200, '{"name": "op'), b"garbage\r\n\r\n"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        raw(200, "<html>hello</html>", "text/html"),
+        raw(200, "[1, 2]"),
+        raw(200, '{"name": "op'),
+        b"garbage\r\n\r\n",
+    ],
+)
 def test_an_unreadable_answer_to_a_create_is_an_unknown_outcome(rig, reply):
     """A web page, half an answer, or no HTTP at all under status 200."""
     with answering(reply) as (url, seen):
@@ -562,14 +683,20 @@ def test_b29_a_preempted_machine_is_told(rig):
     """Taken back and stopped: preempted. Taken back and deleted: gone, and the detail says why."""
     from providers.rehearsal.clouds.gcp import console
 
-    kept = rig.got(candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep", generation="kept").handles[0]
-    released = rig.got(candidate(A, "g2-standard-4", capacity="spot"), generation="released").handles[0]
+    kept = rig.got(
+        candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep", generation="kept"
+    ).handles[0]
+    released = rig.got(
+        candidate(A, "g2-standard-4", capacity="spot"), generation="released"
+    ).handles[0]
     for handle in (kept, released):
         assert 1 == console.preempt(rig.store, handle.native_id.rsplit("/", 1)[-1])
     assert ["preempted", "preempted"] == [node.status for node in rig.gcp.observe([kept, released])]
     rig.moment += 120
     nodes = rig.gcp.observe([kept, released])
-    assert [("preempted", "TERMINATED"), ("gone", "preempted and deleted")] == [(node.status, node.detail) for node in nodes]
+    assert [("preempted", "TERMINATED"), ("gone", "preempted and deleted")] == [
+        (node.status, node.detail) for node in nodes
+    ]
 
 
 def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig):
@@ -586,13 +713,18 @@ def test_a_stop_by_somebody_is_stopped(rig):
     """A Spot machine that a user stopped is not called preempted."""
     ticket = rig.got(candidate(A, "g2-standard-4", capacity="spot"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    rig.gcp._client.call(lambda s: s.instances().stop(project=project, zone=zone, instance=name), rig.gcp._context(ticket.order))
+    rig.gcp._client.call(
+        lambda s: s.instances().stop(project=project, zone=zone, instance=name),
+        rig.gcp._context(ticket.order),
+    )
     rig.moment += 30
     assert "stopped" == rig.status(ticket.handles[0])
 
 
 def test_find_pages_through_everything_and_narrows(rig):
-    """All machines of an owner, over zones and pages, and only those; narrowed by cluster and generation."""
+    """All machines of an owner, over zones and pages, and only those; narrowed by cluster and
+    generation.
+    """
     rig.got(candidate(A, "g2-standard-4"), nodes=3, generation="g1")
     rig.got(candidate("us-east1-c", "g2-standard-4"), generation="g2", cluster="serve")
     rig.got(candidate(A, "g2-standard-4"), generation="g3", owner="own2")
@@ -605,7 +737,12 @@ def test_find_pages_through_everything_and_narrows(rig):
 def test_find_follows_every_page(rig):
     """Pages are followed by their token to the end."""
     page = {"items": {f"zones/{A}": {"instances": [instance("m1")]}}, "nextPageToken": "more"}
-    last = {"items": {f"zones/{A}": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}, f"zones/{B}": {"instances": [instance("m2")]}}}
+    last = {
+        "items": {
+            f"zones/{A}": {"warning": {"code": "NO_RESULTS_ON_PAGE"}},
+            f"zones/{B}": {"instances": [instance("m2")]},
+        }
+    }
     rig.gcp._client = Scripted([page, last])
     assert ["m1", "m2"] == [node.name for node in rig.gcp.find("own1")]
 
@@ -619,7 +756,14 @@ def test_a_zone_that_google_cannot_reach_is_no_absence(rig):
 
 def instance(name, **rest):
     link = f"https://www.googleapis.com/compute/v1/projects/rehearsal/zones/{A}/instances/{name}"
-    return {"name": name, "selfLink": link, "zone": f"projects/rehearsal/zones/{A}", "status": "RUNNING", "machineType": "g2-standard-4", **rest}
+    return {
+        "name": name,
+        "selfLink": link,
+        "zone": f"projects/rehearsal/zones/{A}",
+        "status": "RUNNING",
+        "machineType": "g2-standard-4",
+        **rest,
+    }
 
 
 class Scripted:
@@ -636,7 +780,9 @@ class Scripted:
 
 
 def test_many_machines_are_seen_by_list(rig):
-    """Ten nodes of one zone are seen in one list, in the handles' order; one that is not in it is asked for."""
+    """Ten nodes of one zone are seen in one list, in the handles' order; one that is not in it is
+    asked for.
+    """
     ticket = rig.got(candidate(A, "g2-standard-4"), nodes=10)
     missing = Handle("gcp", f"projects/rehearsal/zones/{A}/instances/none")
     before = rig.calls("instances.get")
@@ -665,21 +811,33 @@ def test_many_machines_are_seen_by_list(rig):
     ],
 )
 def test_b29_what_a_spot_machine_s_status_means(status, operations, expected):
-    """Preempted, ended, stopped and stopping are told apart by the operation; Spot without one was preempted."""
+    """Preempted, ended, stopped and stopping are told apart by the operation; Spot without one was
+    preempted.
+    """
     from providers.adapters.gcp import nodes
 
     seen = instance("m", status=status, id="7", scheduling={"provisioningModel": "SPOT"})
-    listed = [{"operationType": kind, "targetLink": seen["selfLink"], "targetId": "7"} for kind in operations]
+    listed = [
+        {"operationType": kind, "targetLink": seen["selfLink"], "targetId": "7"}
+        for kind in operations
+    ]
     told = nodes.why(listed, "m", seen) if status in nodes.LEAVING else ""
     assert expected == nodes.node(nodes.handle(seen), seen, told).status
 
 
 def test_a_run_limit_is_seen_without_operations():
-    """A machine that stopped when its run limit was over ended by it, even when the operations are forgotten."""
+    """A machine that stopped when its run limit was over ended by it, even when the operations are
+    forgotten.
+    """
     from providers.adapters.gcp import nodes
 
-    times = {"lastStartTimestamp": "2026-11-27T10:00:00.000-08:00", "lastStopTimestamp": "2026-11-27T11:00:05.000-08:00"}
-    on_demand = instance("m", status="TERMINATED", scheduling={"maxRunDuration": {"seconds": "3600"}}, **times)
+    times = {
+        "lastStartTimestamp": "2026-11-27T10:00:00.000-08:00",
+        "lastStopTimestamp": "2026-11-27T11:00:05.000-08:00",
+    }
+    on_demand = instance(
+        "m", status="TERMINATED", scheduling={"maxRunDuration": {"seconds": "3600"}}, **times
+    )
     assert "ended" == nodes.why([], "m", on_demand)
     assert "stopped" == nodes.why([], "m", {**on_demand, "scheduling": {}})
 
@@ -694,7 +852,9 @@ def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig):
     rig.moment += 30
     assert "gone" == rig.status(ticket.handles[0])
     rig.gcp.delete(ticket.handles[0])
-    disks = rig.gcp._client.call(lambda s: s.disks().list(project="rehearsal", zone=A), rig.gcp._context(ticket.order))
+    disks = rig.gcp._client.call(
+        lambda s: s.disks().list(project="rehearsal", zone=A), rig.gcp._context(ticket.order)
+    )
     assert not disks.get("items")
 
 
@@ -703,18 +863,30 @@ def test_relabel_writes_the_new_generation(rig):
     ticket = rig.got(labels=(("team", "ml"),))
     rig.gcp.relabel(ticket.handles[0], "gen2")
     assert [] == list(rig.gcp.find("own1", "train", "gen1"))
-    assert Mark("own1", "train", "gen2", "0123456789abcdef") == rig.gcp.find("own1", "train", "gen2")[0].mark
+    assert (
+        Mark("own1", "train", "gen2", "0123456789abcdef")
+        == rig.gcp.find("own1", "train", "gen2")[0].mark
+    )
 
 
 def test_labels_and_key_change_in_place(rig):
     """The user's labels are replaced, the marks stay; the key is replaced and can be taken away."""
-    ticket = rig.got(labels=(("team", "ml"),), ssh_public_key="ssh-ed25519 AAAA me", options=(("container", "ubuntu"),))
+    ticket = rig.got(
+        labels=(("team", "ml"),),
+        ssh_public_key="ssh-ed25519 AAAA me",
+        options=(("container", "ubuntu"),),
+    )
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 
     def body():
-        return rig.gcp._client.call(lambda s: s.instances().get(project=project, zone=zone, instance=name), rig.gcp._context(ticket.order))
+        return rig.gcp._client.call(
+            lambda s: s.instances().get(project=project, zone=zone, instance=name),
+            rig.gcp._context(ticket.order),
+        )
 
-    rig.gcp.update(ticket.handles[0], {"labels": {"team": "infra"}, "ssh_key": "ssh-ed25519 BBBB me"})
+    rig.gcp.update(
+        ticket.handles[0], {"labels": {"team": "infra"}, "ssh_key": "ssh-ed25519 BBBB me"}
+    )
     after = body()
     assert {"team": "infra", **native.mark_labels(ticket.order.mark)} == after["labels"]
     items = {item["key"]: item["value"] for item in after["metadata"]["items"]}
@@ -726,14 +898,19 @@ def test_labels_and_key_change_in_place(rig):
     items = {item["key"]: item["value"] for item in body()["metadata"]["items"]}
     assert f"gpus:ssh-ed25519 DDDD me\ngpus:{own}" == items["ssh-keys"]
     rig.gcp.update(ticket.handles[0], {"ssh_key": ""})
-    assert f"gpus:{own}" == {item["key"]: item["value"] for item in body()["metadata"]["items"]}["ssh-keys"]
+    assert (
+        f"gpus:{own}"
+        == {item["key"]: item["value"] for item in body()["metadata"]["items"]}["ssh-keys"]
+    )
     assert "nothing boots here" in rig.gcp.log(ticket.handles[0])
 
 
 def test_an_edit_is_repeated_when_somebody_was_faster(rig):
     """A stale fingerprint is read again once."""
     ticket = rig.got()
-    rig.store.add_fault("gcp", "instances.setLabels", "http", times=1, status=412, reason="conditionNotMet")
+    rig.store.add_fault(
+        "gcp", "instances.setLabels", "http", times=1, status=412, reason="conditionNotMet"
+    )
     rig.gcp.relabel(ticket.handles[0], "gen2")
     assert 2 == rig.calls("instances.setLabels")
 
@@ -742,10 +919,15 @@ def test_an_edit_is_repeated_when_somebody_was_faster(rig):
 
 
 def test_check_tells_what_is_there_and_how_to_get_the_rest(rig):
-    """Credentials, project, API, rights and quota, a line each; what is not listed is unknown, not zero."""
+    """Credentials, project, API, rights and quota, a line each; what is not listed is unknown, not
+    zero.
+    """
     rig.store.set_quota("gcp", "", "GPUS_ALL_REGIONS", 0)
     lines = {line.topic: line for line in rig.gcp.check()}
-    assert {"ok"} == {lines[topic].state for topic in ("credentials", "project", "Compute Engine API", "rights to read")}
+    assert {"ok"} == {
+        lines[topic].state
+        for topic in ("credentials", "project", "Compute Engine API", "rights to read")
+    }
     assert "missing" == lines["quota GPUS_ALL_REGIONS"].state
     assert "quotas?project=rehearsal" in lines["quota GPUS_ALL_REGIONS"].todo
 
@@ -755,8 +937,16 @@ def test_check_tells_what_is_there_and_how_to_get_the_rest(rig):
     [
         ({}, "unknown", "not zero"),
         ({"a": (0, 0), "b": (0, 0)}, "missing", "0 in all 2 regions"),
-        ({"a": (8, 1), "b": (8, 0), "c": (0, 0)}, "ok", "8 in each of 2 regions, 1 used; 0 in 1 regions"),
-        ({"a": (8, 1), "b": (16, 0), "c": (1, 0), "d": (2, 0)}, "ok", "b 16 (0 used), a 8 (1 used), d 2 (0 used) and 1 more regions"),
+        (
+            {"a": (8, 1), "b": (8, 0), "c": (0, 0)},
+            "ok",
+            "8 in each of 2 regions, 1 used; 0 in 1 regions",
+        ),
+        (
+            {"a": (8, 1), "b": (16, 0), "c": (1, 0), "d": (2, 0)},
+            "ok",
+            "b 16 (0 used), a 8 (1 used), d 2 (0 used) and 1 more regions",
+        ),
     ],
 )
 def test_quota_over_the_regions_is_one_line(regions, state, found):
@@ -810,7 +1000,12 @@ def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
 
 def test_live_without_a_project_is_not_configured(tmp_path, monkeypatch):
     """Keys alone are not enough: the project is asked for, and nothing of the keys is shown."""
-    key = {"type": "authorized_user", "client_id": "id-1", "client_secret": "s3cr3t", "refresh_token": "r3fr3sh"}
+    key = {
+        "type": "authorized_user",
+        "client_id": "id-1",
+        "client_secret": "s3cr3t",
+        "refresh_token": "r3fr3sh",
+    }
     (tmp_path / "key.json").write_text(json.dumps(key))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
@@ -827,13 +1022,17 @@ def live(monkeypatch, url, token="ya29.s3cr3t"):
     import google.auth
     from google.oauth2.credentials import Credentials
 
-    monkeypatch.setattr(google.auth, "default", lambda scopes: (Credentials(token=token), "adc-project"))
+    monkeypatch.setattr(
+        google.auth, "default", lambda scopes: (Credentials(token=token), "adc-project")
+    )
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     return MANIFEST.connect("live", {"endpoint": f"{url}/compute/v1/"})
 
 
 def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monkeypatch):
-    """The credentials' own project is used where none is set, and calls reach the endpoint with them."""
+    """The credentials' own project is used where none is set, and calls reach the endpoint with
+    them.
+    """
     gcp = live(monkeypatch, rig.server.url)
     assert [] == list(gcp.find("own1"))
     assert "adc-project" in rig.store.requests("instances.aggregatedList")[-1].path
@@ -841,7 +1040,13 @@ def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monke
 
 def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkeypatch):
     """401, and no way to renew: refused, with the way to sign in, without the token."""
-    with answering(raw(401, '{"error": {"code": 401, "message": "Invalid Credentials", "errors": [{"reason": "authError"}]}}')) as (url, seen):
+    with answering(
+        raw(
+            401,
+            '{"error": {"code": 401, "message": "Invalid Credentials", "errors": [{"reason":'
+            ' "authError"}]}}',
+        )
+    ) as (url, seen):
         with pytest.raises(BadCredentials, match="gcloud auth application-default login") as caught:
             live(monkeypatch, url).submit(order())
     assert "s3cr3t" not in str(caught.value)

@@ -8,7 +8,17 @@ import socket
 import pytest
 
 from providers.adapters.gcp import errors
-from providers.adapters.gcp.errors import CODES, EXCEPTIONS, STATUSES, Context, clean, from_exception, from_http, from_operation, known_exception
+from providers.adapters.gcp.errors import (
+    CODES,
+    EXCEPTIONS,
+    STATUSES,
+    Context,
+    clean,
+    from_exception,
+    from_http,
+    from_operation,
+    known_exception,
+)
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -26,8 +36,21 @@ from providers.model.offer import Candidate, Offer
 from providers.model.place import Scope
 
 
-def candidate(zone="us-central1-a", machine_type="a3-highgpu-8g", capacity="spot", accelerator="", gpu="H100", region="us-central1"):
-    return Candidate(1, 0, Offer("gcp", region, zone, machine_type, gpu, 8, capacity, 1, accelerator=accelerator), 1, micro_usd=1)
+def candidate(
+    zone="us-central1-a",
+    machine_type="a3-highgpu-8g",
+    capacity="spot",
+    accelerator="",
+    gpu="H100",
+    region="us-central1",
+):
+    return Candidate(
+        1,
+        0,
+        Offer("gcp", region, zone, machine_type, gpu, 8, capacity, 1, accelerator=accelerator),
+        1,
+        micro_usd=1,
+    )
 
 
 TOKEN = "11111111-2222-4333-8444-555555555555"
@@ -37,28 +60,56 @@ PLACE = Scope("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g", capacity="
 
 
 def entry(code, message="", reason="", **metadatas):
-    details = [{"errorInfo": {"reason": reason, "domain": "compute.googleapis.com", "metadatas": metadatas}}] if reason or metadatas else []
+    details = (
+        [
+            {
+                "errorInfo": {
+                    "reason": reason,
+                    "domain": "compute.googleapis.com",
+                    "metadatas": metadatas,
+                }
+            }
+        ]
+        if reason or metadatas
+        else []
+    )
     return {"code": code, "message": message, "errorDetails": details}
 
 
 def quota(metric, region="", limit=0.0, name="LIMIT-per-project"):
-    info = {"metricName": f"compute.googleapis.com/{metric}", "limitName": name, "dimensions": {"region": region} if region else {}, "limit": limit}
+    info = {
+        "metricName": f"compute.googleapis.com/{metric}",
+        "limitName": name,
+        "dimensions": {"region": region} if region else {},
+        "limit": limit,
+    }
     return {"code": "QUOTA_EXCEEDED", "message": "any words", "errorDetails": [{"quotaInfo": info}]}
 
 
 def operation(*entries):
     """Shape: documentation (Operation.error), with the codes of public reports."""
-    return {"name": "op", "status": "DONE", "httpErrorStatusCode": 503, "error": {"errors": list(entries)}}
+    return {
+        "name": "op",
+        "status": "DONE",
+        "httpErrorStatusCode": 503,
+        "error": {"errors": list(entries)},
+    }
 
 
 def body(reason, status=403, message="words", details=()):
-    error = {"code": status, "message": message, "errors": [{"message": message, "domain": "global", "reason": reason}]}
+    error = {
+        "code": status,
+        "message": message,
+        "errors": [{"message": message, "domain": "global", "reason": reason}],
+    }
     return json.dumps({"error": {**error, "details": list(details)} if details else error})
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_row_is_reachable_and_gives_its_class(code):
-    """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names, with where and when it was seen."""
+    """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names,
+    with where and when it was seen.
+    """
     row = CODES[code]
     status = 401 if code == "required" else 400
     refused = from_http(status, body(code, status), CREATE)
@@ -78,7 +129,10 @@ def test_every_status_row_is_reachable(status):
     assert (row.reading or row.kind) is type(from_http(status, body("unheardOf", status), READ))
 
 
-@pytest.mark.parametrize("code", ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"])
+@pytest.mark.parametrize(
+    "code",
+    ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"],
+)
 def test_b18_every_known_stockout_code_is_a_stockout(code):
     """Each of the codes blocks the machine type and capacity kind in that zone, for a while."""
     error = from_operation(operation(entry(code)), READ)
@@ -89,25 +143,45 @@ def test_b18_every_known_stockout_code_is_a_stockout(code):
 
 def test_b18_an_unheard_of_code_with_the_reason_is_a_stockout():
     """The reason resource_availability decides where the code is new."""
-    assert NoCapacity is type(from_operation(operation(entry("REGION_POOL_X", reason="resource_availability")), READ))
+    assert NoCapacity is type(
+        from_operation(operation(entry("REGION_POOL_X", reason="resource_availability")), READ)
+    )
 
 
 def test_b18_an_unknown_code_without_reason_is_shown_as_is():
-    """It is no stockout: its code and words reach the user, and it is settled like an unknown outcome."""
+    """It is no stockout: its code and words reach the user, and it is settled like an unknown
+    outcome.
+    """
     error = from_operation(operation(entry("REGION_POOL_X", "something new")), READ)
     assert Unclassified is type(error)
     assert ("REGION_POOL_X", TOKEN) == (error.code, error.token)
-    assert "REGION_POOL_X: a code that no table knows" in str(error) and "something new" in str(error)
+    assert "REGION_POOL_X: a code that no table knows" in str(error) and "something new" in str(
+        error
+    )
     assert () == error.scopes
 
 
 def test_b19_a_regional_quota_skips_that_region_only():
-    """It names metric, limit and the page to ask, and blocks that GPU's kind of capacity in that region."""
-    error = from_operation(operation(quota("nvidia_h100_gpus", "us-central1", 0.0, "NVIDIA-H100-GPUS-per-project-region")), READ)
+    """It names metric, limit and the page to ask, and blocks that GPU's kind of capacity in that
+    region.
+    """
+    error = from_operation(
+        operation(
+            quota("nvidia_h100_gpus", "us-central1", 0.0, "NVIDIA-H100-GPUS-per-project-region")
+        ),
+        READ,
+    )
     assert QuotaExceeded is type(error)
     assert ("NVIDIA_H100_GPUS", "0") == (error.metric, error.limit)
-    assert {Scope("gcp", "us-central1", gpu_type="H100", capacity=kind) for kind in ("spot", "flex-start")} == set(error.scopes)
-    for part in ("NVIDIA_H100_GPUS", "is 0 in us-central1", "https://console.cloud.google.com/iam-admin/quotas?project=my-project"):
+    assert {
+        Scope("gcp", "us-central1", gpu_type="H100", capacity=kind)
+        for kind in ("spot", "flex-start")
+    } == set(error.scopes)
+    for part in (
+        "NVIDIA_H100_GPUS",
+        "is 0 in us-central1",
+        "https://console.cloud.google.com/iam-admin/quotas?project=my-project",
+    ):
         assert part in str(error)
 
 
@@ -126,14 +200,26 @@ def test_b19_the_global_quota_stops_the_provider():
 
 def test_b19_a_stockout_whose_text_speaks_of_quota_is_a_stockout():
     """Words decide nothing."""
-    error = from_operation(operation(entry("ZONE_RESOURCE_POOL_EXHAUSTED", "quota QUOTA_EXCEEDED GPUS_ALL_REGIONS exceeded globally")), READ)
+    error = from_operation(
+        operation(
+            entry(
+                "ZONE_RESOURCE_POOL_EXHAUSTED",
+                "quota QUOTA_EXCEEDED GPUS_ALL_REGIONS exceeded globally",
+            )
+        ),
+        READ,
+    )
     assert NoCapacity is type(error)
-    said = from_http(403, body("quotaExceeded", message="does not have enough resources STOCKOUT"), CREATE)
+    said = from_http(
+        403, body("quotaExceeded", message="does not have enough resources STOCKOUT"), CREATE
+    )
     assert QuotaExceeded is type(said)
 
 
 def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only():
-    """400 and 404 on a create block the machine type in that zone, however it is bought, and nothing else."""
+    """400 and 404 on a create block the machine type in that zone, however it is bought, and
+    nothing else.
+    """
     for status, reason in ((400, "invalid"), (404, "notFound")):
         error = from_http(status, body(reason, status), CREATE)
         assert Unsupported is type(error)
@@ -141,7 +227,9 @@ def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only():
 
 
 def test_b22_the_zones_that_google_names_become_hints():
-    """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not blocked."""
+    """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not
+    blocked.
+    """
     both = READ._replace(candidates=(candidate("us-central1-a"), candidate("us-central1-c")))
     error = from_operation(
         operation(
@@ -157,22 +245,43 @@ def test_b22_the_zones_that_google_names_become_hints():
     assert ("us-central1-c",) == error.hints
     assert (PLACE,) == error.scopes
     assert "us-central1-c" in str(error)
-    empty = from_operation(operation(entry("STOCKOUT", reason="resource_availability", zone="us-central1-a", zonesAvailable="")), READ)
+    empty = from_operation(
+        operation(
+            entry(
+                "STOCKOUT", reason="resource_availability", zone="us-central1-a", zonesAvailable=""
+            )
+        ),
+        READ,
+    )
     assert () == empty.hints
 
 
 def test_a_refusal_always_blocks_something_of_the_call():
     """Were every place of a call hinted at, all would be blocked: a walk must end."""
-    error = from_operation(operation(entry("STOCKOUT", reason="resource_availability", zone="us-central1-b", zonesAvailable="us-central1-a")), READ)
+    error = from_operation(
+        operation(
+            entry(
+                "STOCKOUT",
+                reason="resource_availability",
+                zone="us-central1-b",
+                zonesAvailable="us-central1-a",
+            )
+        ),
+        READ,
+    )
     assert (PLACE,) == error.scopes
 
 
 def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on():
     """On N1 the scope is the GPU, not the host's machine type."""
-    context = READ._replace(candidates=(candidate(machine_type="n1-standard-8", accelerator="nvidia-tesla-t4", gpu="T4"),))
-    assert (Scope("gcp", "us-central1", "us-central1-a", gpu_type="T4", capacity="spot"),) == from_operation(
-        operation(entry("STOCKOUT")), context
-    ).scopes
+    context = READ._replace(
+        candidates=(
+            candidate(machine_type="n1-standard-8", accelerator="nvidia-tesla-t4", gpu="T4"),
+        )
+    )
+    assert (
+        Scope("gcp", "us-central1", "us-central1-a", gpu_type="T4", capacity="spot"),
+    ) == from_operation(operation(entry("STOCKOUT")), context).scopes
 
 
 @pytest.mark.parametrize(
@@ -198,13 +307,23 @@ def test_a_missed_minimum_alone_is_a_stockout():
 
 def test_the_widest_of_several_errors_counts():
     """A global quota beside stockouts and a regional quota stops the provider."""
-    error = from_operation(operation(entry("STOCKOUT"), quota("nvidia_h100_gpus", "us-central1"), quota("gpus_all_regions"), entry("STOCKOUT")), READ)
+    error = from_operation(
+        operation(
+            entry("STOCKOUT"),
+            quota("nvidia_h100_gpus", "us-central1"),
+            quota("gpus_all_regions"),
+            entry("STOCKOUT"),
+        ),
+        READ,
+    )
     assert (Scope("gcp"),) == error.scopes
 
 
 def test_a_failed_operation_without_errors_is_not_a_success():
     """An empty error list is shown with what there is (SkyPilot read it as success)."""
-    assert Unclassified is type(from_operation({"status": "DONE", "httpErrorStatusCode": 503, "error": {}}, READ))
+    assert Unclassified is type(
+        from_operation({"status": "DONE", "httpErrorStatusCode": 503, "error": {}}, READ)
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,7 +354,13 @@ def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, 
 
 def test_error_info_of_the_newer_bodies_wins():
     """`details[].reason` (google.rpc.ErrorInfo) is more telling than the old reason."""
-    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com"}]
+    details = [
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "RATE_LIMIT_EXCEEDED",
+            "domain": "googleapis.com",
+        }
+    ]
     assert RateLimited is type(from_http(403, body("forbidden", details=details), CREATE))
     billing = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "BILLING_DISABLED"}]
     assert InsufficientFunds is type(from_http(403, body("forbidden", details=billing), CREATE))
@@ -255,10 +380,16 @@ def test_reads_that_fail_are_passing_faults():
 
 
 def test_nothing_was_sent_when_no_connection_was_made():
-    """A refused connection and a name that does not resolve are passing faults, with a clear line, also for a create."""
+    """A refused connection and a name that does not resolve are passing faults, with a clear line,
+    also for a create.
+    """
     from providers.adapters.gcp.client import NotSent
 
-    for error in (ConnectionRefusedError(111, "refused"), socket.gaierror(-2, "unknown"), NotSent("refused")):
+    for error in (
+        ConnectionRefusedError(111, "refused"),
+        socket.gaierror(-2, "unknown"),
+        NotSent("refused"),
+    ):
         found = from_exception(error, CREATE)
         assert Transient is type(found)
         assert "look at the network" in str(found)
@@ -304,7 +435,9 @@ def client_exceptions():
     yield from (json.JSONDecodeError, UnicodeDecodeError, EOFError)
 
 
-@pytest.mark.parametrize("kind", sorted(set(client_exceptions()), key=lambda kind: (kind.__module__, kind.__name__)))
+@pytest.mark.parametrize(
+    "kind", sorted(set(client_exceptions()), key=lambda kind: (kind.__module__, kind.__name__))
+)
 def test_every_exception_of_the_client_is_in_the_table(kind):
     """A new class in Google's packages that no row covers fails here."""
     assert known_exception(kind)
@@ -347,11 +480,26 @@ def test_every_class_is_one_of_the_tree():
     """The table maps to the product's own classes only, and leaves nothing to a bare CloudError."""
     for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
         assert issubclass(row.kind, CloudError) and row.kind is not CloudError
-        assert row.scope in (errors.PLACE, errors.ZONE, errors.REGION, errors.QUOTA, errors.ALL, errors.NOTHING)
+        assert row.scope in (
+            errors.PLACE,
+            errors.ZONE,
+            errors.REGION,
+            errors.QUOTA,
+            errors.ALL,
+            errors.NOTHING,
+        )
 
 
 def test_a_missing_field_is_not_a_missing_login():
     """The reason `required` is a sign-in at 401 and a bad request at 400."""
-    body = json.dumps({"error": {"code": 400, "message": "Required field 'x' not specified", "errors": [{"reason": "required", "domain": "global"}]}})
+    body = json.dumps(
+        {
+            "error": {
+                "code": 400,
+                "message": "Required field 'x' not specified",
+                "errors": [{"reason": "required", "domain": "global"}],
+            }
+        }
+    )
     assert isinstance(from_http(401, body, CREATE), BadCredentials)
     assert isinstance(from_http(400, body, CREATE), Unsupported)

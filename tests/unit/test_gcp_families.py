@@ -1,4 +1,6 @@
-"""Every family of machines at Google and every way it is sold: the adapter against the stand-in, over Google's own client; what is not sold is refused."""
+"""Every family of machines at Google and every way it is sold: the adapter against the stand-in,
+over Google's own client; what is not sold is refused.
+"""
 
 import pytest
 
@@ -26,8 +28,20 @@ FAMILIES = {
     "a4-highgpu-8g": ("B200", 8, "us-central1-b", KINDS[1:], "2 gVNIC + 8 MRDMA"),
     "a4x-highgpu-4g": ("GB200", 4, "us-central1-a", ("reservation",), "2 gVNIC + 4 MRDMA"),
     "a4x-maxgpu-4g-metal": ("GB300", 4, "us-central1-a", ("reservation",), "2 IDPF + 8 MRDMA"),
-    "g4-standard-48": ("RTX-PRO-6000", 1, "us-central1-a", ("on-demand", "spot", "reservation"), ""),
-    "g4-standard-384": ("RTX-PRO-6000", 8, "us-central1-a", ("on-demand", "spot", "reservation"), ""),
+    "g4-standard-48": (
+        "RTX-PRO-6000",
+        1,
+        "us-central1-a",
+        ("on-demand", "spot", "reservation"),
+        "",
+    ),
+    "g4-standard-384": (
+        "RTX-PRO-6000",
+        8,
+        "us-central1-a",
+        ("on-demand", "spot", "reservation"),
+        "",
+    ),
     "g2-standard-96": ("L4", 8, "us-central1-a", KINDS, ""),
     "a2-highgpu-8g": ("A100", 8, "us-central1-a", KINDS, ""),
     "a2-ultragpu-8g": ("A100-80GB", 8, "us-central1-a", KINDS, ""),
@@ -40,15 +54,35 @@ NOT_SOLD = [(kind, way) for kind, row in FAMILIES.items() for way in KINDS if wa
 def candidate(machine_type, capacity="spot", zone=None, region=""):
     gpu, count, known, _, _ = FAMILIES[machine_type]
     zone = known if zone is None else zone
-    offer = Offer("gcp", region or zone.rsplit("-", 1)[0], zone, machine_type, gpu, count, capacity, 1_000_000)
-    return Candidate(1, 0, offer, 1, reservation="mine" if capacity == "reservation" else "", micro_usd=1_000_000)
+    offer = Offer(
+        "gcp", region or zone.rsplit("-", 1)[0], zone, machine_type, gpu, count, capacity, 1_000_000
+    )
+    return Candidate(
+        1, 0, offer, 1, reservation="mine" if capacity == "reservation" else "", micro_usd=1_000_000
+    )
 
 
 def nics(machine_type, zone):
     """The fabric of a machine type in a zone, as a user writes it."""
     wanted = machines.family(machine_type).nics
-    host = {"network": "host-#", "subnetwork": "host-#", "nic_type": wanted.host_type, "count": wanted.host}
-    rdma = [{"network": f"rdma-{zone}", "subnetwork": "rdma-#", "nic_type": "MRDMA", "count": wanted.rdma}] if wanted.rdma else []
+    host = {
+        "network": "host-#",
+        "subnetwork": "host-#",
+        "nic_type": wanted.host_type,
+        "count": wanted.host,
+    }
+    rdma = (
+        [
+            {
+                "network": f"rdma-{zone}",
+                "subnetwork": "rdma-#",
+                "nic_type": "MRDMA",
+                "count": wanted.rdma,
+            }
+        ]
+        if wanted.rdma
+        else []
+    )
     return {"nics": [host, *rdma]}
 
 
@@ -75,16 +109,33 @@ def fabric_of(rig, machine_type, zone):
     region, wanted = zone.rsplit("-", 1)[0], machines.family(machine_type).nics
     root = "projects/rehearsal/global/networks"
     for number in range(wanted.host):
-        api(rig, lambda s: s.networks().insert(project="rehearsal", body={"name": f"host-{number}", "autoCreateSubnetworks": False}))
-        body = {"name": f"host-{number}", "network": f"{root}/host-{number}", "ipCidrRange": f"10.{number}.0.0/24"}
+        api(
+            rig,
+            lambda s: s.networks().insert(
+                project="rehearsal", body={"name": f"host-{number}", "autoCreateSubnetworks": False}
+            ),
+        )
+        body = {
+            "name": f"host-{number}",
+            "network": f"{root}/host-{number}",
+            "ipCidrRange": f"10.{number}.0.0/24",
+        }
         api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
     if wanted.rdma:
-        profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + ("-metal" if wanted.host_type == "IDPF" else "")
+        profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + (
+            "-metal" if wanted.host_type == "IDPF" else ""
+        )
         body = {"name": f"rdma-{zone}", "autoCreateSubnetworks": False, "networkProfile": profile}
         api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
         for number in range(wanted.rdma):
-            body = {"name": f"rdma-{number}", "network": f"{root}/rdma-{zone}", "ipCidrRange": f"10.{100 + number}.0.0/24"}
-            api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
+            body = {
+                "name": f"rdma-{number}",
+                "network": f"{root}/rdma-{zone}",
+                "ipCidrRange": f"10.{100 + number}.0.0/24",
+            }
+            api(
+                rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body)
+            )
     return (("fabric", {zone: nics(machine_type, zone)}),)
 
 
@@ -92,22 +143,37 @@ def reserve(rig, machine_type, zone, future=False, **more):
     """One machine reserved under the name `mine`, by a reservation or by a future one that is due."""
     properties = {"instanceProperties": {"machineType": machine_type}}
     if not future:
-        body = {"name": "mine", "specificReservationRequired": True, "specificReservation": {"count": "1", **properties}}
+        body = {
+            "name": "mine",
+            "specificReservationRequired": True,
+            "specificReservation": {"count": "1", **properties},
+        }
         api(rig, lambda s: s.reservations().insert(project="rehearsal", zone=zone, body=body))
         return
     window = {"startTime": "2027-01-15T00:00:00Z", "endTime": "2027-02-15T00:00:00Z"}
-    body = {"name": "ahead", "reservationName": "mine", "specificSkuProperties": {"totalCount": "1", **properties}, "timeWindow": window, **more}
+    body = {
+        "name": "ahead",
+        "reservationName": "mine",
+        "specificSkuProperties": {"totalCount": "1", **properties},
+        "timeWindow": window,
+        **more,
+    }
     api(rig, lambda s: s.futureReservations().insert(project="rehearsal", zone=zone, body=body))
 
 
 def seen(rig, ticket):
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    return rig.gcp._client.call(lambda s: s.instances().get(project=project, zone=zone, instance=name), rig.gcp._context(order()))
+    return rig.gcp._client.call(
+        lambda s: s.instances().get(project=project, zone=zone, instance=name),
+        rig.gcp._context(order()),
+    )
 
 
 @pytest.mark.parametrize(("machine_type", "capacity"), SOLD)
 def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capacity):
-    """Ordered, made, running, and seen as what was ordered; bare metal with its fabric, the others with one interface."""
+    """Ordered, made, running, and seen as what was ordered; bare metal with its fabric, the others
+    with one interface.
+    """
     gpu, count, zone, _, _ = FAMILIES[machine_type]
     options = fabric_of(rig, machine_type, zone) if machine_type.endswith("-metal") else ()
     if capacity == "reservation":
@@ -131,7 +197,9 @@ def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capa
 
 @pytest.mark.parametrize(("machine_type", "capacity"), NOT_SOLD)
 def test_what_google_does_not_sell_is_refused_before_any_call(rig, machine_type, capacity):
-    """The ordering restrictions of a family: nothing is sent, the refusal names the ways there are, and other specs are not blocked."""
+    """The ordering restrictions of a family: nothing is sent, the refusal names the ways there are,
+    and other specs are not blocked.
+    """
     if capacity == "reservation":
         reserve(rig, machine_type, FAMILIES[machine_type][2])
     sent = rig.calls("instances.bulkInsert") + rig.calls("instances.insert")
@@ -146,15 +214,27 @@ def test_the_rehearsal_refuses_what_google_does_not_sell(rig, machine_type, capa
     """The cloud has the rule too: an adapter that forgot it would be refused."""
     if capacity == "reservation":
         reserve(rig, machine_type, FAMILIES[machine_type][2])
-    options = fabric_of(rig, machine_type, FAMILIES[machine_type][2]) if machine_type.endswith("-metal") else ()
-    monkeypatch.setattr(machines, "_FAMILIES", tuple(row._replace(never=()) for row in machines._FAMILIES))
-    with pytest.raises((Unsupported, NotConfigured), match="not sold as|features are not compatible"):
+    options = (
+        fabric_of(rig, machine_type, FAMILIES[machine_type][2])
+        if machine_type.endswith("-metal")
+        else ()
+    )
+    monkeypatch.setattr(
+        machines, "_FAMILIES", tuple(row._replace(never=()) for row in machines._FAMILIES)
+    )
+    with pytest.raises(
+        (Unsupported, NotConfigured), match="not sold as|features are not compatible"
+    ):
         rig.gcp.submit(order(candidate(machine_type, capacity), options=options))
 
 
-@pytest.mark.parametrize("machine_type", [kind for kind, row in FAMILIES.items() if row[4] and kind not in FUTURE])
+@pytest.mark.parametrize(
+    "machine_type", [kind for kind, row in FAMILIES.items() if row[4] and kind not in FUTURE]
+)
 def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type):
-    """Every interface in its network, RDMA ones of their type, an outside address on the first alone; the machine is had with them."""
+    """Every interface in its network, RDMA ones of their type, an outside address on the first
+    alone; the machine is had with them.
+    """
     _, _, zone, ways, shape = FAMILIES[machine_type]
     ticket = rig.got(candidate(machine_type, ways[0]), options=fabric_of(rig, machine_type, zone))
     found = seen(rig, ticket)["networkInterfaces"]
@@ -166,7 +246,9 @@ def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type):
 
 
 def test_without_a_fabric_for_the_zone_there_is_one_interface(rig):
-    """A fabric of another zone, or of another kind of machine, leaves the machine with a single ordinary interface."""
+    """A fabric of another zone, or of another kind of machine, leaves the machine with a single
+    ordinary interface.
+    """
     options = fabric_of(rig, "a3-ultragpu-8g", "us-central1-b")
     elsewhere = rig.got(candidate("a3-ultragpu-8g", zone="us-east4-b"), options=options)
     unlike = rig.got(candidate("a3-edgegpu-8g"), options=options, generation="gen2")
@@ -175,7 +257,10 @@ def test_without_a_fabric_for_the_zone_there_is_one_interface(rig):
 
 def test_zones_with_unlike_fabrics_share_no_call():
     """One body serves a whole call: a zone whose interfaces differ goes out by itself."""
-    run = [candidate("a3-ultragpu-8g", zone=zone) for zone in ("us-central1-b", "us-central1-c", "us-central1-f")]
+    run = [
+        candidate("a3-ultragpu-8g", zone=zone)
+        for zone in ("us-central1-b", "us-central1-c", "us-central1-f")
+    ]
     section = {"fabric": {"us-central1-b": nics("a3-ultragpu-8g", "us-central1-b")}}
     assert (3, 1) == (MANIFEST.together(run, {}), MANIFEST.together(run, section))
     assert 2 == MANIFEST.together(run[1:], section)
@@ -183,29 +268,54 @@ def test_zones_with_unlike_fabrics_share_no_call():
 
 
 def test_machines_of_unlike_disks_or_interfaces_share_no_call():
-    """A call has one boot disk and one set of local SSDs, so that only types that take the same go together."""
+    """A call has one boot disk and one set of local SSDs, so that only types that take the same go
+    together.
+    """
     high, edge, bare, ultra = (
-        candidate(kind, zone="us-central1-b") for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g")
+        candidate(kind, zone="us-central1-b")
+        for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g")
     )
     assert [2, 1, 1] == [native.group([high, other]) for other in (edge, bare, ultra)]
 
 
-@pytest.mark.parametrize("machine_type", ["a3-highgpu-8g", "a3-megagpu-8g", "a3-edgegpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g", "a4x-highgpu-4g"])
+@pytest.mark.parametrize(
+    "machine_type",
+    [
+        "a3-highgpu-8g",
+        "a3-megagpu-8g",
+        "a3-edgegpu-8g",
+        "a3-ultragpu-8g",
+        "a4-highgpu-8g",
+        "a4x-highgpu-4g",
+    ],
+)
 def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_type):
-    """RESERVATION_BOUND with a termination action, under the zone that the look-up found; it is seen as a reservation, and ends with it."""
+    """RESERVATION_BOUND with a termination action, under the zone that the look-up found; it is
+    seen as a reservation, and ends with it.
+    """
     zone = FAMILIES[machine_type][2]
     reserve(rig, machine_type, zone, future=True)
     ticket = rig.got(candidate(machine_type, "reservation", "", zone.rsplit("-", 1)[0]))
     found = seen(rig, ticket)["scheduling"]
-    assert ("RESERVATION_BOUND", "DELETE") == (found["provisioningModel"], found["instanceTerminationAction"])
-    assert (zone, "reservation") == (ticket.placed.zone, rig.gcp.observe(ticket.handles)[0].capacity)
-    assert "bound to its reservation: at the reservation's end the machine is deleted" in ticket.detail
+    assert ("RESERVATION_BOUND", "DELETE") == (
+        found["provisioningModel"],
+        found["instanceTerminationAction"],
+    )
+    assert (zone, "reservation") == (
+        ticket.placed.zone,
+        rig.gcp.observe(ticket.handles)[0].capacity,
+    )
+    assert (
+        "bound to its reservation: at the reservation's end the machine is deleted" in ticket.detail
+    )
     rig.moment += 40 * 86_400
     assert "gone" == rig.status(ticket.handles[0])
 
 
 def test_an_ordinary_reservation_binds_nothing(rig):
-    """A reservation that no future one delivered is used by a standard machine; so is one for a family that is never bound."""
+    """A reservation that no future one delivered is used by a standard machine; so is one for a
+    family that is never bound.
+    """
     reserve(rig, "a3-ultragpu-8g", "us-central1-b")
     ticket = rig.got(candidate("a3-ultragpu-8g", "reservation"))
     assert "STANDARD" == seen(rig, ticket)["scheduling"]["provisioningModel"]
@@ -214,7 +324,12 @@ def test_an_ordinary_reservation_binds_nothing(rig):
 def test_a_future_reservation_of_a_family_that_is_never_bound(rig):
     """A2's future reservations deliver ordinary ones."""
     reserve(rig, "a2-highgpu-8g", "us-central1-a", future=True)
-    assert "STANDARD" == seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"]["provisioningModel"]
+    assert (
+        "STANDARD"
+        == seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
+            "provisioningModel"
+        ]
+    )
 
 
 def test_a_reservation_that_is_not_due_yet_is_not_there(rig):
@@ -256,29 +371,55 @@ def test_a_reservation_that_is_used_up_is_no_capacity(rig):
 def test_bare_metal_is_not_ordered_without_its_fabric(rig):
     """A4X Max has no gVNIC: without named networks there is nothing to send."""
     reserve(rig, "a4x-maxgpu-4g-metal", "us-central1-a", future=True)
-    with pytest.raises(Unsupported, match=r"wanted its fabric \(2 IDPF \+ 8 MRDMA\), found none named for us-central1-a"):
+    with pytest.raises(
+        Unsupported,
+        match=r"wanted its fabric \(2 IDPF \+ 8 MRDMA\), found none named for us-central1-a",
+    ):
         rig.gcp.submit(order(candidate("a4x-maxgpu-4g-metal", "reservation")))
     assert 0 == rig.calls("instances.bulkInsert")
 
 
 def test_the_image_follows_the_processor_and_the_boot_disk_the_family():
-    """A4X starts an Arm image unless the user names one; A3 Ultra, A4, A4X and G4 take Hyperdisk Balanced only."""
+    """A4X starts an Arm image unless the user names one; A3 Ultra, A4, A4X and G4 take Hyperdisk
+    Balanced only.
+    """
     made = {}
     for machine_type, row in FAMILIES.items():
-        given = (("fabric", {row[2]: nics(machine_type, row[2])}),) if machine_type.endswith("-metal") else ()
-        call = native.creating_call(order(candidate(machine_type, row[3][0]), options=(*given, ("boot_disk_type", "pd-ssd"))))
+        given = (
+            (("fabric", {row[2]: nics(machine_type, row[2])}),)
+            if machine_type.endswith("-metal")
+            else ()
+        )
+        call = native.creating_call(
+            order(
+                candidate(machine_type, row[3][0]), options=(*given, ("boot_disk_type", "pd-ssd"))
+            )
+        )
         made[machine_type] = call.body["instanceProperties"]["disks"][0]["initializeParams"]
     assert set(FUTURE) == {kind for kind, disk in made.items() if disk["sourceImage"] == ARM_IMAGE}
     hyperdisk = {kind for kind, disk in made.items() if disk["diskType"] == "hyperdisk-balanced"}
     assert {kind for kind in FAMILIES if kind.startswith(("a3-ultra", "a4", "g4"))} == hyperdisk
-    own = native.creating_call(order(candidate("a4x-highgpu-4g", "reservation"), options=(("image", "projects/my-project/global/images/arm"),)))
-    assert "projects/my-project/global/images/arm" == own.body["instanceProperties"]["disks"][0]["initializeParams"]["sourceImage"]
+    own = native.creating_call(
+        order(
+            candidate("a4x-highgpu-4g", "reservation"),
+            options=(("image", "projects/my-project/global/images/arm"),),
+        )
+    )
+    assert (
+        "projects/my-project/global/images/arm"
+        == own.body["instanceProperties"]["disks"][0]["initializeParams"]["sourceImage"]
+    )
 
 
 def test_an_image_of_the_wrong_processor_is_configuration(rig):
-    """An x86 image on an Arm machine: refused by the cloud, and told as a matter of the declaration."""
+    """An x86 image on an Arm machine: refused by the cloud, and told as a matter of the
+    declaration.
+    """
     reserve(rig, "a4x-highgpu-4g", "us-central1-a", future=True)
-    options = (("image_family", "common-cu129-ubuntu-2204-nvidia-580"), ("image_project", "deeplearning-platform-release"))
+    options = (
+        ("image_family", "common-cu129-ubuntu-2204-nvidia-580"),
+        ("image_project", "deeplearning-platform-release"),
+    )
     with pytest.raises(Unsupported, match="architecture"):
         rig.gcp.submit(order(candidate("a4x-highgpu-4g", "reservation"), options=options))
 
@@ -296,12 +437,17 @@ def test_an_image_of_the_wrong_processor_is_configuration(rig):
 )
 def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, most):
     """-nolssd types have none and take none; G4 takes four for each GPU."""
-    assert (bundled, most) == (machines.bundled_ssd(machine_type), machines.most_local_ssds(machine_type))
+    assert (bundled, most) == (
+        machines.bundled_ssd(machine_type),
+        machines.most_local_ssds(machine_type),
+    )
 
 
 def test_only_whole_gpus_of_g4_are_sold():
     """A fraction of a GPU cannot be asked for by a whole count, and is not declared."""
-    assert [False] * 3 + [True] * 4 == [CAPABILITIES.orders(f"g4-standard-{vcpus}") for vcpus in (6, 12, 24, 48, 96, 192, 384)]
+    assert [False] * 3 + [True] * 4 == [
+        CAPABILITIES.orders(f"g4-standard-{vcpus}") for vcpus in (6, 12, 24, 48, 96, 192, 384)
+    ]
 
 
 def test_adapter_and_stand_in_agree_on_every_family():
@@ -313,7 +459,9 @@ def test_adapter_and_stand_in_agree_on_every_family():
         if row.nics is not None:
             assert row.nics.host + row.nics.rdma == cloud.first_of(cloud.MOST_NICS, machine_type, 0)
         assert machines.built_in(machine_type)[0] == cloud.types()[machine_type].accelerator
-        assert machines.bundled_ssd(machine_type) == bool(cloud.types()[machine_type].bundled_ssd_gib)
+        assert machines.bundled_ssd(machine_type) == bool(
+            cloud.types()[machine_type].bundled_ssd_gib
+        )
         assert not any(cloud.disk_refusal(machine_type, disk) for disk in row.disks)
 
 
@@ -326,17 +474,41 @@ RDMA = {"network": "r", "subnetwork": "r-#", "nic_type": "MRDMA", "count": 8}
     [
         ({"us-central1-b": {"nics": [HOSTS, RDMA]}}, []),
         ({"us-central1-b": [{"nics": [HOSTS, RDMA]}, {"nics": [{**HOSTS, "count": 5}]}]}, []),
-        ({"us-central1-b": {"nics": [HOSTS, {**RDMA, "subnetwork": "projects/p/regions/us-central1/subnetworks/r-#"}]}}, []),
+        (
+            {
+                "us-central1-b": {
+                    "nics": [
+                        HOSTS,
+                        {**RDMA, "subnetwork": "projects/p/regions/us-central1/subnetworks/r-#"},
+                    ]
+                }
+            },
+            [],
+        ),
         ([], ["fabric"]),
         ({"us-central1": {"nics": [HOSTS, RDMA]}}, ["fabric.us-central1"]),
         ({"us-central1-b": {"nics": []}}, ["fabric.us-central1-b"]),
         ({"us-central1-b": []}, ["fabric.us-central1-b"]),
         ({"us-central1-b": {"nics": [{**HOSTS, "count": 3}, RDMA]}}, ["fabric.us-central1-b.nics"]),
         ({"us-central1-b": {"nics": [RDMA, HOSTS]}}, ["fabric.us-central1-b.nics[0].nic_type"]),
-        ({"us-central1-b": {"nics": [HOSTS, {**RDMA, "network": "r-#"}]}}, ["fabric.us-central1-b.nics"]),
-        ({"us-central1-b": {"nics": [HOSTS, {**RDMA, "subnetwork": "r"}]}}, ["fabric.us-central1-b.nics[1].subnetwork"]),
         (
-            {"us-central1-b": {"nics": [{"network": "a", "subnetwork": "a"}, {"network": "b", "subnetwork": "a"}, RDMA]}},
+            {"us-central1-b": {"nics": [HOSTS, {**RDMA, "network": "r-#"}]}},
+            ["fabric.us-central1-b.nics"],
+        ),
+        (
+            {"us-central1-b": {"nics": [HOSTS, {**RDMA, "subnetwork": "r"}]}},
+            ["fabric.us-central1-b.nics[1].subnetwork"],
+        ),
+        (
+            {
+                "us-central1-b": {
+                    "nics": [
+                        {"network": "a", "subnetwork": "a"},
+                        {"network": "b", "subnetwork": "a"},
+                        RDMA,
+                    ]
+                }
+            },
             ["fabric.us-central1-b.nics"],
         ),
         (
@@ -348,7 +520,12 @@ RDMA = {"network": "r", "subnetwork": "r-#", "nic_type": "MRDMA", "count": 8}
             ["fabric.us-central1-b.nics[0].subnetwork", "fabric.us-central1-b.nics[1]"],
         ),
         (
-            {"us-central1-b": [{"nics": [HOSTS, RDMA]}, {"nics": [{**HOSTS, "network": "x-#", "subnetwork": "x-#"}, RDMA]}]},
+            {
+                "us-central1-b": [
+                    {"nics": [HOSTS, RDMA]},
+                    {"nics": [{**HOSTS, "network": "x-#", "subnetwork": "x-#"}, RDMA]},
+                ]
+            },
             ["fabric.us-central1-b[1]"],
         ),
     ],
@@ -359,9 +536,14 @@ def test_a_fabric_is_checked_before_anything_is_planned(given, paths):
 
 
 def test_a_fabric_that_fits_nothing_names_the_shapes():
-    """Three interfaces are no machine's: the message lists each shape with the machine types that have it."""
+    """Three interfaces are no machine's: the message lists each shape with the machine types that
+    have it.
+    """
     problem = problems({"fabric": {"us-central1-b": {"nics": [{**HOSTS, "count": 3}]}}})[0]
-    assert "2 gVNIC + 8 MRDMA (a4-highgpu, a3-ultragpu)" in problem.wanted and "3 gVNIC" == problem.found
+    assert (
+        "2 gVNIC + 8 MRDMA (a4-highgpu, a3-ultragpu)" in problem.wanted
+        and "3 gVNIC" == problem.found
+    )
 
 
 # Notes in the plan
@@ -373,33 +555,60 @@ def spec(**rest):
 
 def test_the_row_says_single_nic_unless_a_fabric_is_named():
     """The plan's row says which interfaces the machine gets, by the spec's own options."""
-    assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(plan("H200:8", spot="only").as_text().split())
+    assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(
+        plan("H200:8", spot="only").as_text().split()
+    )
     zone = plan(spec()).best.zone
     named = plan(spec(options={"gcp": {"fabric": {zone: nics("a3-ultragpu-8g", zone)}}}))
-    assert "2 gVNIC + 8 MRDMA on the networks named in options.gcp.fabric" in " ".join(named.as_text().split())
+    assert "2 gVNIC + 8 MRDMA on the networks named in options.gcp.fabric" in " ".join(
+        named.as_text().split()
+    )
     assert (1,) == next(ranks for text, ranks in named.notes.items() if "networks named" in text)
     assert not plan("L4:1").notes
 
 
 def test_b35_the_preview_warns_that_local_ssd_data_goes():
-    """on_ttl: keep on a machine with local SSD: the plan says that Google discards it at a stop; without local SSD, or without keep, it does not."""
-    kept = plan(Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h", on_ttl="keep"))
+    """on_ttl: keep on a machine with local SSD: the plan says that Google discards it at a stop;
+    without local SSD, or without keep, it does not.
+    """
+    kept = plan(
+        Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h", on_ttl="keep")
+    )
     assert "what is on local SSD is discarded then" in " ".join(kept.as_text().split())
     assert "what is on local SSD is discarded then" in kept.as_markdown()
     assert any("discarded" in text for text in kept.as_json()["summary"]["notes"])
-    assert not any("local SSD" in text for text in plan(Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h")).notes)
-    assert not any("local SSD" in text for text in plan(Cluster(name="train", gpu="A100:1", providers=["gcp"], ttl="20h", on_ttl="keep")).notes)
+    assert not any(
+        "local SSD" in text
+        for text in plan(
+            Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h")
+        ).notes
+    )
+    assert not any(
+        "local SSD" in text
+        for text in plan(
+            Cluster(name="train", gpu="A100:1", providers=["gcp"], ttl="20h", on_ttl="keep")
+        ).notes
+    )
     added = Setup(on_ttl="keep", options=(("gcp", {"local_ssd_count": 1}),))
     assert any("local SSD" in text for text in MANIFEST.notes(candidate("a2-highgpu-8g"), added))
-    assert any("at preemption" in text for text in MANIFEST.notes(candidate("a3-ultragpu-8g"), Setup()))
+    assert any(
+        "at preemption" in text for text in MANIFEST.notes(candidate("a3-ultragpu-8g"), Setup())
+    )
 
 
-@pytest.mark.parametrize("machine_type", [kind for kind, row in FAMILIES.items() if "spot" in row[3] and not kind.endswith("-nolssd")])
+@pytest.mark.parametrize(
+    "machine_type",
+    [kind for kind, row in FAMILIES.items() if "spot" in row[3] and not kind.endswith("-nolssd")],
+)
 def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, machine_type):
-    """on_ttl: keep sends discardLocalSsd where there is local SSD, the cloud takes it, and at its limit the machine is stopped, not gone."""
+    """on_ttl: keep sends discardLocalSsd where there is local SSD, the cloud takes it, and at its
+    limit the machine is stopped, not gone.
+    """
     ticket = rig.got(candidate(machine_type), ttl_s=3600, on_ttl="keep")
     found = seen(rig, ticket)["scheduling"]
-    assert machines.bundled_ssd(machine_type) == found.get("onInstanceStopAction", {}).get("discardLocalSsd", False)
+    assert machines.bundled_ssd(machine_type) == found.get("onInstanceStopAction", {}).get(
+        "discardLocalSsd", False
+    )
     assert machines.bundled_ssd(machine_type) == ("local SSD is lost" in ticket.detail)
     rig.moment += 3700
     assert "ended" == rig.status(ticket.handles[0])
@@ -408,15 +617,28 @@ def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, mac
 def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig):
     """The end of a reservation stops a kept machine: with its local SSD discarded, as said."""
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
-    found = seen(rig, rig.got(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))["scheduling"]
-    assert ("STOP", {"discardLocalSsd": True}) == (found["instanceTerminationAction"], found["onInstanceStopAction"])
+    found = seen(rig, rig.got(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))[
+        "scheduling"
+    ]
+    assert ("STOP", {"discardLocalSsd": True}) == (
+        found["instanceTerminationAction"],
+        found["onInstanceStopAction"],
+    )
 
 
 @pytest.mark.parametrize(
-    ("machine_type", "discards"), [("a2-ultragpu-8g", True), ("a3-ultragpu-8g", True), ("g2-standard-96", False), ("a3-edgegpu-8g-nolssd", False)]
+    ("machine_type", "discards"),
+    [
+        ("a2-ultragpu-8g", True),
+        ("a3-ultragpu-8g", True),
+        ("g2-standard-96", False),
+        ("a3-edgegpu-8g-nolssd", False),
+    ],
 )
 def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards):
-    """Stopped with discardLocalSsd where there is local SSD, and only there; seen as stopped by somebody, not preempted; started again as the same machine."""
+    """Stopped with discardLocalSsd where there is local SSD, and only there; seen as stopped by
+    somebody, not preempted; started again as the same machine.
+    """
     handle = rig.got(candidate(machine_type)).handles[0]
     rig.gcp.update(handle, {"state": "stopped"})
     assert "stopped" == rig.status(handle)
@@ -450,12 +672,22 @@ def test_b41_a_start_without_room_leaves_it_stopped(rig):
 
 def test_fabric_names_stand_as_given_or_as_links():
     """Bare names become links of the candidate's region; a shared network's links stay as they are."""
-    shared = {"network": "projects/host/global/networks/h-#", "subnetwork": "projects/host/regions/us-central1/subnetworks/h-#", "count": 5}
-    made = fabric.interfaces(fabric.read({"us-central1-a": {"nics": [shared]}})[0][0][1][0], "us-central1", external_ip=False)
+    shared = {
+        "network": "projects/host/global/networks/h-#",
+        "subnetwork": "projects/host/regions/us-central1/subnetworks/h-#",
+        "count": 5,
+    }
+    made = fabric.interfaces(
+        fabric.read({"us-central1-a": {"nics": [shared]}})[0][0][1][0],
+        "us-central1",
+        external_ip=False,
+    )
     assert {
         "network": "projects/host/global/networks/h-4",
         "subnetwork": "projects/host/regions/us-central1/subnetworks/h-4",
         "nicType": "GVNIC",
     } == made[4]
     bare = fabric.interfaces((fabric.Nic("", "s"),), "us-central1", external_ip=True)
-    assert {"subnetwork": "regions/us-central1/subnetworks/s", "nicType": "GVNIC"} == {key: bare[0][key] for key in ("subnetwork", "nicType")}
+    assert {"subnetwork": "regions/us-central1/subnetworks/s", "nicType": "GVNIC"} == {
+        key: bare[0][key] for key in ("subnetwork", "nicType")
+    }

@@ -66,40 +66,82 @@ def refused(plan, rule):
         ({**LLAMA_70B, "model": "meta-llama/Llama-3.1-405B"}, "aws", "p5en.48xlarge", 930),
     ],
 )
-def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(workload, provider, machine_type, size):
-    """C04 (llm-d#857): 141 GB of weights do not land on a disk of 100 GB, nor 672 GB of DeepSeek-V3."""
+def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(
+    workload, provider, machine_type, size
+):
+    """C04 (llm-d#857): 141 GB of weights do not land on a disk of 100 GB, nor 672 GB of
+    DeepSeek-V3.
+    """
     found = hosted(provider, machine_type, workload=workload)
     assert (found.disk_gib or 100) == size and found.disk == ""
     assert host_fit.with_disk(Setup(), found).disk_gib == found.disk_gib
 
 
 def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now):
-    """What the disk costs is in the price, with its size and kind in words, and no longer among what is left out."""
+    """What the disk costs is in the price, with its size and kind in words, and no longer among
+    what is left out.
+    """
     sized = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B)
     plain = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine")
     first, same = sized.best, plain.best
     assert first.micro_usd - same.micro_usd == round(230 * 100_000 / 730)
-    assert "+ 230 GiB pd-balanced $0.0315/h" in first.offer.parts and "boot disk" not in first.offer.left_out
+    assert (
+        "+ 230 GiB pd-balanced $0.0315/h" in first.offer.parts
+        and "boot disk" not in first.offer.left_out
+    )
     assert "boot disk" in same.offer.left_out
     declared = planned(market_now, gpu="L4:1", providers=["aws"], kind="machine", disk_gib=500)
-    assert "+ 500 GiB gp3 $0.0548/h" in declared.best.offer.parts and "EBS" not in declared.best.offer.left_out
+    assert (
+        "+ 500 GiB gp3 $0.0548/h" in declared.best.offer.parts
+        and "EBS" not in declared.best.offer.left_out
+    )
 
 
 def test_the_price_cap_holds_with_the_disk(market_now):
-    """A place that costs exactly the cap without its disk is above it with it; the refusal names the whole."""
-    bare = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine").best.price_usd_per_hour
-    plan = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B, max_price_per_hour=bare)
-    assert plan.best is None and any(f"${bare + 0.0315:,.2f}/h, above the cap" in text for text in refused(plan, "price-cap"))
+    """A place that costs exactly the cap without its disk is above it with it; the refusal names
+    the whole.
+    """
+    bare = planned(
+        market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine"
+    ).best.price_usd_per_hour
+    plan = planned(
+        market_now,
+        gpu="A100-80GB:4",
+        providers=["gcp"],
+        workload=LLAMA_70B,
+        max_price_per_hour=bare,
+    )
+    assert plan.best is None and any(
+        f"${bare + 0.0315:,.2f}/h, above the cap" in text for text in refused(plan, "price-cap")
+    )
 
 
 @pytest.mark.parametrize(
     ("workload", "gpu", "disk_gib", "told"),
     [
-        (LLAMA_70B, "A100-80GB:4", 100, "disk_gib is 100, it takes 191 GiB (weights 131.4, container image 30, system 30): set disk_gib: 230"),
-        (DEEPSEEK, "H200:8", 600, "disk_gib is 600, it takes 702 GiB (weights 626.7, container image 30, system 45): set disk_gib: 790"),
+        (
+            LLAMA_70B,
+            "A100-80GB:4",
+            100,
+            (
+                "disk_gib is 100, it takes 191 GiB (weights 131.4, container image 30, system 30):"
+                " set disk_gib: 230"
+            ),
+        ),
+        (
+            DEEPSEEK,
+            "H200:8",
+            600,
+            (
+                "disk_gib is 600, it takes 702 GiB (weights 626.7, container image 30, system 45):"
+                " set disk_gib: 790"
+            ),
+        ),
     ],
 )
-def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(market_now, workload, gpu, disk_gib, told):
+def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(
+    market_now, workload, gpu, disk_gib, told
+):
     """C04: `disk_gib: 100` under 141 GB of weights; the hint of the plan says it too."""
     plan = planned(market_now, gpu=gpu, disk_gib=disk_gib, workload=workload)
     assert plan.best is None
@@ -113,39 +155,89 @@ def test_an_image_of_unknown_size_refuses_no_declared_disk():
     """What is assumed sizes a disk; it refuses none."""
     small = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "image": "me/server:1"}
     assert hosted("gcp", "g2-standard-4", workload=small, disk_gib=60).disk == ""
-    assert "container image 30" in hosted("gcp", "g2-standard-4", workload={**small, "image": "vllm/vllm-openai:v0.19.1"}, disk_gib=60).disk
+    assert (
+        "container image 30"
+        in hosted(
+            "gcp",
+            "g2-standard-4",
+            workload={**small, "image": "vllm/vllm-openai:v0.19.1"},
+            disk_gib=60,
+        ).disk
+    )
 
 
 @pytest.mark.parametrize(("provider", "disk_gib", "least"), [("gcp", 40, 50), ("aws", 60, 75)])
 def test_a_disk_below_the_boot_image_is_refused_in_the_plan(market_now, provider, disk_gib, least):
-    """Not at the cloud, and not by trying another place; an image of the user's own has no known size."""
+    """Not at the cloud, and not by trying another place; an image of the user's own has no known
+    size.
+    """
     plan = planned(market_now, gpu="L4:1", kind="machine", providers=[provider], disk_gib=disk_gib)
     assert plan.best is None
-    assert any(f"disk_gib is {disk_gib}, the boot image" in text and f"takes {least} GiB" in text for text in refused(plan, "disk"))
-    own = {"gcp": {"image": "projects/me/global/images/small"}} if provider == "gcp" else {"aws": {"ami": "ami-0123456789abcdef0"}}
-    assert planned(market_now, gpu="L4:1", kind="machine", providers=[provider], disk_gib=disk_gib, options=own).best is not None
+    assert any(
+        f"disk_gib is {disk_gib}, the boot image" in text and f"takes {least} GiB" in text
+        for text in refused(plan, "disk")
+    )
+    own = (
+        {"gcp": {"image": "projects/me/global/images/small"}}
+        if provider == "gcp"
+        else {"aws": {"ami": "ami-0123456789abcdef0"}}
+    )
+    assert (
+        planned(
+            market_now,
+            gpu="L4:1",
+            kind="machine",
+            providers=[provider],
+            disk_gib=disk_gib,
+            options=own,
+        ).best
+        is not None
+    )
 
 
 def test_a_disk_beyond_the_largest_is_refused(market_now):
     """gp2 ends at 16 TiB, Modal's containers at 512 GiB."""
-    plan = planned(market_now, gpu="L4:1", kind="machine", providers=["aws"], disk_gib=20_000, options={"aws": {"volume_type": "gp2"}})
-    assert plan.best is None and any("the largest gp2 has 16,384 GiB" in text for text in refused(plan, "disk"))
+    plan = planned(
+        market_now,
+        gpu="L4:1",
+        kind="machine",
+        providers=["aws"],
+        disk_gib=20_000,
+        options={"aws": {"volume_type": "gp2"}},
+    )
+    assert plan.best is None and any(
+        "the largest gp2 has 16,384 GiB" in text for text in refused(plan, "disk")
+    )
     assert "626.7" in hosted("modal", "container-8", workload=DEEPSEEK).disk
     assert hosted("modal", "container-4", workload=LLAMA_70B).disk == ""
 
 
 def test_a_fallback_is_sized_in_its_own_format():
     """A choice that changes the format of the checkpoint changes the download."""
-    task = read_cluster("t", {"kind": "service", "gpu": "H200:8", "workload": LLAMA_70B}).ask().workload
+    task = (
+        read_cluster("t", {"kind": "service", "gpu": "H200:8", "workload": LLAMA_70B})
+        .ask()
+        .workload
+    )
     assert disk.needed(task, Override(dtype="awq")).weights < disk.needed(task, None).weights / 3
 
 
 def test_training_has_room_for_its_checkpoints():
     """Two checkpoints: of everything when all is trained, of the adapters with LoRA."""
-    base = {"launcher": "torchrun", "command": "train.py", "model": "meta-llama/Llama-3.1-8B", "image": "me/train:1"}
+    base = {
+        "launcher": "torchrun",
+        "command": "train.py",
+        "model": "meta-llama/Llama-3.1-8B",
+        "image": "me/train:1",
+    }
 
     def size(method):
-        return hosted("gcp", "a3-highgpu-8g", kind="job", workload={**base, "train": {"method": method, "tokens": "1B"}}).disk_gib
+        return hosted(
+            "gcp",
+            "a3-highgpu-8g",
+            kind="job",
+            workload={**base, "train": {"method": method, "tokens": "1B"}},
+        ).disk_gib
 
     assert size("full") == 330  # 15 GiB of weights, twice 104.7 of checkpoints
     assert size("lora") is None  # the default of 100 will do
@@ -153,18 +245,37 @@ def test_training_has_room_for_its_checkpoints():
 
 def test_local_ssd_of_the_machine_does_not_count():
     """The start-up script puts nothing there, so 6 TB of it make no disk smaller."""
-    assert hosted("gcp", "a3-highgpu-8g", workload=DEEPSEEK).disk_gib == hosted("gcp", "a2-highgpu-8g", workload=DEEPSEEK).disk_gib
+    assert (
+        hosted("gcp", "a3-highgpu-8g", workload=DEEPSEEK).disk_gib
+        == hosted("gcp", "a2-highgpu-8g", workload=DEEPSEEK).disk_gib
+    )
 
 
 def test_clores_hosts_are_held_against_what_the_program_needs():
-    """C04: a host with 200 GB is refused for 141 GB of weights with their image, whatever `disk_gb` (default 40) says."""
-    ask = read_cluster("t", {"kind": "service", "gpu": "RTX-4090:8", "providers": ["clore"], "workload": {**LLAMA_70B, "dtype": "bf16"}}).ask()
+    """C04: a host with 200 GB is refused for 141 GB of weights with their image, whatever `disk_gb`
+    (default 40) says.
+    """
+    ask = read_cluster(
+        "t",
+        {
+            "kind": "service",
+            "gpu": "RTX-4090:8",
+            "providers": ["clore"],
+            "workload": {**LLAMA_70B, "dtype": "bf16"},
+        },
+    ).ask()
     asked = host_fit.asked(ask, registry.manifests()["clore"])
     assert asked.disk_gib == 190
-    small = [{**server, "specs": {**server["specs"], "disk": "NVMe 200.0GB"}} for server in servers() if isinstance(server.get("specs"), dict)]
+    small = [
+        {**server, "specs": {**server["specs"], "disk": "NVMe 200.0GB"}}
+        for server in servers()
+        if isinstance(server.get("specs"), dict)
+    ]
     listed = market.read(small, Options(), "2026-11-28", "test", disk_gib=asked.disk_gib).offers
     assert listed and all(offered.restriction for offered in listed)
-    assert any("it has 200.0 GB of disk, wanted 190 GiB" in offered.restriction for offered in listed)
+    assert any(
+        "it has 200.0 GB of disk, wanted 190 GiB" in offered.restriction for offered in listed
+    )
 
 
 class Held(NamedTuple):
@@ -180,35 +291,54 @@ class Held(NamedTuple):
     ("model", "held", "why"),
     [
         ("meta-llama/Llama-3.1-8B", Held(), ""),
-        ("meta-llama/Llama-3.1-70B", Held(), "its disk has 100 GiB, it takes 191 GiB (weights 131.4"),
+        (
+            "meta-llama/Llama-3.1-70B",
+            Held(),
+            "its disk has 100 GiB, it takes 191 GiB (weights 131.4",
+        ),
         ("meta-llama/Llama-3.1-70B", Held(applied=(("disk_gib", "230"),)), ""),
-        ("meta-llama/Llama-3.1-405B", Held(applied=(("disk_gib", "2000"),)), "H100:8 does not hold it: "),
+        (
+            "meta-llama/Llama-3.1-405B",
+            Held(applied=(("disk_gib", "2000"),)),
+            "H100:8 does not hold it: ",
+        ),
         ("foo/unknown", Held(), ""),
         ("meta-llama/Llama-3.1-70B", Held(provider="modal", machine_type="container-8"), ""),
     ],
 )
 def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why):
     """An edit of the workload is run on the held machine, where its GPUs and its disk hold it."""
-    ask = read_cluster("t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}).ask()
+    ask = read_cluster(
+        "t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}
+    ).ask()
     found = host_fit.outgrown(ask, ask.entries[0], held, registry.manifests())
     assert found.startswith(why) if why else found == ""
 
 
 def test_the_format_of_the_flags_decides_over_the_download():
     """`args: {quantization: awq}` means a 4-bit checkpoint as `dtype: awq` does."""
-    flagged = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "args": {"quantization": "awq"}}
+    flagged = {
+        "launcher": "vllm",
+        "model": "meta-llama/Llama-3.1-70B",
+        "args": {"quantization": "awq"},
+    }
     assert hosted("gcp", "a2-ultragpu-4g", workload=flagged).disk_gib == 120
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem.partition(".")[2])
 def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path):
-    """No candidate of a shipped stack has less disk than its workload takes, and none is refused for its disk."""
+    """No candidate of a shipped stack has less disk than its workload takes, and none is refused
+    for its disk.
+    """
     for name, raw in read_stack(path.stem.partition(".")[2]).clusters.items():
         ask = read_cluster(name, raw).ask()
         plan = market_now.plan(ask)
         answers = host_fit.hosting(ask, registry.manifests())
         for candidate in plan.candidates:
-            entry, found = ask.entries[candidate.entry], answers(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
+            entry, found = (
+                ask.entries[candidate.entry],
+                answers(ask.entries[candidate.entry], candidate.provider, candidate.machine_type),
+            )
             if ask.workload is None or found is None or candidate.provider in {"modal", "clore"}:
                 continue
             need = disk.needed(ask.workload, entry.override)
@@ -258,7 +388,11 @@ def test_an_images_cuda_is_read_from_its_name_alone(image, found):
 @pytest.mark.parametrize(
     ("image", "version", "why"),
     [
-        ("pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "12.8", "its driver runs CUDA 12.8 at most, wanted 13.0 for pytorch"),
+        (
+            "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime",
+            "12.8",
+            "its driver runs CUDA 12.8 at most, wanted 13.0 for pytorch",
+        ),
         ("me/app:cu130", "12.8", "wanted 13.0 for me/app:cu130"),
         ("nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04", "12.9", "runs CUDA 12.9 at most"),
         ("me/app:cu130", "13.0", ""),
@@ -277,59 +411,113 @@ def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why):
 
 
 def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatch):
-    """C13, whole: no host of an older CUDA is a candidate, for the workload's image and for the options' own."""
+    """C13, whole: no host of an older CUDA is a candidate, for the workload's image and for the
+    options' own.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     job = {"kind": "job", "gpu": "RTX-4090:2", "providers": ["clore"]}
-    newest = {**job, "workload": {"image": "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime", "command": "nvidia-smi"}}
+    newest = {
+        **job,
+        "workload": {
+            "image": "pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime",
+            "command": "nvidia-smi",
+        },
+    }
     plan = providers.plan(read_cluster("t", newest))
     assert {candidate.machine_type for candidate in plan.candidates} == {"server-71003"}
     assert any("wanted 13.0 for" in text for text in refused(plan, "sold"))
     single = providers.plan(read_cluster("t", {**newest, "gpu": "RTX-4090:1"}))
     assert single.best is None
     told = " ".join(single.as_text().split())
-    assert "refused by the rule sold: its driver runs CUDA 12.8 at most, wanted 13.0 for pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime" in told
-    own = {"gpu": "RTX-4090:2", "providers": ["clore"], "options": {"clore": {"image": "me/app:cu130"}}}
-    assert {candidate.machine_type for candidate in providers.plan(read_cluster("t", own)).candidates} == {"server-71003"}
+    assert (
+        "refused by the rule sold: its driver runs CUDA 12.8 at most, wanted 13.0 for"
+        " pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime" in told
+    )
+    own = {
+        "gpu": "RTX-4090:2",
+        "providers": ["clore"],
+        "options": {"clore": {"image": "me/app:cu130"}},
+    }
+    assert {
+        candidate.machine_type for candidate in providers.plan(read_cluster("t", own)).candidates
+    } == {"server-71003"}
 
 
 def test_at_google_and_ec2_the_boot_images_driver_decides(market_now):
-    """C13: driver 570 does not start CUDA 13; 580 does; of an image of the user's own nothing is claimed."""
-    old = {"gcp": {"image_family": "common-cu128-ubuntu-2204-nvidia-570", "image_project": "deeplearning-platform-release"}}
-    job = {"kind": "job", "gpu": "L4:1", "workload": {"image": "me/app:cu130", "command": "python train.py"}}
+    """C13: driver 570 does not start CUDA 13; 580 does; of an image of the user's own nothing is
+    claimed.
+    """
+    old = {
+        "gcp": {
+            "image_family": "common-cu128-ubuntu-2204-nvidia-570",
+            "image_project": "deeplearning-platform-release",
+        }
+    }
+    job = {
+        "kind": "job",
+        "gpu": "L4:1",
+        "workload": {"image": "me/app:cu130", "command": "python train.py"},
+    }
     plan = planned(market_now, **{**job, "providers": ["gcp"], "options": old})
     assert plan.best is None
-    assert any("me/app:cu130 has CUDA 13.0, which wants driver 580 or newer; gcp common-cu128" in text for text in refused(plan, "driver"))
+    assert any(
+        "me/app:cu130 has CUDA 13.0, which wants driver 580 or newer; gcp common-cu128" in text
+        for text in refused(plan, "driver")
+    )
     assert planned(market_now, **job).best is not None
-    assert aws("g6.xlarge", {}).driver == 580 and aws("g6.xlarge", {"ami": "ami-0123456789abcdef0"}).driver == 0
+    assert (
+        aws("g6.xlarge", {}).driver == 580
+        and aws("g6.xlarge", {"ami": "ami-0123456789abcdef0"}).driver == 0
+    )
     assert gcp("g2-standard-4", {"image": "projects/me/global/images/mine"}).driver == 0
 
 
 def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now):
-    """C21: 672 GB of weights do not answer within 15 minutes; a wait that is long enough, and a small model, need no line."""
+    """C21: 672 GB of weights do not answer within 15 minutes; a wait that is long enough, and a
+    small model, need no line.
+    """
 
     def told(**declared):
-        return [text for text in planned(market_now, **declared).notes if text.startswith("loading takes")]
+        return [
+            text
+            for text in planned(market_now, **declared).notes
+            if text.startswith("loading takes")
+        ]
 
     (line,) = told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK)
     assert "672 GB of weights" in line or "673 GB of weights" in line
     assert "`wait` is 15m: set wait: " in line
     assert not told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK, wait="3h")
     assert not told(gpu="L4:1", workload={**LLAMA_70B, "model": "meta-llama/Llama-3.2-1B"})
-    faster = told(gpu="H200:8", providers=["aws"], workload=DEEPSEEK, options={"aws": {"volume_throughput": 1000}})
+    faster = told(
+        gpu="H200:8",
+        providers=["aws"],
+        workload=DEEPSEEK,
+        options={"aws": {"volume_throughput": 1000}},
+    )
     assert faster != [line]
 
 
 def test_at_the_market_the_load_takes_at_most_what_the_filter_lets_through(market_now):
-    """A host may be faster than the least that is asked for: the line says so, and which option asks for more."""
+    """A host may be faster than the least that is asked for: the line says so, and which option
+    asks for more.
+    """
     small = {**LLAMA_70B, "model": "meta-llama/Llama-3.1-8B"}
 
     def told(**options):
-        found = planned(market_now, gpu="A100-80GB:1", providers=["clore"], workload=small, options={"clore": options})
+        found = planned(
+            market_now,
+            gpu="A100-80GB:1",
+            providers=["clore"],
+            workload=small,
+            options={"clore": options},
+        )
         return [text for text in found.notes if text.startswith("loading takes")]
 
     (line,) = told()
     assert line.startswith(
-        "loading takes up to 1h8m (16 GB of weights at 12 MiB/s or more), `wait` is 15m: set wait: 1h30m, or ask for faster hosts by "
+        "loading takes up to 1h8m (16 GB of weights at 12 MiB/s or more), `wait` is 15m: set wait:"
+        " 1h30m, or ask for faster hosts by "
     )
     assert line.endswith("options.clore.down_mbps")
     assert not told(down_mbps=1_000)

@@ -10,15 +10,23 @@ from providers.model.spec import Cluster, SpecError
 
 
 def played(tmp_path, readings, limit_s):
-    """Runs the timer with a driver that gives these readings, one each ten seconds; after how many it powered off (None: it went on to the end)."""
+    """Runs the timer with a driver that gives these readings, one each ten seconds; after how many
+    it powered off (None: it went on to the end).
+    """
     bins = tmp_path / "bin"
     bins.mkdir()
     (tmp_path / "timer").write_text(idle.timer(limit_s))
     (tmp_path / "readings").write_text("\n".join(readings) + "\n")
     tools = {
-        "sleep": 'n=$(($(cat "$T/n" 2>/dev/null || echo 0) + 1)); echo $n > "$T/n"; [ $n -le $(wc -l < "$T/readings") ]',
+        "sleep": (
+            'n=$(($(cat "$T/n" 2>/dev/null || echo 0) + 1)); echo $n > "$T/n"; [ $n -le $(wc -l <'
+            ' "$T/readings") ]'
+        ),
         "cut": 'echo $(($(cat "$T/n" 2>/dev/null || echo 0) * 10))',
-        "nvidia-smi": 'line=$(sed -n "$(cat "$T/n")p" "$T/readings"); [ "$line" = broken ] && exit 9; echo "$line" | tr " " "\\n"',
+        "nvidia-smi": (
+            'line=$(sed -n "$(cat "$T/n")p" "$T/readings"); [ "$line" = broken ] && exit 9; echo'
+            ' "$line" | tr " " "\\n"'
+        ),
         "systemctl": 'echo "$@" > "$T/off"',
     }
     for name, body in tools.items():
@@ -41,7 +49,9 @@ def played(tmp_path, readings, limit_s):
     ids=["idle", "idle-later", "one-of-two-works", "silent-driver", "no-figure"],
 )
 def test_b34_the_timer_powers_off_after_so_much_quiet_and_no_sooner(tmp_path, readings, after):
-    """Thirty seconds without any GPU at 5 % or more; a driver that fails, or has no figure, begins the count anew."""
+    """Thirty seconds without any GPU at 5 % or more; a driver that fails, or has no figure, begins
+    the count anew.
+    """
     assert played(tmp_path, readings, 30) == after
 
 
@@ -54,7 +64,10 @@ def test_what_a_machine_was_given_is_shell_and_can_be_read_back():
     assert idle.QUERY in text
 
 
-@pytest.mark.parametrize(("output", "percent"), [("0\n97\n", 97), (" 3 \n", 3), ("", None), ("[N/A]\n0\n", None), ("0 %\n", None)])
+@pytest.mark.parametrize(
+    ("output", "percent"),
+    [("0\n97\n", 97), (" 3 \n", 3), ("", None), ("[N/A]\n0\n", None), ("0 %\n", None)],
+)
 def test_a_utilisation_is_a_number_or_not_known(output, percent):
     """What the driver prints otherwise is never taken for idleness."""
     assert idle.busiest(output) == percent

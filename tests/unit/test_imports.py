@@ -37,7 +37,11 @@ ALLOWED = {
 }
 """Unit → the units of this package that it may import, besides itself."""
 
-SHARED_ADAPTER_MODULES = {"providers.adapters.base", "providers.adapters.guard", "providers.adapters.registry"}
+SHARED_ADAPTER_MODULES = {
+    "providers.adapters.base",
+    "providers.adapters.guard",
+    "providers.adapters.registry",
+}
 HEAVY = (
     "pydantic",
     "asyncio",
@@ -71,7 +75,10 @@ def imports(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found |= {f"{node.module}.{alias.name}" if node.module == "providers" else node.module for alias in node.names}
+            found |= {
+                f"{node.module}.{alias.name}" if node.module == "providers" else node.module
+                for alias in node.names
+            }
             if node.module.count(".") == 1:
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
@@ -83,7 +90,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_follow_the_arrows(path):
-    """model, errors <- catalog <- planner <- engine <- plugin, cli, public names; adapters know model, errors and their seam alone."""
+    """model, errors <- catalog <- planner <- engine <- plugin, cli, public names; adapters know
+    model, errors and their seam alone.
+    """
     own = path.relative_to(ROOT).parts[0].removesuffix(".py")
     assert own in ALLOWED, f"{own} has no arrow yet"
     for name in imports(path):
@@ -94,40 +103,64 @@ def test_imports_follow_the_arrows(path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"], ids=lambda path: str(path.relative_to(ROOT))
+    "path",
+    [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_an_adapter_knows_no_other_adapter(path):
-    """A cloud's folder imports its own modules, the seam and the rehearsal store; the shared modules import no cloud's folder."""
+    """A cloud's folder imports its own modules, the seam and the rehearsal store; the shared
+    modules import no cloud's folder.
+    """
     parts = path.relative_to(ROOT).parts
     own = f"providers.adapters.{parts[1]}" if len(parts) > 2 else None
     for name in imports(path):
         if (
             unit(name) != "adapters"
             or name == "providers.adapters"
-            or any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES)
+            or any(
+                name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES
+            )
         ):
             continue
-        assert own is not None and (name == own or name.startswith(f"{own}.")), f"{path.relative_to(ROOT)} imports {name}"
+        assert own is not None and (name == own or name.startswith(f"{own}.")), (
+            f"{path.relative_to(ROOT)} imports {name}"
+        )
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"], ids=lambda path: str(path.relative_to(ROOT))
+    "path",
+    [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_engine_names_no_cloud(path):
-    """The engine knows adapters by scan: it imports the seam and the rehearsal store, never a cloud's folder."""
-    named = {name for name in imports(path) if unit(name) == "adapters" and name != "providers.adapters"}
-    assert all(any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES) for name in named)
+    """The engine knows adapters by scan: it imports the seam and the rehearsal store, never a
+    cloud's folder.
+    """
+    named = {
+        name for name in imports(path) if unit(name) == "adapters" and name != "providers.adapters"
+    }
+    assert all(
+        any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES)
+        for name in named
+    )
 
 
 def loaded(code):
     """The top-level modules that a fresh interpreter has after running this."""
-    script = f"import sys\n{code}\nprint('\\n' + ' '.join(sorted({{name.split('.')[0] for name in sys.modules}})))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    script = (
+        f"import sys\n{code}\nprint('\\n' + ' '.join(sorted({{name.split('.')[0] for name in"
+        " sys.modules})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT.parent
+    )
     return set(done.stdout.splitlines()[-1].split())
 
 
 def brought(code):
-    """What running this adds to what the interpreter loads by itself (an environment's own start-up files are not ours)."""
+    """What running this adds to what the interpreter loads by itself (an environment's own start-up
+    files are not ours).
+    """
     return loaded(code) - loaded("")
 
 
@@ -139,12 +172,18 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch):
     """`gpus plan H100:8 --json` loads none of them either."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    run = "import io, contextlib\nfrom providers.cli import main\nwith contextlib.redirect_stdout(io.StringIO()):\n    assert main.main(['plan', 'H100:8', '--json']) == 0"
+    run = (
+        "import io, contextlib\nfrom providers.cli import main\nwith"
+        " contextlib.redirect_stdout(io.StringIO()):\n    assert main.main(['plan', 'H100:8',"
+        " '--json']) == 0"
+    )
     assert brought(run).isdisjoint(HEAVY)
 
 
 def test_every_public_name_is_there():
-    """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an AttributeError."""
+    """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an
+    AttributeError.
+    """
     homes = [name for names in providers._HOMES.values() for name in names]
     assert sorted(homes) == sorted(providers.__all__) == dir(providers)
     for name in providers.__all__:
@@ -157,12 +196,18 @@ def test_type_checkers_see_the_same_names():
     """What is imported for type checkers alone is what is served at run time, from the same homes."""
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    assert {node.module: tuple(alias.name for alias in node.names) for node in guarded.body} == providers._HOMES
+    assert {
+        node.module: tuple(alias.name for alias in node.names) for node in guarded.body
+    } == providers._HOMES
 
 
 def test_public_plan_takes_a_cluster_a_gpu_or_a_string():
-    """The same ask as a Cluster, a Gpu and a string gives the same walk; what a Cluster says is not said again by keyword."""
-    cluster = providers.Cluster(name="ft", gpu=providers.Gpu("H100", count=8, fallback=["A100-80GB:8"]))
+    """The same ask as a Cluster, a Gpu and a string gives the same walk; what a Cluster says is not
+    said again by keyword.
+    """
+    cluster = providers.Cluster(
+        name="ft", gpu=providers.Gpu("H100", count=8, fallback=["A100-80GB:8"])
+    )
     walks = [
         [(candidate.offer.id, candidate.micro_usd) for candidate in made.candidates]
         for made in (
@@ -180,19 +225,31 @@ def test_public_plan_takes_a_cluster_a_gpu_or_a_string():
 
 def test_public_offers_and_hardware_answer():
     """`offers` is sorted by price; `hardware` answers in the order asked."""
-    prices = [offer.node_micro_usd for offer in providers.offers("H100:8", spot=True) if offer.node_micro_usd]
+    prices = [
+        offer.node_micro_usd
+        for offer in providers.offers("H100:8", spot=True)
+        if offer.node_micro_usd
+    ]
     assert prices == sorted(prices) != []
     assert [item.name for item in providers.hardware("B200", "h100")] == ["B200", "H100"]
 
 
 def test_a_rehearsal_of_google_puts_off_what_it_never_uses():
-    """Connecting imports neither httplib2's grammar nor the signing of accounts; whoever asks for them has them."""
+    """Connecting imports neither httplib2's grammar nor the signing of accounts; whoever asks for
+    them has them.
+    """
     code = (
-        "import sys, providers.adapters.gcp as gcp; gcp.connect('rehearsal', {}).find('nobody')\n"
-        "assert not {'pyparsing', 'cryptography'} & set(sys.modules), 'imported'\n"
-        "import httplib2; from google.oauth2 import service_account; from google.oauth2.service_account import Credentials\n"
-        "assert service_account.Credentials is Credentials and httplib2.auth._parse_www_authenticate({}) == {}\n"
+        "import sys, providers.adapters.gcp as gcp; gcp.connect('rehearsal',"
+        " {}).find('nobody')\nassert not {'pyparsing', 'cryptography'} & set(sys.modules),"
+        " 'imported'\nimport httplib2; from google.oauth2 import service_account; from"
+        " google.oauth2.service_account import Credentials\nassert service_account.Credentials is"
+        " Credentials and httplib2.auth._parse_www_authenticate({}) == {}\n"
     )
     with tempfile.TemporaryDirectory() as home:
-        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "GPUS_HOME": home}, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "GPUS_HOME": home},
+            capture_output=True,
+            text=True,
+        )
     assert 0 == done.returncode, done.stderr

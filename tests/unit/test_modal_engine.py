@@ -31,19 +31,30 @@ class Rig:
     def __init__(self):
         self.store = open_store()
         self.said = []
-        self.world = open_world("rehearsal", {}, lambda _severity, text: self.said.append(text), clock=Jumping(self.store))
+        self.world = open_world(
+            "rehearsal",
+            {},
+            lambda _severity, text: self.said.append(text),
+            clock=Jumping(self.store),
+        )
 
     def wanted(self, **spec):
         spec = {"gpu": "H100:8", "wait": "2m", "ttl": "20h", **spec}
         made = read_cluster("train", spec)
         options = tuple((name, dict(section)) for name, section in made.options.items())
-        return ClusterSpec("owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint())
+        return ClusterSpec(
+            "owner1", "train", made.ask(), Setup(ttl_s=72_000, options=options), made.fingerprint()
+        )
 
     def create(self, wanted, generation="g1"):
         return asyncio.run(operations.create(self.world, wanted, generation))
 
     def sandboxes(self):
-        return self.store.connection().execute("SELECT status FROM modal_sandbox WHERE ended IS NULL").fetchall()
+        return (
+            self.store.connection()
+            .execute("SELECT status FROM modal_sandbox WHERE ended IS NULL")
+            .fetchall()
+        )
 
 
 @pytest.fixture
@@ -55,20 +66,32 @@ def rig(tmp_path, monkeypatch):
 
 
 def test_what_google_has_not_modal_has(rig):
-    """With Google sold out everywhere the walk ends on Modal, at the price of what is reserved there; read, delete and settle leave nothing."""
+    """With Google sold out everywhere the walk ends on Modal, at the price of what is reserved
+    there; read, delete and settle leave nothing.
+    """
     rig.store.set_stock("gcp", "", "", "", 0)
     wanted = rig.wanted(providers=["gcp", "modal"], options={"modal": {"cpu": 8, "memory_gib": 64}})
     held = rig.create(wanted)
-    assert ("running", "modal", "any", "H100", 8) == (held.status, held.provider, held.region, held.gpu_type, held.gpu_count)
+    assert ("running", "modal", "any", "H100", 8) == (
+        held.status,
+        held.provider,
+        held.region,
+        held.gpu_type,
+        held.gpu_count,
+    )
     assert 34_000_000 < held.micro_usd < 35_000_000
     assert held.machines[0].login == f"modal shell {held.handles[0].native_id}"
     assert asyncio.run(operations.read(rig.world, held)).status == "running"
     asyncio.run(operations.delete(rig.world, held))
-    assert [] == rig.sandboxes() and () == tuple(asyncio.run(operations.settle(rig.world, "owner1")))
+    assert [] == rig.sandboxes() and () == tuple(
+        asyncio.run(operations.settle(rig.world, "owner1"))
+    )
 
 
 def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig):
-    """Modal refuses nothing and starts nothing: after the wait its sandbox is ended and Google has the machine."""
+    """Modal refuses nothing and starts nothing: after the wait its sandbox is ended and Google has
+    the machine.
+    """
     rig.store.set_stock("modal", "", "", "", 0)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
     assert ["NoCapacity", "acquired"] == [attempt.outcome for attempt in held.attempts]
@@ -93,7 +116,9 @@ def test_nothing_anywhere_is_one_line_for_each_try(rig):
 
 @pytest.mark.parametrize("kind", ["reply-lost", "error-after"])
 def test_a_lost_reply_buys_once(rig, kind):
-    """Modal did the work and the answer was lost: the engine adopts that one sandbox and buys no other."""
+    """Modal did the work and the answer was lost: the engine adopts that one sandbox and buys no
+    other.
+    """
     rig.store.add_fault("modal", "SandboxCreate", kind)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
     assert "modal" == held.provider and 1 == len(rig.sandboxes())

@@ -23,9 +23,14 @@ def test_every_status_of_the_protocol_has_its_row():
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
 def test_a_clients_exception_is_classified_by_its_status(status):
-    """The class follows the status alone, for reading and for the creating call, and carries the code."""
+    """The class follows the status alone, for reading and for the creating call, and carries the
+    code.
+    """
     row = errors.TABLE[status.name]
-    reading, creating = errors.classify(raised(status)), errors.classify(raised(status), creating=True, token="t1")
+    reading, creating = (
+        errors.classify(raised(status)),
+        errors.classify(raised(status), creating=True, token="t1"),
+    )
     assert (row.reading, row.creating) == (type(reading), type(creating))
     assert status.name == reading.code == creating.code
     if isinstance(creating, tree.OutcomeUnknown):
@@ -33,14 +38,22 @@ def test_a_clients_exception_is_classified_by_its_status(status):
 
 
 def test_exhausted_is_patience_with_a_policy_and_a_quota_without():
-    """RESOURCE_EXHAUSTED with the server's retry policy is a rate limit with its seconds; alone it is the account's limit."""
-    patient = errors.classify(raised(Status.RESOURCE_EXHAUSTED, [api_pb2.RPCRetryPolicy(retry_after_secs=7)]), creating=True)
+    """RESOURCE_EXHAUSTED with the server's retry policy is a rate limit with its seconds; alone it
+    is the account's limit.
+    """
+    patient = errors.classify(
+        raised(Status.RESOURCE_EXHAUSTED, [api_pb2.RPCRetryPolicy(retry_after_secs=7)]),
+        creating=True,
+    )
     assert isinstance(patient, tree.RateLimited) and 7 == patient.retry_after_s
-    assert isinstance(errors.classify(raised(Status.RESOURCE_EXHAUSTED), creating=True), tree.QuotaExceeded)
+    assert isinstance(
+        errors.classify(raised(Status.RESOURCE_EXHAUSTED), creating=True), tree.QuotaExceeded
+    )
 
 
 LOCAL = {
-    # Raised by the client about functions, queues, images in use and the like: none of our calls can meet them, or they mean what they say.
+    # Raised by the client about functions, queues, images in use and the like: none of our calls
+    # can meet them, or they mean what they say.
     "Error", "TimeoutError", "SandboxTimeoutError", "SnapshotCreationError", "ExecTimeoutError", "SandboxTerminatedError", "FunctionTimeoutError",
     "MountUploadTimeoutError", "VolumeUploadTimeoutError", "LogsFetchError", "InteractiveTimeoutError", "OutputExpiredError", "ExecutionError",
     "DeserializationError", "WorkspaceManagementError", "ClientClosed",
@@ -50,7 +63,11 @@ LOCAL = {
 
 def test_every_exception_of_the_client_is_known():
     """A new exception class in the client fails here until the table knows it."""
-    found = {name: item for name, item in vars(modal.exception).items() if isinstance(item, type) and issubclass(item, modal.exception.Error)}
+    found = {
+        name: item
+        for name, item in vars(modal.exception).items()
+        if isinstance(item, type) and issubclass(item, modal.exception.Error)
+    }
     unknown = []
     for name, kind in found.items():
         if name in LOCAL or name.startswith(("_", "Sandbox", "Filesystem")):
@@ -64,7 +81,15 @@ def test_every_exception_of_the_client_is_known():
     assert [] == unknown
 
 
-@pytest.mark.parametrize("error", [OSError("x"), TimeoutError(), grpclib.exceptions.StreamTerminatedError("x"), modal.exception.ConnectionError("x")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("x"),
+        TimeoutError(),
+        grpclib.exceptions.StreamTerminatedError("x"),
+        modal.exception.ConnectionError("x"),
+    ],
+)
 def test_no_answer_is_transient_for_a_reader_and_unknown_for_a_buyer(error):
     """Without an answer a read may be repeated, and a creating call must be settled first."""
     assert type(errors.classify(error)) is tree.Transient
@@ -79,7 +104,9 @@ def test_what_no_table_knows_is_said_loudly():
 
 def test_every_end_of_a_sandbox_has_a_status():
     """Each way in which the protocol lets a sandbox end means one status of a machine."""
-    names = {name.removeprefix("GENERIC_STATUS_") for name in api_pb2.GenericResult.GenericStatus.keys()} - {"UNSPECIFIED"}
+    names = {
+        name.removeprefix("GENERIC_STATUS_") for name in api_pb2.GenericResult.GenericStatus.keys()
+    } - {"UNSPECIFIED"}
     assert names == set(errors.RESULTS)
 
 
@@ -91,9 +118,14 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
     with pytest.raises(tree.NotConfigured, match="modal token new"):
         credentials()
     (tmp_path / "m.toml").write_text(
-        '[a]\ntoken_id = "ak-1"\ntoken_secret = "as-1"\n[b]\ntoken_id = "ak-2"\ntoken_secret = "as-2"\nactive = true\nenvironment = "dev"\n'
+        '[a]\ntoken_id = "ak-1"\ntoken_secret = "as-1"\n[b]\ntoken_id = "ak-2"\ntoken_secret ='
+        ' "as-2"\nactive = true\nenvironment = "dev"\n'
     )
-    assert ("ak-2", "as-2", "dev") == (credentials().token_id, credentials().token_secret, credentials().environment)
+    assert ("ak-2", "as-2", "dev") == (
+        credentials().token_id,
+        credentials().token_secret,
+        credentials().environment,
+    )
     monkeypatch.setenv("MODAL_PROFILE", "a")
     assert "ak-1" == credentials().token_id
     (tmp_path / "m.toml").write_text("not toml")
@@ -105,7 +137,9 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
 
 
 def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path):
-    """Without the client library, or live without a token, connecting says what to do; a live world never becomes a rehearsal."""
+    """Without the client library, or live without a token, connecting says what to do; a live world
+    never becomes a rehearsal.
+    """
     from providers.adapters.modal import MANIFEST
 
     monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "none.toml"))
@@ -120,10 +154,17 @@ def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path):
 
 
 def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch):
-    """With a token the live adapter is made without a connection; it is of the live world and names the token's source."""
+    """With a token the live adapter is made without a connection; it is of the live world and names
+    the token's source.
+    """
     from providers.adapters.modal import MANIFEST
 
     monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
     made = MANIFEST.connect("live", {"environment": "dev", "app": "mine"})
-    assert ("live", "dev", "mine", None) == (made.world, made.client.environment, made.client.app_name, made.client._client)
+    assert ("live", "dev", "mine", None) == (
+        made.world,
+        made.client.environment,
+        made.client.app_name,
+        made.client._client,
+    )

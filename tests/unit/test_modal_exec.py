@@ -1,4 +1,6 @@
-"""Commands and files in a Modal sandbox: the program that carries them, with the real client against the stand-in, and what the engine makes of it."""
+"""Commands and files in a Modal sandbox: the program that carries them, with the real client
+against the stand-in, and what the engine makes of it.
+"""
 
 import asyncio
 import os
@@ -28,7 +30,16 @@ from test_modal_gpu import candidate, order  # noqa: E402
 
 
 class Placed:
-    provider, region, zone, machine_type, capacity, gpu_type, gpu_count, nodes = "modal", "any", "", "container-1", "on-demand", "H100", 1, 1
+    provider, region, zone, machine_type, capacity, gpu_type, gpu_count, nodes = (
+        "modal",
+        "any",
+        "",
+        "container-1",
+        "on-demand",
+        "H100",
+        1,
+        1,
+    )
 
 
 @pytest.fixture
@@ -36,7 +47,11 @@ def cloud(tmp_path, monkeypatch):
     made = Cloud(tmp_path)
     made.server.close()
     made.server = standin.start(made.store, tcp=True)
-    for name, value in {"MODAL_SERVER_URL": made.server.tcp_url, "MODAL_TOKEN_ID": "ak-test", "MODAL_TOKEN_SECRET": "as-test-secret"}.items():
+    for name, value in {
+        "MODAL_SERVER_URL": made.server.tcp_url,
+        "MODAL_TOKEN_ID": "ak-test",
+        "MODAL_TOKEN_SECRET": "as-test-secret",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "none.toml"))
     yield made
@@ -54,11 +69,18 @@ def node(cloud):
 
 
 def probe(tmp_path):
-    return SshProbe(Key(tmp_path / "key", "", own=True), tmp_path / "known_hosts", "gpus", own={"modal": (modal.MANIFEST, {})})
+    return SshProbe(
+        Key(tmp_path / "key", "", own=True),
+        tmp_path / "known_hosts",
+        "gpus",
+        own={"modal": (modal.MANIFEST, {})},
+    )
 
 
 def test_a_command_runs_in_the_sandbox(node, tmp_path):
-    """Its output, errors and exit code arrive as they were; no token is among the words; files go there and come back byte for byte."""
+    """Its output, errors and exit code arrive as they were; no token is among the words; files go
+    there and come back byte for byte.
+    """
     line = probe(tmp_path).line(node)
     launch = line.command("echo out; echo err >&2; echo $GPUS_STAND_IN; exit 7")
     assert "as-test" not in " ".join(launch.argv)
@@ -71,12 +93,18 @@ def test_a_command_runs_in_the_sandbox(node, tmp_path):
 
 
 def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
-    """No driver, the GPU as ordered, Modal's own upgrade of it, another GPU, and a sandbox that is gone are told apart."""
+    """No driver, the GPU as ordered, Modal's own upgrade of it, another GPU, and a sandbox that is
+    gone are told apart.
+    """
     look = probe(tmp_path)
     tools = cloud.server.path.parent / "modal-sandboxes" / node.handle.native_id / "bin"
     tools.mkdir(parents=True)
     seen = []
-    for name in ("NVIDIA H100 80GB HBM3, 81559 MiB", "NVIDIA H200, 143771 MiB", "Tesla T4, 15360 MiB"):
+    for name in (
+        "NVIDIA H100 80GB HBM3, 81559 MiB",
+        "NVIDIA H200, 143771 MiB",
+        "Tesla T4, 15360 MiB",
+    ):
         (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho '{name}'\n")
         (tools / "nvidia-smi").chmod(0o700)
         seen.append(asyncio.run(look(node, Placed)).stage)
@@ -86,7 +114,9 @@ def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
 
 
 def test_a_port_is_carried_through_commands(node, tmp_path):
-    """A connection to the port here reaches what listens there and both directions flow; nothing listens here once the program is ended."""
+    """A connection to the port here reaches what listens there and both directions flow; nothing
+    listens here once the program is ended.
+    """
 
     async def carried():
         received = []
@@ -120,9 +150,18 @@ def test_a_port_is_carried_through_commands(node, tmp_path):
 
 
 def test_a_shell_has_a_terminal(node, tmp_path):
-    """An interactive shell of the client's own: a terminal there, its exit code here; without a terminal here it is refused."""
+    """An interactive shell of the client's own: a terminal there, its exit code here; without a
+    terminal here it is refused.
+    """
     launch = probe(tmp_path).line(node).login()
-    done = subprocess.run(launch.argv, env=launch.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        launch.argv,
+        env=launch.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == FAILED
     assert "wanted a terminal for a shell" in done.stderr
     pid, terminal = pty.fork()
@@ -150,21 +189,31 @@ def test_a_shell_has_a_terminal(node, tmp_path):
 
 
 def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
-    """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code 255."""
-    unknown = Own(tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"), {})), "modal", "modal shell x")
+    """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code
+    255.
+    """
+    unknown = Own(
+        tuple(modal.program(Node(Handle("modal", "sb-" + "a" * 22), "x", "running"), {})),
+        "modal",
+        "modal shell x",
+    )
     code, output, text = asyncio.run(finished(unknown.command("true")))
     assert (FAILED, "") == (code, output)
     assert text.startswith("modal: ")
     assert "as-test-secret" not in text
     bare = unknown.command("true")
-    without = {name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")}
+    without = {
+        name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")
+    }
     code, _, text = asyncio.run(finished(LocalCommand(bare.argv, without)))
     assert FAILED == code
     assert "wanted a token" in text
 
 
 def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way():
-    """Where a provider's program carries commands alone, the rest is refused, and its own command is named."""
+    """Where a provider's program carries commands alone, the rest is refused, and its own command
+    is named.
+    """
     line = Own(("x",), "modal", "modal shell sb-1")
     for refused in (line.login, lambda: line.tunnel(1, 2)):
         with pytest.raises(errors.GpusError, match="modal shell sb-1"):
@@ -172,7 +221,9 @@ def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way()
 
 
 def test_the_account_names_the_profile_and_never_the_token(tmp_path, monkeypatch):
-    """What was set in the environment alone is the account's: a later run with another active profile still finds the first one's token."""
+    """What was set in the environment alone is the account's: a later run with another active
+    profile still finds the first one's token.
+    """
     file = tmp_path / "modal.toml"
     file.write_text("""
 [one]
@@ -201,7 +252,9 @@ active = true
     assert "profile" not in modal.connect("live", {}).account
     default = modal.connect("live", {"profile": "two"}).account
     monkeypatch.setenv("MODAL_ENVIRONMENT", "prod")
-    assert "" == modal.connect("live", default).client.environment, "what is in the default environment is not looked for in another"
+    assert "" == modal.connect("live", default).client.environment, (
+        "what is in the default environment is not looked for in another"
+    )
     assert "lab" == modal.connect("live", bought).client.environment
     file.write_text("")
     with pytest.raises(errors.NotConfigured, match="profile 'one'"):

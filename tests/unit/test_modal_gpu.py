@@ -11,13 +11,47 @@ from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
 
 
-def candidate(gpu_type="H100", count=1, *, exact=False, nodes=1, region="any", capacity="on-demand", micro=3_950_000):
-    offer = Offer("modal", region, "", f"container-{count}", gpu_type, count, capacity, micro, vcpus=0.25, memory_gib=0.125)
+def candidate(
+    gpu_type="H100",
+    count=1,
+    *,
+    exact=False,
+    nodes=1,
+    region="any",
+    capacity="on-demand",
+    micro=3_950_000,
+):
+    offer = Offer(
+        "modal",
+        region,
+        "",
+        f"container-{count}",
+        gpu_type,
+        count,
+        capacity,
+        micro,
+        vcpus=0.25,
+        memory_gib=0.125,
+    )
     return Candidate(1, 0, offer, nodes, "", micro * nodes, exact)
 
 
-def order(chosen=None, setup=None, token="0b8f0d6e-1111-4222-8333-444455556666", cluster="train", wait_s=900, generation="g1"):
-    return Order(Mark("own1", cluster, generation, "fp"), token, (chosen or candidate(),), (f"{cluster}-{token[:8]}-0",), setup or Setup(), wait_s)
+def order(
+    chosen=None,
+    setup=None,
+    token="0b8f0d6e-1111-4222-8333-444455556666",
+    cluster="train",
+    wait_s=900,
+    generation="g1",
+):
+    return Order(
+        Mark("own1", cluster, generation, "fp"),
+        token,
+        (chosen or candidate(),),
+        (f"{cluster}-{token[:8]}-0",),
+        setup or Setup(),
+        wait_s,
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,14 +84,28 @@ def test_b46_a_bare_a100_says_its_size():
 
 
 @pytest.mark.parametrize(
-    ("gpu_type", "count"), [("A100-70GB", 1), ("A10", 8), ("", 1), ("H100", 0), ("H100", 16), ("H100", -1), ("V100", 1), ("any", 1)]
+    ("gpu_type", "count"),
+    [
+        ("A100-70GB", 1),
+        ("A10", 8),
+        ("", 1),
+        ("H100", 0),
+        ("H100", 16),
+        ("H100", -1),
+        ("V100", 1),
+        ("any", 1),
+    ],
 )
 def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count):
-    """An unknown name, an empty one, and a count beyond the model's limit are refused with what is on offer."""
+    """An unknown name, an empty one, and a count beyond the model's limit are refused with what is
+    on offer.
+    """
     with pytest.raises(Unsupported) as refused:
         gpu.text(gpu_type, count)
     assert refused.value.code in {"gpu-not-sold", "gpu-count"}
-    assert "8" in str(refused.value) or "A100-80GB" in str(refused.value) or "4" in str(refused.value)
+    assert (
+        "8" in str(refused.value) or "A100-80GB" in str(refused.value) or "4" in str(refused.value)
+    )
 
 
 def test_names_come_back_as_the_catalog_writes_them():
@@ -70,7 +118,9 @@ def test_names_come_back_as_the_catalog_writes_them():
 
 
 def test_notes_name_the_upgrade_and_the_long_wait():
-    """The plan's notes say that H100 may become H200 and that more than two GPUs wait longer; with `!` only the wait is left."""
+    """The plan's notes say that H100 may become H200 and that more than two GPUs wait longer; with
+    `!` only the wait is left.
+    """
     assert 2 == len(gpu.notes("H100", 8)) and "H200" in gpu.notes("H100", 8)[0]
     assert 1 == len(gpu.notes("H100", 8, exact=True))
     assert () == gpu.notes("H100", 1, exact=True)
@@ -81,11 +131,28 @@ def test_notes_name_the_upgrade_and_the_long_wait():
 
 def test_options_report_every_problem_at_its_path():
     """Unknown keys, wrong types and contradictions are all reported, each with its path."""
-    section = {"imagee": "x", "python": 3.1, "pip": "torch", "cpu": True, "memory_gib": -1, "command": [], "add_python": "3.12"}
-    assert {"imagee", "python", "pip", "cpu", "memory_gib", "command", "add_python"} == {problem.path for problem in options.problems(section)}
-    assert ["python"] == [problem.path for problem in options.problems({"image": "ubuntu:24.04", "python": "3.12"})]
+    section = {
+        "imagee": "x",
+        "python": 3.1,
+        "pip": "torch",
+        "cpu": True,
+        "memory_gib": -1,
+        "command": [],
+        "add_python": "3.12",
+    }
+    assert {"imagee", "python", "pip", "cpu", "memory_gib", "command", "add_python"} == {
+        problem.path for problem in options.problems(section)
+    }
+    assert ["python"] == [
+        problem.path for problem in options.problems({"image": "ubuntu:24.04", "python": "3.12"})
+    ]
     assert [] == options.problems(
-        {"image": "nvidia/cuda:12.8.1-devel-ubuntu24.04", "add_python": "3.12", "pip": ["torch==2.9.0"], "command": "nvidia-smi -l"}
+        {
+            "image": "nvidia/cuda:12.8.1-devel-ubuntu24.04",
+            "add_python": "3.12",
+            "pip": ["torch==2.9.0"],
+            "command": "nvidia-smi -l",
+        }
     )
 
 
@@ -96,10 +163,22 @@ def test_options_read_a_command_line_and_a_list():
 
 
 def test_an_order_compiles_to_one_sandbox_that_bears_the_mark():
-    """Name, time limit, command and tags come from the order; without a ttl a sandbox gets Modal's longest life."""
+    """Name, time limit, command and tags come from the order; without a ttl a sandbox gets Modal's
+    longest life.
+    """
     wanted = request.compile_order(order(setup=Setup(ttl_s=7200, labels=(("team", "a"),))))
-    assert ("H100:1", 7200, ("sleep", "7200"), ()) == (wanted.gpu, wanted.timeout_s, wanted.command, wanted.regions)
-    assert {"team": "a", "gpus-owner": "own1", "gpus-cluster": "train", "gpus-generation": "g1"}.items() <= wanted.tags.items()
+    assert ("H100:1", 7200, ("sleep", "7200"), ()) == (
+        wanted.gpu,
+        wanted.timeout_s,
+        wanted.command,
+        wanted.regions,
+    )
+    assert {
+        "team": "a",
+        "gpus-owner": "own1",
+        "gpus-cluster": "train",
+        "gpus-generation": "g1",
+    }.items() <= wanted.tags.items()
     assert Mark("own1", "train", "g1", "fp") == request.mark_of(wanted.tags)
     assert ("H100", 1, False) == request.ordered_gpu(wanted.tags)
     assert 86_400 == request.compile_order(order()).timeout_s
@@ -118,7 +197,9 @@ def test_an_order_compiles_to_one_sandbox_that_bears_the_mark():
     ],
 )
 def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word):
-    """Nodes, spot, a life over 24 hours, kept disks and managed networks end at Modal before a call, and only there."""
+    """Nodes, spot, a life over 24 hours, kept disks and managed networks end at Modal before a
+    call, and only there.
+    """
     with pytest.raises(Unsupported) as refused:
         request.compile_order(order(chosen, setup))
     assert word in str(refused.value)
@@ -126,7 +207,9 @@ def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word):
 
 
 def test_b17_reserved_cpu_and_memory_are_in_the_price():
-    """What the options reserve beyond the least that Modal bills is added to the price that is recorded, with its part named."""
+    """What the options reserve beyond the least that Modal bills is added to the price that is
+    recorded, with its part named.
+    """
     wanted = request.compile_order(order(setup=Setup(options=(("cpu", 4), ("memory_gib", 32)))))
     assert (4.0, 32768) == (wanted.cpu, wanted.memory_mib)
     priced = request.priced(candidate().offer, {"cpu": 4, "memory_gib": 32})
@@ -143,25 +226,51 @@ def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan():
     wanted = dict(name="x", gpu="H100:1", providers=["modal"])
     plain = p.plan(p.Cluster(**wanted)).best
     large = p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}))
-    assert large.best.micro_usd > plain.micro_usd + 5_000_000 and large.best.micro_usd == large.best.offer.node_micro_usd
-    assert p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}, max_price_per_hour=5)).best is None
+    assert (
+        large.best.micro_usd > plain.micro_usd + 5_000_000
+        and large.best.micro_usd == large.best.offer.node_micro_usd
+    )
+    assert (
+        p.plan(
+            p.Cluster(
+                **wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}, max_price_per_hour=5
+            )
+        ).best
+        is None
+    )
 
 
 def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
     """What no sandbox can be is refused when planning, with its own rule."""
     import providers as p
 
-    assert 1 == p.plan(p.Cluster(name="x", gpu="H100:8", providers=["gcp", "modal"], ttl="30h")).rejected_by_rule["ttl"]
+    assert (
+        1
+        == p.plan(
+            p.Cluster(name="x", gpu="H100:8", providers=["gcp", "modal"], ttl="30h")
+        ).rejected_by_rule["ttl"]
+    )
     with pytest.raises(SpecError, match="ttl: wanted a life of"):
         p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h"))
     with pytest.raises(SpecError, match="modal 1"):
         p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], nodes=2))
     notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).notes
     assert any("H200" in note for note in notes) and any("queues" in note for note in notes)
-    assert not any("H200" in note for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).notes)
+    assert not any(
+        "H200" in note
+        for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).notes
+    )
 
 
 def test_the_manifest_imports_no_client():
     """Importing the folder brings in neither Modal's client nor gRPC nor asyncio."""
-    code = "import sys, providers.adapters.modal; print(sorted({'modal', 'grpclib', 'asyncio', 'sqlite3'} & set(sys.modules)))"
-    assert "[]" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    code = (
+        "import sys, providers.adapters.modal; print(sorted({'modal', 'grpclib', 'asyncio',"
+        " 'sqlite3'} & set(sys.modules)))"
+    )
+    assert (
+        "[]"
+        == subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    )

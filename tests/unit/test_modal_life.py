@@ -1,4 +1,6 @@
-"""The life of a sandbox, with the real client against the stand-in: ordered, started in time or given up, seen, ended and confirmed."""
+"""The life of a sandbox, with the real client against the stand-in: ordered, started in time or
+given up, seen, ended and confirmed.
+"""
 
 import sys
 import threading
@@ -15,7 +17,16 @@ from providers.adapters.modal import client as connection  # noqa: E402
 from providers.rehearsal.clouds import modal  # noqa: E402
 from providers.adapters.modal.adapter import Modal  # noqa: E402
 from providers.rehearsal.clouds.modal import console, service  # noqa: E402
-from providers.errors import BadCredentials, HalfMade, NoCapacity, OutcomeUnknown, QuotaExceeded, RateLimited, Transient, Unsupported  # noqa: E402
+from providers.errors import (
+    BadCredentials,
+    HalfMade,
+    NoCapacity,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RateLimited,
+    Transient,
+    Unsupported,
+)  # noqa: E402
 from providers.model.machine import Handle, Mark, Setup  # noqa: E402
 
 
@@ -42,7 +53,9 @@ def started(cloud, adapter, wanted):
 
 
 def test_ordered_started_seen_deleted(cloud, adapter):
-    """A sandbox is waiting until its container has started, runs as ordered, and is gone after its deletion."""
+    """A sandbox is waiting until its container has started, runs as ordered, and is gone after its
+    deletion.
+    """
     wanted = order(candidate("H100", 8))
     ticket = adapter.submit(wanted)
     assert "waiting" == ticket.state and () == ticket.handles
@@ -69,11 +82,15 @@ def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter):
     adapter.delete(handle)
     adapter.delete(handle)
     adapter.delete(Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA"))
-    assert ["gone"] == [node.status for node in adapter.observe([Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA")])]
+    assert ["gone"] == [
+        node.status for node in adapter.observe([Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA")])
+    ]
 
 
 def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter):
-    """A stop that Modal accepted leaves the machine `stopping` for as long as its container is listed."""
+    """A stop that Modal accepted leaves the machine `stopping` for as long as its container is
+    listed.
+    """
     cloud.store.set_latency("modal", "delete", 3 * 86_400)
     done = started(cloud, adapter, order())
     adapter.delete(done.handles[0])
@@ -85,7 +102,9 @@ def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter)
 
 
 def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter):
-    """A name or count that Modal does not sell ends before an image is built or a sandbox asked for."""
+    """A name or count that Modal does not sell ends before an image is built or a sandbox asked
+    for.
+    """
     for bad in (candidate("A100-70GB"), candidate("A10", 8)):
         with pytest.raises(Unsupported):
             adapter.submit(order(bad))
@@ -93,7 +112,9 @@ def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter):
 
 
 def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypatch):
-    """The stand-in refuses unknown names and counts as the server does, and that is Unsupported by its code."""
+    """The stand-in refuses unknown names and counts as the server does, and that is Unsupported by
+    its code.
+    """
     monkeypatch.setattr("providers.adapters.modal.gpu.text", lambda *_args, **_kwargs: "H1000:1")
     with pytest.raises(Unsupported) as refused:
         adapter.submit(order())
@@ -101,7 +122,9 @@ def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypat
 
 
 def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapter):
-    """Without a container by the end of the wait the sandbox is ended, that is confirmed, and the refusal is NoCapacity."""
+    """Without a container by the end of the wait the sandbox is ended, that is confirmed, and the
+    refusal is NoCapacity.
+    """
     cloud.store.set_stock("modal", "", "", "", 0)
     ticket = adapter.submit(order(wait_s=900))
     cloud.wait(899)
@@ -121,7 +144,9 @@ def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapt
 
 
 def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, adapter):
-    """Giving up that did not reach Modal has changed nothing: a container that starts meanwhile is handed over."""
+    """Giving up that did not reach Modal has changed nothing: a container that starts meanwhile is
+    handed over.
+    """
     cloud.store.set_stock("modal", "", "", "", 0)
     cloud.store.add_fault("modal", "SandboxTerminate", "unauthorized")
     ticket = adapter.submit(order(wait_s=10))
@@ -133,7 +158,9 @@ def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, ad
 
 
 def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapter):
-    """When the container stays listed long after the end, the machine is named: nothing else may be bought yet."""
+    """When the container stays listed long after the end, the machine is named: nothing else may be
+    bought yet.
+    """
     cloud.store.set_latency("modal", "delete", 10 * 86_400)
     ticket = adapter.submit(order(wait_s=60))
     cloud.wait(2)
@@ -147,7 +174,9 @@ def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapte
 
 @pytest.mark.parametrize("kind", ["reply-lost", "malformed", "error-after"])
 def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind):
-    """Work done and no answer: the outcome is unknown, and the order's token finds the one sandbox, from any process."""
+    """Work done and no answer: the outcome is unknown, and the order's token finds the one sandbox,
+    from any process.
+    """
     cloud.store.add_fault("modal", "SandboxCreate", kind)
     wanted = order()
     with pytest.raises(OutcomeUnknown) as lost:
@@ -161,7 +190,9 @@ def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind):
 
 
 def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter):
-    """Refused before any work, without a word: nothing is found, and that proves nothing for the first seconds."""
+    """Refused before any work, without a word: nothing is found, and that proves nothing for the
+    first seconds.
+    """
     cloud.store.add_fault("modal", "SandboxCreate", "unavailable")
     wanted = order()
     with pytest.raises(OutcomeUnknown):
@@ -182,19 +213,28 @@ def test_the_creating_call_is_sent_once(cloud, adapter):
 
 
 def test_the_same_order_again_is_the_same_sandbox(cloud, adapter):
-    """The token is the idempotency key, and the name is unique in the app: a second submit of one order makes nothing new."""
+    """The token is the idempotency key, and the name is unique in the app: a second submit of one
+    order makes nothing new.
+    """
     wanted = order()
     first, again = adapter.submit(wanted), adapter.submit(wanted)
     assert dict(first.native)["sandbox"] == dict(again.native)["sandbox"]
     with pytest.raises(Transient) as taken:
         adapter.submit(wanted._replace(token=token(3)))
-    assert "ALREADY_EXISTS" == taken.value.code and dict(first.native)["sandbox"] in str(taken.value)
+    assert "ALREADY_EXISTS" == taken.value.code and dict(first.native)["sandbox"] in str(
+        taken.value
+    )
     assert 1 == len(adapter.find("own1"))
 
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [("quota", QuotaExceeded), ("rate-limit", RateLimited), ("unauthorized", BadCredentials), ("forbidden", BadCredentials)],
+    [
+        ("quota", QuotaExceeded),
+        ("rate-limit", RateLimited),
+        ("unauthorized", BadCredentials),
+        ("forbidden", BadCredentials),
+    ],
 )
 def test_a_refusal_before_any_work(cloud, adapter, kind, error):
     """Quota, rate limit and refused credentials are their own classes, and nothing was made."""
@@ -205,7 +245,9 @@ def test_a_refusal_before_any_work(cloud, adapter, kind, error):
 
 
 def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter):
-    """A bad command or image shows when the container starts: refused with the end's own word; an internal failure is no capacity."""
+    """A bad command or image shows when the container starts: refused with the end's own word; an
+    internal failure is no capacity.
+    """
     cloud.store.add_fault("modal", "SandboxCreate", "op-error", code="INIT_FAILURE")
     ticket = adapter.submit(order())
     cloud.wait(2)
@@ -229,7 +271,9 @@ def test_an_image_that_cannot_be_built_is_said(cloud, adapter):
 
 
 def test_an_image_still_being_built_is_waited_for_by_asking_again(cloud, adapter, monkeypatch):
-    """An order looks at a build for a bounded time; the build goes on and nothing is bought meanwhile."""
+    """An order looks at a build for a bounded time; the build goes on and nothing is bought
+    meanwhile.
+    """
     monkeypatch.setattr(connection, "BUILD_LOOK_S", 0.05)
     cloud.store.add_fault("modal", "ImageGetOrCreate", "delay", seconds=0.6)
     with pytest.raises(Transient) as building:
@@ -240,7 +284,9 @@ def test_an_image_still_being_built_is_waited_for_by_asking_again(cloud, adapter
 
 
 def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
-    """A passed time limit reads ended, a container that Modal took back preempted; after a deletion both are gone."""
+    """A passed time limit reads ended, a container that Modal took back preempted; after a deletion
+    both are gone.
+    """
     first = started(cloud, adapter, order(setup=Setup(ttl_s=3600)))
     second = started(cloud, adapter, order(token=token(5)))
     assert 1 == console.preempt(cloud.store, adapter.observe(second.handles)[0].name)
@@ -274,10 +320,18 @@ def test_stock_is_counted_and_given_back(cloud, adapter):
 
 
 def test_find_pages_and_narrows(cloud, adapter, monkeypatch):
-    """Every machine of an owner is found, page by page, narrowed by cluster and generation; others' are not."""
+    """Every machine of an owner is found, page by page, narrowed by cluster and generation; others'
+    are not.
+    """
     monkeypatch.setattr(service, "PAGE", 2)
     for number in range(5):
-        adapter.submit(order(token=token(10 + number), cluster="train" if number < 4 else "serve", generation=f"g{number % 2}"))
+        adapter.submit(
+            order(
+                token=token(10 + number),
+                cluster="train" if number < 4 else "serve",
+                generation=f"g{number % 2}",
+            )
+        )
         cloud.wait(0.5)
     assert 5 == len(cloud.adapter().find("own1"))
     assert 4 == len(adapter.find("own1", "train")) and 2 == len(adapter.find("own1", "train", "g1"))
@@ -293,17 +347,23 @@ def test_find_does_not_make_the_app(cloud, adapter):
 
 def test_relabel_and_labels(cloud, adapter):
     """A new generation and new labels are written in place; the mark's other parts stay."""
-    (handle,) = started(cloud, adapter, order(setup=Setup(labels=(("team", "a"), ("old", "x"))))).handles
+    (handle,) = started(
+        cloud, adapter, order(setup=Setup(labels=(("team", "a"), ("old", "x"))))
+    ).handles
     adapter.relabel(handle, "g2")
     adapter.update(handle, {"labels": {"team": "b"}})
     tags = adapter.client.tags(handle.native_id)
     assert ("b", "g2") == (tags["team"], tags["gpus-generation"]) and "old" not in tags
     assert Mark("own1", "train", "g2", "fp") == adapter.observe([handle])[0].mark
-    assert 1 == len(adapter.find("own1", "train", "g2")) and [] == list(adapter.find("own1", "train", "g1"))
+    assert 1 == len(adapter.find("own1", "train", "g2")) and [] == list(
+        adapter.find("own1", "train", "g1")
+    )
 
 
 def test_the_account_is_checked(cloud, adapter):
-    """The check names token, workspace, environment and the GPU limit; a refused token says what to do."""
+    """The check names token, workspace, environment and the GPU limit; a refused token says what to
+    do.
+    """
     cloud.store.set_quota("modal", "", "gpus", 10)
     assert ["ok"] * 4 == [line.state for line in adapter.check()]
     assert "10 GPUs at once" == adapter.check()[-1].found
@@ -336,8 +396,14 @@ def test_two_processes_servers_are_one_cloud(cloud, adapter):
 
 
 def test_a_server_that_is_away_is_said_at_once(tmp_path):
-    """An unreachable server is Transient within seconds, not after the client's own minute, and nothing was sent."""
-    client = connection.Client(connection.Credentials("a", "b", "test"), url=f"unix://{tmp_path}/none.sock", environment="main")
+    """An unreachable server is Transient within seconds, not after the client's own minute, and
+    nothing was sent.
+    """
+    client = connection.Client(
+        connection.Credentials("a", "b", "test"),
+        url=f"unix://{tmp_path}/none.sock",
+        environment="main",
+    )
     begun = time.monotonic()
     with pytest.raises(Transient) as away:
         Modal("rehearsal", client, time.time).submit(order())
@@ -350,11 +416,15 @@ def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch):
     adapter.check()
     cloud.store.add_fault("modal", "SandboxWait", "delay", seconds=3)
     with pytest.raises(Transient):
-        adapter.client._call("SandboxWait", connection._proto().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2)
+        adapter.client._call(
+            "SandboxWait", connection._proto().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2
+        )
 
 
 def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter):
-    """In one process with Pulumi's protocol and a grpc.aio server in a running loop, calls from a thread work."""
+    """In one process with Pulumi's protocol and a grpc.aio server in a running loop, calls from a
+    thread work.
+    """
     import asyncio
 
     import grpc
@@ -371,14 +441,22 @@ def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter):
         return done
 
     assert "done" == asyncio.run(main()).state
-    assert "x" == provider_pb2.CreateResponse.FromString(provider_pb2.CreateResponse(id="x").SerializeToString()).id
+    assert (
+        "x"
+        == provider_pb2.CreateResponse.FromString(
+            provider_pb2.CreateResponse(id="x").SerializeToString()
+        ).id
+    )
 
 
 def test_calls_from_many_threads_share_one_connection(cloud, adapter):
     """The adapter is safe from several threads at once."""
     (handle,) = started(cloud, adapter, order()).handles
     seen = []
-    threads = [threading.Thread(target=lambda: seen.append(adapter.observe([handle])[0].status)) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: seen.append(adapter.observe([handle])[0].status))
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,6 @@
-"""A declared Modal machine is looked into as every other one: through the client's own exec, with the real client against the stand-in."""
+"""A declared Modal machine is looked into as every other one: through the client's own exec, with
+the real client against the stand-in.
+"""
 
 import asyncio
 import sys
@@ -18,7 +20,11 @@ from providers.model.spec import read_cluster
 sys.path.insert(0, str(Path(__file__).parent))
 from modal_cloud import Cloud  # noqa: E402
 
-H100, H200, T4 = "NVIDIA H100 80GB HBM3, 81559 MiB", "NVIDIA H200, 143771 MiB", "Tesla T4, 15360 MiB"
+H100, H200, T4 = (
+    "NVIDIA H100 80GB HBM3, 81559 MiB",
+    "NVIDIA H200, 143771 MiB",
+    "Tesla T4, 15360 MiB",
+)
 
 
 class Moving:
@@ -62,7 +68,9 @@ class Bench:
     def drivers(self, *cards):
         """What the driver shows in the first sandbox that is asked, in the second, and so on."""
         asked = self.folder / "asked"
-        cases = "\n".join(f"  {number}) printf '{card}\\n' ;;" for number, card in enumerate(cards, 1))
+        cases = "\n".join(
+            f"  {number}) printf '{card}\\n' ;;" for number, card in enumerate(cards, 1)
+        )
         script = (
             f'grep -qx "$GPUS_STAND_IN" {asked} 2>/dev/null || echo "$GPUS_STAND_IN" >>{asked}\n'
             f'case $(grep -nx "$GPUS_STAND_IN" {asked} | cut -d: -f1) in\n{cases}\nesac\n'
@@ -72,10 +80,18 @@ class Bench:
         tool.chmod(0o700)
 
     def declared(self, ready="checked", do=operations.create, **spec):
-        made = read_cluster("train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec})
-        wanted = ClusterSpec("own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready)
+        made = read_cluster(
+            "train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec}
+        )
+        wanted = ClusterSpec(
+            "own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready
+        )
         self.world = open_world(
-            "live", {}, lambda _severity, text: self.lines.append(text), manifests={"modal": modal.MANIFEST}, clock=Moving(self.cloud)
+            "live",
+            {},
+            lambda _severity, text: self.lines.append(text),
+            manifests={"modal": modal.MANIFEST},
+            clock=Moving(self.cloud),
         )
         try:
             return asyncio.run(do(self.world, wanted, "g1"))
@@ -83,11 +99,17 @@ class Bench:
             self.world.close()
 
     def running(self):
-        return self.cloud.store.connection().execute("SELECT gpu FROM modal_sandbox WHERE ended IS NULL").fetchall()
+        return (
+            self.cloud.store.connection()
+            .execute("SELECT gpu FROM modal_sandbox WHERE ended IS NULL")
+            .fetchall()
+        )
 
 
 def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_tried(bench):
-    """Modal says that it runs, its driver shows another card: that sandbox is ended, the attempt says so, and the next choice is had."""
+    """Modal says that it runs, its driver shows another card: that sandbox is ended, the attempt
+    says so, and the next choice is had.
+    """
     bench.drivers(T4, H200)
     held = bench.declared(fallback=["H200:1"])
     first, last = held.attempts
@@ -97,7 +119,9 @@ def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_
 
 
 def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench):
-    """The GPU that was ordered, or Modal's own upgrade of it at its price; what was bought elsewhere is looked at too, and logged into."""
+    """The GPU that was ordered, or Modal's own upgrade of it at its price; what was bought
+    elsewhere is looked at too, and logged into.
+    """
     bench.drivers(H200)
     held = bench.declared()
     assert (held.status, len(held.attempts), held.reasons) == ("running", 1, ())
@@ -107,7 +131,9 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
 
 
 def test_b30_a_sandbox_without_a_driver_is_not_ready(bench):
-    """Where no driver answers within the wait, the sandbox is ended and nothing is left; `ready: running` takes Modal's word."""
+    """Where no driver answers within the wait, the sandbox is ended and nothing is left; `ready:
+    running` takes Modal's word.
+    """
     bench.drivers()
     with pytest.raises(AllFailed, match="no driver"):
         bench.declared(wait="30s")

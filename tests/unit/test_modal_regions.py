@@ -1,4 +1,6 @@
-"""Regions that a spec names at Modal: planned, priced as Modal's own page says, refused when Modal has none of that name."""
+"""Regions that a spec names at Modal: planned, priced as Modal's own page says, refused when Modal
+has none of that name.
+"""
 
 import math
 import sys
@@ -35,23 +37,45 @@ def test_anywhere_is_the_default_at_the_plain_price():
     assert [("any", L4_MICRO_USD)] == [(found.region, found.micro_usd) for found in made.candidates]
 
 
-@pytest.mark.parametrize(("region", "times"), [("us", 1.5), ("eu", 1.5), ("uk", 1.5), ("us-west", 1.75), ("jp", 1.75)])
+@pytest.mark.parametrize(
+    ("region", "times"), [("us", 1.5), ("eu", 1.5), ("uk", 1.5), ("us-west", 1.75), ("jp", 1.75)]
+)
 def test_b17_a_region_multiplies_all_of_the_bill(region, times):
-    """The price, its parts and a note say the multiplier of a broad or a narrow region, and what is no longer left out."""
+    """The price, its parts and a note say the multiplier of a broad or a narrow region, and what is
+    no longer left out.
+    """
     (found,) = planned(regions=[region]).candidates
     assert (region, math.ceil(L4_MICRO_USD * times)) == (found.region, found.micro_usd)
-    assert found.offer.parts.endswith(f") x {times:g} for a chosen region") and "region" not in found.offer.left_out
-    (note, *_) = MANIFEST.notes(found, read_cluster("x", {"gpu": "L4"}).setup())
-    assert f"x{times:g} for a region such as {region}" in note and regions.SOURCE in note and regions.SEEN in note
+    assert (
+        found.offer.parts.endswith(f") x {times:g} for a chosen region")
+        and "region" not in found.offer.left_out
+    )
+    note, *_ = MANIFEST.notes(found, read_cluster("x", {"gpu": "L4"}).setup())
+    assert (
+        f"x{times:g} for a region such as {region}" in note
+        and regions.SOURCE in note
+        and regions.SEEN in note
+    )
 
 
 def test_b17_a_region_multiplies_what_the_options_reserve():
-    """CPU and memory that are reserved, and every container of a service, cost the multiple as well."""
+    """CPU and memory that are reserved, and every container of a service, cost the multiple as
+    well.
+    """
     section = {"cpu": 4, "memory_gib": 16}
     plain = planned(options={"modal": section}).best.micro_usd
-    assert math.ceil(plain * 1.75) == planned(options={"modal": section}, regions=["us-east"]).best.micro_usd
-    service = {"kind": "service", "options": {"modal": {"command": "x", "port": 80, "max_containers": 3}}}
-    assert round(planned(**service).best.micro_usd * 1.5) == planned(**service, regions=["eu"]).best.micro_usd
+    assert (
+        math.ceil(plain * 1.75)
+        == planned(options={"modal": section}, regions=["us-east"]).best.micro_usd
+    )
+    service = {
+        "kind": "service",
+        "options": {"modal": {"command": "x", "port": 80, "max_containers": 3}},
+    }
+    assert (
+        round(planned(**service).best.micro_usd * 1.5)
+        == planned(**service, regions=["eu"]).best.micro_usd
+    )
 
 
 def test_a_cap_counts_the_multiplier():
@@ -60,24 +84,36 @@ def test_a_cap_counts_the_multiplier():
 
 
 def test_a_region_of_another_cloud_is_refused_with_what_modal_has():
-    """Modal alone: the region is the user's to mend. Beside a cloud that has it: Modal is refused by the rule `region`, which says what it has."""
+    """Modal alone: the region is the user's to mend. Beside a cloud that has it: Modal is refused
+    by the rule `region`, which says what it has.
+    """
     with pytest.raises(SpecError, match="that is a region of gcp"):
         planned(regions=["us-central1"])
     made = planned(regions=["us-central1"], providers=["modal", "gcp"])
     assert {"gcp"} == {found.provider for found in made.candidates}
-    refused = next(found for found in made.rejections if found.rule == "region" and found.offer.provider == "modal")
+    refused = next(
+        found
+        for found in made.rejections
+        if found.rule == "region" and found.offer.provider == "modal"
+    )
     assert "any; modal has af, ap, ap-melbourne" in refused.found
 
 
 def test_several_regions_are_tried_in_order_of_their_price():
-    """Each region asked for is a candidate; the broad one is cheaper and comes first. `any` can be named too."""
-    assert ["us", "us-east"] == [found.region for found in planned(regions=["us-east", "us"]).candidates]
+    """Each region asked for is a candidate; the broad one is cheaper and comes first. `any` can be
+    named too.
+    """
+    assert ["us", "us-east"] == [
+        found.region for found in planned(regions=["us-east", "us"]).candidates
+    ]
     assert ["any", "us"] == [found.region for found in planned(regions=["us", "any"]).candidates]
 
 
 def test_offers_shows_a_region():
     """`gpus offers L4:1 --region eu` lists what Modal has there."""
-    assert [("modal", "eu")] == [(found.provider, found.region) for found in providers.offers("L4:1", regions=["eu"])]
+    assert [("modal", "eu")] == [
+        (found.provider, found.region) for found in providers.offers("L4:1", regions=["eu"])
+    ]
 
 
 def test_an_unknown_region_is_never_sent():
@@ -88,9 +124,15 @@ def test_an_unknown_region_is_never_sent():
 
 
 def test_a_region_that_is_not_known_is_told():
-    """A name that no allowed provider knows is a problem at its path; one that Modal takes on request is none, at a preview too."""
-    ask = read_cluster("x", {"gpu": "H100:2", "providers": ["modal"], "regions": ["us-west-9"]}).ask()
+    """A name that no allowed provider knows is a problem at its path; one that Modal takes on
+    request is none, at a preview too.
+    """
+    ask = read_cluster(
+        "x", {"gpu": "H100:2", "providers": ["modal"], "regions": ["us-west-9"]}
+    ).ask()
     (problem,) = check.problems(ask, load(), {"modal": MANIFEST.capabilities})
     assert (problem.path, problem.found) == ("regions[0]", "'us-west-9'")
-    assert [] == check.problems(ask._replace(regions=("us-west",)), load(), {"modal": MANIFEST.capabilities})
+    assert [] == check.problems(
+        ask._replace(regions=("us-west",)), load(), {"modal": MANIFEST.capabilities}
+    )
     assert set(regions.REGIONS) == MANIFEST.capabilities.regions

@@ -1,4 +1,6 @@
-"""Modal may deliver an H200 for an H100 at the same price: said at the purchase; exactly an H100 is asked for as such."""
+"""Modal may deliver an H200 for an H100 at the same price: said at the purchase; exactly an H100 is
+asked for as such.
+"""
 
 import pytest
 
@@ -50,7 +52,10 @@ def test_exactly_an_h100_is_asked_for_as_such(cloud, gpu):
     """It is sent as `H100!`: no other card is taken for it."""
     bench = cloud(gpu)
     (candidate,) = bench.candidates()
-    assert candidate.exact and request.compile_order(bench.order(candidate)).gpu == f"H100!:{candidate.gpu_count}"
+    assert (
+        candidate.exact
+        and request.compile_order(bench.order(candidate)).gpu == f"H100!:{candidate.gpu_count}"
+    )
     with pytest.raises(AllFailed):
         bench.run(operations.create(bench.world, bench.wanted(), "g1"))
     bench.exist(0, "none is exactly that")

@@ -25,11 +25,20 @@ def cloud(tmp_path):
     [
         (candidate("A100", 1), {}),
         (candidate("H100", 8, exact=True), {"cpu": 4, "memory_gib": 32, "pip": ["numpy"]}),
-        (candidate("L4", 2, region="us-east"), {"image": "nvidia/cuda:12.8.1-base-ubuntu24.04", "add_python": "3.12", "command": ["python", "-V"]}),
+        (
+            candidate("L4", 2, region="us-east"),
+            {
+                "image": "nvidia/cuda:12.8.1-base-ubuntu24.04",
+                "add_python": "3.12",
+                "command": ["python", "-V"],
+            },
+        ),
     ],
 )
 def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, section):
-    """The client's public way and ours make the same definition and tags, so a change in a new client shows here."""
+    """The client's public way and ours make the same definition and tags, so a change in a new
+    client shows here.
+    """
     import modal
     from modal_proto import api_pb2
 
@@ -63,33 +72,40 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
             memory=(section["memory_gib"] * 1024,) * 2 if "memory_gib" in section else None,
             client=ours,
         )
-    rows = [row for row in (cloud.server_state().sandbox(one) for one in (sandbox, theirs.object_id))]
+    rows = [
+        row for row in (cloud.server_state().sandbox(one) for one in (sandbox, theirs.object_id))
+    ]
     first, second = (api_pb2.Sandbox.FromString(row.definition) for row in rows)
     assert str(second) == str(first)
     assert rows[0].tag_map() == rows[1].tag_map()
 
 
 def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
-    """Several runs in one process that connect at once, each in its thread, all get a cloud that answers: nobody sees the client half imported."""
+    """Several runs in one process that connect at once, each in its thread, all get a cloud that
+    answers: nobody sees the client half imported.
+    """
     import os
     import subprocess
     import sys
 
     code = (
-        "import threading\nfrom providers.adapters.modal import MANIFEST\nwrong = []\n"
-        "def look():\n"
-        "    try:\n        assert [] == list(MANIFEST.connect('rehearsal', {}).find('nobody'))\n"
-        "    except BaseException as error:\n        wrong.append(repr(error))\n"
-        "threads = [threading.Thread(target=look) for _ in range(8)]\n"
-        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\nprint(wrong)\n"
+        "import threading\nfrom providers.adapters.modal import MANIFEST\nwrong = []\ndef look():\n"
+        "    try:\n        assert [] == list(MANIFEST.connect('rehearsal', {}).find('nobody'))\n   "
+        " except BaseException as error:\n        wrong.append(repr(error))\nthreads ="
+        " [threading.Thread(target=look) for _ in range(8)]\n[thread.start() for thread in"
+        " threads]\n[thread.join() for thread in threads]\nprint(wrong)\n"
     )
     env = {**os.environ, "GPUS_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
     assert (0, "[]") == (done.returncode, done.stdout.strip()), done.stdout + done.stderr
 
 
 def test_a_failed_heartbeat_of_the_client_prints_no_traceback():
-    """The client's own loops print each failure whole; the user is told by the calls that fail, in one line each."""
+    """The client's own loops print each failure whole; the user is told by the calls that fail, in
+    one line each.
+    """
     import io
     import logging
 

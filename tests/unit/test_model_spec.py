@@ -27,9 +27,15 @@ WHOLE = {
 
 
 def test_the_design_example_compiles_to_three_entries_in_order():
-    """A stack file's entry becomes one entry per acceptable choice, in order, each with its own capacity kinds."""
+    """A stack file's entry becomes one entry per acceptable choice, in order, each with its own
+    capacity kinds.
+    """
     ask = read_cluster("train", WHOLE).ask()
-    assert [(e.gpu, e.gpu_count, e.path) for e in ask.entries] == [("H100", 8, "gpu"), ("H200", 8, "fallback[0]"), ("A100-80GB", 8, "fallback[1]")]
+    assert [(e.gpu, e.gpu_count, e.path) for e in ask.entries] == [
+        ("H100", 8, "gpu"),
+        ("H200", 8, "fallback[0]"),
+        ("A100-80GB", 8, "fallback[1]"),
+    ]
     assert ask.entries[0].capacity == (Capacity("spot"), Capacity("on-demand"))
     assert ask.entries[2].capacity == (Capacity("spot"),)
     assert ask.max_price_micro_usd == 60_000_000
@@ -39,9 +45,14 @@ def test_the_design_example_compiles_to_three_entries_in_order():
 def test_the_same_content_said_three_ways_is_the_same_ask():
     """Python, a mapping and one string say the same thing."""
     in_python = Cluster(name="ft", gpu=Gpu("H100", count=8, fallback=["A100-80GB:8"]))
-    as_mapping = read_cluster("ft", {"gpu": {"type": "H100", "count": 8, "fallback": ["A100-80GB:8"]}})
+    as_mapping = read_cluster(
+        "ft", {"gpu": {"type": "H100", "count": 8, "fallback": ["A100-80GB:8"]}}
+    )
     in_strings = read_cluster("ft", {"gpu": "H100:8", "fallback": ["A100-80GB:8"]})
-    bare = [tuple(e._replace(path="") for e in c.ask().entries) for c in (in_python, as_mapping, in_strings)]
+    bare = [
+        tuple(e._replace(path="") for e in c.ask().entries)
+        for c in (in_python, as_mapping, in_strings)
+    ]
     assert bare[0] == bare[1] == bare[2]
     assert read_cluster("ft", "H100:8").ask() == Cluster(name="ft", gpu=Gpu("H100:8")).ask()
 
@@ -49,7 +60,10 @@ def test_the_same_content_said_three_ways_is_the_same_ask():
 def test_a_list_is_a_preference_order():
     """A list of GPUs means the first, else the second."""
     ask = read_cluster("train", {"gpu": ["H100!:8", "H200:8"]}).ask()
-    assert [(e.gpu, e.exact, e.path) for e in ask.entries] == [("H100", True, "gpu[0]"), ("H200", False, "gpu[1]")]
+    assert [(e.gpu, e.exact, e.path) for e in ask.entries] == [
+        ("H100", True, "gpu[0]"),
+        ("H200", False, "gpu[1]"),
+    ]
 
 
 def test_a_gpu_can_be_asked_by_memory():
@@ -61,11 +75,23 @@ def test_a_gpu_can_be_asked_by_memory():
 def test_a_fallback_overrides_nodes_capacity_wait_and_ttl():
     """A fallback entry may differ in everything that the first choice fixes."""
     ask = read_cluster(
-        "t", {"gpu": "H100:8", "nodes": 2, "fallback": [{"gpu": "A100:8", "nodes": 4, "capacity": ["flex-start"], "wait": "1h", "ttl": "2h"}]}
+        "t",
+        {
+            "gpu": "H100:8",
+            "nodes": 2,
+            "fallback": [
+                {"gpu": "A100:8", "nodes": 4, "capacity": ["flex-start"], "wait": "1h", "ttl": "2h"}
+            ],
+        },
     ).ask()
     first, second = ask.entries
     assert (first.nodes, first.wait_s, first.ttl_s) == (2, 900, None)
-    assert (second.nodes, second.capacity, second.wait_s, second.ttl_s) == (4, (Capacity("flex-start"),), 3600, 7200)
+    assert (second.nodes, second.capacity, second.wait_s, second.ttl_s) == (
+        4,
+        (Capacity("flex-start"),),
+        3600,
+        7200,
+    )
 
 
 def test_every_problem_is_told_at_once_with_its_path():
@@ -83,7 +109,17 @@ def test_every_problem_is_told_at_once_with_its_path():
         },
         name="Train",
     )
-    assert set(found) >= {"gpu", "nodes", "fallback[1].spot", "spto", "ttl", "ports[0]", "labels.Team", "expose", "name"}
+    assert set(found) >= {
+        "gpu",
+        "nodes",
+        "fallback[1].spot",
+        "spto",
+        "ttl",
+        "ports[0]",
+        "labels.Team",
+        "expose",
+        "name",
+    }
     assert "near: spot" in found["spto"].wanted
     assert "'0'" in found["gpu"].found
 
@@ -124,7 +160,9 @@ def test_a_private_key_is_refused_without_being_repeated():
 
 
 def test_the_fingerprint_leaves_out_policy():
-    """Fallback, rank, caps, wait, ttl, labels, keys and reclaim do not change what a machine is; GPU, nodes, disk and options do."""
+    """Fallback, rank, caps, wait, ttl, labels, keys and reclaim do not change what a machine is;
+    GPU, nodes, disk and options do.
+    """
     base = read_cluster("train", {"gpu": "H100:8"})
     for policy in (
         {"fallback": ["H200:8"]},
@@ -137,12 +175,34 @@ def test_the_fingerprint_leaves_out_policy():
         {"providers": ["gcp"]},
         {"reclaim": "now"},
     ):
-        assert read_cluster("train", {"gpu": "H100:8", **policy}).fingerprint() == base.fingerprint()
-    for substance in ({"gpu": "H200:8"}, {"gpu": "H100:4"}, {"nodes": 2}, {"disk_gib": 200}, {"options": {"gcp": {"image": "x"}}}, {"run": 2}):
-        assert read_cluster("train", {"gpu": "H100:8", **substance}).fingerprint() != base.fingerprint()
+        assert (
+            read_cluster("train", {"gpu": "H100:8", **policy}).fingerprint() == base.fingerprint()
+        )
+    for substance in (
+        {"gpu": "H200:8"},
+        {"gpu": "H100:4"},
+        {"nodes": 2},
+        {"disk_gib": 200},
+        {"options": {"gcp": {"image": "x"}}},
+        {"run": 2},
+    ):
+        assert (
+            read_cluster("train", {"gpu": "H100:8", **substance}).fingerprint()
+            != base.fingerprint()
+        )
 
 
-@pytest.mark.parametrize("where", ["wait", "ttl", "idle_after", "fallback[0].wait", "fallback[0].ttl", "workload.checkpoint.every"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "wait",
+        "ttl",
+        "idle_after",
+        "fallback[0].wait",
+        "fallback[0].ttl",
+        "workload.checkpoint.every",
+    ],
+)
 @pytest.mark.parametrize("text", ["15", " 900 ", "1.5"])
 def test_duration_in_text_needs_a_unit(where, text):
     """`"15"` may be meant as seconds or as minutes: the message says how to write either."""
@@ -151,11 +211,26 @@ def test_duration_in_text_needs_a_unit(where, text):
 
 
 BOOLEANS = (
-    *("wait", "ttl", "idle_after", "run", "reclaim", "nodes", "disk_gib", "max_price_per_hour", "ports[0]"),
+    *(
+        "wait",
+        "ttl",
+        "idle_after",
+        "run",
+        "reclaim",
+        "nodes",
+        "disk_gib",
+        "max_price_per_hour",
+        "ports[0]",
+    ),
     *("fallback[0].wait", "fallback[0].ttl", "fallback[0].nodes", "fallback[0].min_memory_gib"),
     *("gpu.count", "gpu.min_memory_gib", "prices.overrides[0].price_usd_per_hour"),
     *("workload.port", "workload.context", "workload.concurrency", "workload.checkpoint.every"),
-    *("workload.train.tokens", "workload.train.sequence", "workload.train.batch", "workload.train.hours.T4"),
+    *(
+        "workload.train.tokens",
+        "workload.train.sequence",
+        "workload.train.batch",
+        "workload.train.hours.T4",
+    ),
 )
 
 
@@ -171,13 +246,26 @@ def at(path, value):
     """A declaration that has a value at a path, and is right besides."""
     raw = {"gpu": "H100:8", "kind": "job" if "workload" in path else "machine"}
     raw |= (
-        {"fallback": [{"gpu": "A100-80GB:8"}]} if "fallback" in path else {"prices": {"overrides": [{"provider": "gcp"}]}} if "prices" in path else {}
+        {"fallback": [{"gpu": "A100-80GB:8"}]}
+        if "fallback" in path
+        else {"prices": {"overrides": [{"provider": "gcp"}]}}
+        if "prices" in path
+        else {}
     )
     raw |= {"gpu": {"type": "H100"}} if path.startswith("gpu.") else {}
     if "workload" in path:
         raw["workload"] = {"command": "true", "model": "7b"}
-        raw["workload"] |= {"checkpoint": {"path": "/c", "to": "gs://bucket/x"}} if "checkpoint" in path else {"train": {}} if "train" in path else {}
-    *steps, last = [int(part) if part.isdigit() else part for part in path.replace("[", ".").replace("]", "").split(".")]
+        raw["workload"] |= (
+            {"checkpoint": {"path": "/c", "to": "gs://bucket/x"}}
+            if "checkpoint" in path
+            else {"train": {}}
+            if "train" in path
+            else {}
+        )
+    *steps, last = [
+        int(part) if part.isdigit() else part
+        for part in path.replace("[", ".").replace("]", "").split(".")
+    ]
     here = raw
     for index, step in enumerate(steps):
         if isinstance(here, dict):
@@ -198,9 +286,15 @@ def test_whole_floats_are_whole_numbers():
 
 
 def test_names_can_be_read_from_a_broken_declaration():
-    """What reads as a GPU is found however broken the rest is, so that unknown names are told with the other problems."""
+    """What reads as a GPU is found however broken the rest is, so that unknown names are told with
+    the other problems.
+    """
     raw = {"gpu": ["H100:8", 3], "fallback": [{"gpu": "A100-8:8", "spot": 7}, "L4"], "nodes": "x"}
-    assert asked_names(raw) == [("gpu[0]", "H100"), ("fallback[0]", "A100-8"), ("fallback[1]", "L4")]
+    assert asked_names(raw) == [
+        ("gpu[0]", "H100"),
+        ("fallback[0]", "A100-8"),
+        ("fallback[1]", "L4"),
+    ]
 
 
 @given(st.text(max_size=30))
@@ -231,13 +325,18 @@ def test_any_value_is_a_cluster_or_a_clean_refusal(raw):
             continue
 
 
-@pytest.mark.parametrize(("text", "total"), [("20h", 72_000), ("1h30m", 5_400), (90, 90), ("7d", 604_800), ("0s", 0), ("1.5h", 5_400)])
+@pytest.mark.parametrize(
+    ("text", "total"),
+    [("20h", 72_000), ("1h30m", 5_400), (90, 90), ("7d", 604_800), ("0s", 0), ("1.5h", 5_400)],
+)
 def test_durations(text, total):
     """People's durations are whole seconds."""
     assert duration.seconds(text) == total
 
 
-@pytest.mark.parametrize("text", ["", "h", "90", "1.5", "-1h", "1h-", "1x", "1 fortnight", float("nan"), -5, True])
+@pytest.mark.parametrize(
+    "text", ["", "h", "90", "1.5", "-1h", "1h-", "1x", "1 fortnight", float("nan"), -5, True]
+)
 def test_no_duration(text):
     """What is no duration is refused."""
     with pytest.raises(ValueError):
@@ -284,15 +383,33 @@ def test_frozen():
         ({"labels": {f"k{n}": "v" for n in range(61)}}, "labels", "at most 60", "61"),
         ({"ttl": [1]}, "ttl", 'a duration such as "20h", "15m" or "1h30m"', "[1]"),
         ({"gpu": 5}, "gpu", 'a GPU such as "H100:8"', "5"),
-        ({"fallback": [5]}, "fallback[0]", 'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}', "5"),
-        ({"fallback": [{"gpu": "L4:1", "spto": "only"}]}, "fallback[0].spto", "a known property (near: spot)", "'spto'"),
+        (
+            {"fallback": [5]},
+            "fallback[0]",
+            'a GPU such as "H200:8", or a mapping such as {gpu: "H200:8", spot: only}',
+            "5",
+        ),
+        (
+            {"fallback": [{"gpu": "L4:1", "spto": "only"}]},
+            "fallback[0].spto",
+            "a known property (near: spot)",
+            "'spto'",
+        ),
         (
             {"fallback": [{"gpu": "L4:1", "max_price_per_hour": 5}]},
             "fallback[0].max_price_per_hour",
-            "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl, dtype, command, args here (max_price_per_hour is the whole cluster's)",
+            (
+                "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl, dtype, command, args"
+                " here (max_price_per_hour is the whole cluster's)"
+            ),
             "'max_price_per_hour'",
         ),
-        ({"gpu": [{"gpu": "L4:1", "nodez": 5}]}, "gpu[0].nodez", "a known property (near: nodes)", "'nodez'"),
+        (
+            {"gpu": [{"gpu": "L4:1", "nodez": 5}]},
+            "gpu[0].nodez",
+            "a known property (near: nodes)",
+            "'nodez'",
+        ),
     ],
 )
 def test_what_was_wanted_is_said_in_plain_words(raw, path, wanted, found):
@@ -304,7 +421,12 @@ def test_what_was_wanted_is_said_in_plain_words(raw, path, wanted, found):
 
 def test_every_bad_port_is_told():
     """Each wrong element of a list is named, whatever is wrong with it."""
-    assert set(problems({"gpu": "H100:8", "ports": ["x", 22, 0, 70000, True]})) == {"ports[0]", "ports[2]", "ports[3]", "ports[4]"}
+    assert set(problems({"gpu": "H100:8", "ports": ["x", 22, 0, 70000, True]})) == {
+        "ports[0]",
+        "ports[2]",
+        "ports[3]",
+        "ports[4]",
+    }
 
 
 def test_a_key_that_python_reserves_is_an_unknown_one():

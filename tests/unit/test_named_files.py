@@ -1,4 +1,6 @@
-"""Files that a declaration or an argument names: plain files within their limit, and a message at once for all else."""
+"""Files that a declaration or an argument names: plain files within their limit, and a message at
+once for all else.
+"""
 
 import json
 import os
@@ -12,7 +14,17 @@ from providers.model import regular
 from providers.model.workload import with_files
 from providers.workloads.sizing import architecture
 
-KINDS = ("/dev/zero", "pipe", "folder", "link to a device", "missing", "huge", "a\0b", "~nobody-of-that-name/x", "not ours")
+KINDS = (
+    "/dev/zero",
+    "pipe",
+    "folder",
+    "link to a device",
+    "missing",
+    "huge",
+    "a\0b",
+    "~nobody-of-that-name/x",
+    "not ours",
+)
 
 
 def made(folder, kind):
@@ -60,11 +72,34 @@ def test_a_workload_has_so_many_files_and_a_link_to_a_plain_one_is_followed(tmp_
         with_files({"workload": {"files": {f"f{at}": f"t{at}" for at in range(65)}}}, tmp_path)
 
 
-CONFIG = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32_000}
-ODD = (0, -1, 1.5, 1e300, float("inf"), float("nan"), True, "32", "1e5000", [], {}, 10**10, 10**4_200)
+CONFIG = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32_000,
+}
+ODD = (
+    0,
+    -1,
+    1.5,
+    1e300,
+    float("inf"),
+    float("nan"),
+    True,
+    "32",
+    "1e5000",
+    [],
+    {},
+    10**10,
+    10**4_200,
+)
 
 
-@pytest.mark.parametrize("value", ODD, ids=lambda value: f"{type(value).__name__}{len(str(value)) if isinstance(value, str) else ''}")
+@pytest.mark.parametrize(
+    "value",
+    ODD,
+    ids=lambda value: f"{type(value).__name__}{len(str(value)) if isinstance(value, str) else ''}",
+)
 @pytest.mark.parametrize(
     "key",
     [
@@ -79,11 +114,20 @@ ODD = (0, -1, 1.5, 1e300, float("inf"), float("nan"), True, "32", "1e5000", [], 
     ],
 )
 def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key, value):
-    """Zero heads, a text, an endless number: the key is named, or the figure was none that counts; never another exception."""
+    """Zero heads, a text, an endless number: the key is named, or the figure was none that counts;
+    never another exception.
+    """
     file = tmp_path / "config.json"
-    text = json.dumps({**CONFIG, key: "@"}).replace('"@"', "1" + "0" * 4_200 if isinstance(value, int) and value > 10**20 else json.dumps(value))
+    text = json.dumps({**CONFIG, key: "@"}).replace(
+        '"@"', "1" + "0" * 4_200 if isinstance(value, int) and value > 10**20 else json.dumps(value)
+    )
     file.write_text(text)
-    for more in ([], ["--on", "H100:8"], ["--serve", "--on", "H100:8", "--json"], ["--train", "full"]):
+    for more in (
+        [],
+        ["--on", "H100:8"],
+        ["--serve", "--on", "H100:8", "--json"],
+        ["--train", "full"],
+    ):
         assert main.main(["size", str(file), *more]) in {0, 1, 2}
         said = capsys.readouterr()
         assert len(said.err) < 1_000
@@ -93,7 +137,17 @@ def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key,
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000, "", "{", "[]", "null", '"x"', '{"text_config": ' * 500 + "{}" + "}" * 500],
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "[" * 100_000 + "]" * 100_000,
+        "",
+        "{",
+        "[]",
+        "null",
+        '"x"',
+        '{"text_config": ' * 500 + "{}" + "}" * 500,
+    ],
 )
 def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text):
     """However it is nested."""
@@ -104,7 +158,9 @@ def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text):
     assert capsys.readouterr().err.count("\n") <= 4
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"a\0b", "~nobody-of-that-name/x"}])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind not in {"a\0b", "~nobody-of-that-name/x"}]
+)
 def test_a_config_is_a_plain_file_within_its_limit(tmp_path, kind):
     """The same for a model's description."""
     begun = time.process_time()

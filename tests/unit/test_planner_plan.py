@@ -13,21 +13,50 @@ from providers.planner.plan import make
 
 ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
 ABLE = {
-    "gcp": Capabilities("gcp", capacities=ALL_KINDS, max_nodes=8, sold_types=frozenset({"a2-", "a3-", "g2-"})),
+    "gcp": Capabilities(
+        "gcp", capacities=ALL_KINDS, max_nodes=8, sold_types=frozenset({"a2-", "a3-", "g2-"})
+    ),
     "modal": Capabilities("modal", kinds=frozenset({"job"}), capacities=frozenset({"on-demand"})),
     "shut": Capabilities("shut", opens_ports=False, ssh=False),
 }
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
 
 
-def offer(provider="gcp", zone="us-central1-a", machine="a3-highgpu-8g", gpu="H100", count=8, capacity="on-demand", usd=88.49, **more):
+def offer(
+    provider="gcp",
+    zone="us-central1-a",
+    machine="a3-highgpu-8g",
+    gpu="H100",
+    count=8,
+    capacity="on-demand",
+    usd=88.49,
+    **more,
+):
     region = more.pop("region", zone.rsplit("-", 1)[0])
     price = usd if usd is None or usd != usd else int(usd * 1_000_000)
-    return Offer(provider, region, zone, machine, gpu, float(count), capacity, price, "2026-07-30", "list", **more)
+    return Offer(
+        provider,
+        region,
+        zone,
+        machine,
+        gpu,
+        float(count),
+        capacity,
+        price,
+        "2026-07-30",
+        "list",
+        **more,
+    )
 
 
 def ask(*entries, **more):
-    return Ask(tuple(entry if isinstance(entry, Choice) else Choice(*entry) for entry in entries or [("H100", 8)]), **more)
+    return Ask(
+        tuple(
+            entry if isinstance(entry, Choice) else Choice(*entry)
+            for entry in entries or [("H100", 8)]
+        ),
+        **more,
+    )
 
 
 def ids(plan):
@@ -35,7 +64,9 @@ def ids(plan):
 
 
 def rule_of(plan, row):
-    return next(rejection.rule for rejection in plan.rejections if rejection.offer == plan.offers.offer(row))
+    return next(
+        rejection.rule for rejection in plan.rejections if rejection.offer == plan.offers.offer(row)
+    )
 
 
 def test_rules_are_named_once_each():
@@ -63,33 +94,54 @@ def test_each_rule_refuses_what_it_is_for():
         "blocked": offer(zone="us-central1-c"),
     }
     blocks = [Block(Scope("gcp", zone="us-central1-c", gpu_type="H100"), 100.0, "sold out")]
-    wanted = ask(regions=("us-central1",), providers=("gcp", "aws", "modal", "shut"), max_price_micro_usd=100_000_000, ports=(8000,))
+    wanted = ask(
+        regions=("us-central1",),
+        providers=("gcp", "aws", "modal", "shut"),
+        max_price_micro_usd=100_000_000,
+        ports=(8000,),
+    )
     plan = make(wanted, table([*capped.values(), offer()]), ABLE, blocks=blocks, now=99.0)
     assert [rule_of(plan, row) for row in range(len(capped))] == list(capped)
     assert ids(plan) == [offer().id]
-    assert list(plan.rejected_by_rule) == [name for name in rules.NAMES if name in capped and name != "gpu"], "what nobody asked for is no count"
+    assert list(plan.rejected_by_rule) == [
+        name for name in rules.NAMES if name in capped and name != "gpu"
+    ], "what nobody asked for is no count"
 
 
 def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan():
-    """An ask for ports is never served where none can be opened, with the reason; without ports the same place will do."""
+    """An ask for ports is never served where none can be opened, with the reason; without ports the
+    same place will do.
+    """
     table_of_one = table([offer(provider="shut")])
     (refused,) = make(ask(ports=(8000, 9000)), table_of_one, ABLE).rejections
-    assert ("reach", "port 8000, 9000 open", "shut opens no ports of a machine") == (refused.rule, refused.wanted, refused.found)
+    assert ("reach", "port 8000, 9000 open", "shut opens no ports of a machine") == (
+        refused.rule,
+        refused.wanted,
+        refused.found,
+    )
     (refused,) = make(ask(ssh=True), table_of_one, ABLE).rejections
     assert ("reach", "machines that answer ssh") == (refused.rule, refused.wanted)
     assert 1 == len(make(ask(), table_of_one, ABLE).candidates)
 
 
 def test_nodes_and_credentials_have_rules_of_their_own():
-    """A cluster larger than the adapter can make is refused by `nodes`; a provider without credentials by `configured`, with the reason."""
+    """A cluster larger than the adapter can make is refused by `nodes`; a provider without
+    credentials by `configured`, with the reason.
+    """
     plan = make(ask(("H100", 8, "gpu", False, None, 9)), table([offer()]), ABLE)
     assert plan.rejected_by_rule == {"nodes": 1}
-    plan = make(ask(), table([offer()]), ABLE, unavailable={"gcp": "GOOGLE_CLOUD_PROJECT is not set"})
-    assert [(r.rule, r.found) for r in plan.rejections] == [("configured", "GOOGLE_CLOUD_PROJECT is not set")]
+    plan = make(
+        ask(), table([offer()]), ABLE, unavailable={"gcp": "GOOGLE_CLOUD_PROJECT is not set"}
+    )
+    assert [(r.rule, r.found) for r in plan.rejections] == [
+        ("configured", "GOOGLE_CLOUD_PROJECT is not set")
+    ]
 
 
 def test_an_offer_that_all_entries_refuse_names_the_rule_where_it_got_furthest():
-    """The H100 refused for its count by one entry and for its price by another is refused by the price cap."""
+    """The H100 refused for its count by one entry and for its price by another is refused by the
+    price cap.
+    """
     wanted = ask(("H100", 4), ("H100", 8, "fallback[0]"), max_price_micro_usd=1_000_000)
     assert make(wanted, table([offer()]), ABLE).rejected_by_rule == {"price-cap": 1}
 
@@ -102,16 +154,26 @@ def test_an_offer_that_several_entries_accept_is_kept_for_the_first():
 
 
 def test_a_fallback_to_fewer_nodes_is_a_purchase_of_its_own():
-    """The same machines as two nodes and, failing that, as one: both are in the walk, and the offer is not refused."""
+    """The same machines as two nodes and, failing that, as one: both are in the walk, and the offer
+    is not refused.
+    """
     wanted = ask(("H100", 8, "gpu", False, None, 2), ("H100", 8, "fallback[0]", False, None, 1))
     plan = make(wanted, table([offer()]), ABLE)
-    assert [(candidate.nodes, candidate.micro_usd) for candidate in plan.candidates] == [(2, 176_980_000), (1, 88_490_000)]
+    assert [(candidate.nodes, candidate.micro_usd) for candidate in plan.candidates] == [
+        (2, 176_980_000),
+        (1, 88_490_000),
+    ]
     assert plan.rejections == ()
 
 
 def test_b15_an_unknown_price_is_never_cheapest_and_never_bought():
-    """Of prices 0, none, NaN and 31.5 only the last is a candidate; the others are refused for want of a price."""
-    offers = [offer(zone=f"us-central1-{z}", gpu="H200", usd=usd) for z, usd in zip("abcd", (0.0, None, float("nan"), 31.5))]
+    """Of prices 0, none, NaN and 31.5 only the last is a candidate; the others are refused for want
+    of a price.
+    """
+    offers = [
+        offer(zone=f"us-central1-{z}", gpu="H200", usd=usd)
+        for z, usd in zip("abcd", (0.0, None, float("nan"), 31.5))
+    ]
     plan = make(ask(("H200", 8)), table(offers), ABLE)
     assert [candidate.price_usd_per_hour for candidate in plan.candidates] == [31.5]
     assert plan.rejected_by_rule == {"price-known": 3}
@@ -121,7 +183,11 @@ def test_b15_an_unknown_price_is_never_cheapest_and_never_bought():
 def test_b15_an_override_gives_a_price_that_the_catalog_lacks():
     """A negotiated rate makes an unpriced offer a candidate, and says that it is the user's own."""
     override = PriceOverride(50_000_000, "gcp", gpu="h100", capacity="on-demand")
-    plan = make(ask(price_overrides=(override,)), table([offer(usd=None), offer(zone="us-central1-b")]), ABLE)
+    plan = make(
+        ask(price_overrides=(override,)),
+        table([offer(usd=None), offer(zone="us-central1-b")]),
+        ABLE,
+    )
     assert [candidate.micro_usd for candidate in plan.candidates] == [50_000_000, 50_000_000]
     assert {candidate.price_source for candidate in plan.candidates} == {"prices.overrides"}
 
@@ -138,8 +204,13 @@ def test_the_first_override_that_matches_wins():
 
 
 def test_b02_a_name_is_never_taken_for_another():
-    """A100-80GB is only the 80 GB card whatever the order and price; bare A100 is only the 40 GB one."""
-    small, large = offer(gpu="A100", machine="a2-highgpu-8g", usd=1.0), offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=2.0)
+    """A100-80GB is only the 80 GB card whatever the order and price; bare A100 is only the 40 GB
+    one.
+    """
+    small, large = (
+        offer(gpu="A100", machine="a2-highgpu-8g", usd=1.0),
+        offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=2.0),
+    )
     for offers in ([small, large], [large, small]):
         assert ids(make(ask(("A100-80GB", 8)), table(offers), ABLE)) == [large.id]
         assert ids(make(ask(("a100", 8)), table(offers), ABLE)) == [small.id]
@@ -147,15 +218,30 @@ def test_b02_a_name_is_never_taken_for_another():
 
 def test_b04_h100_accepts_both_form_factors_and_sxm_only_one():
     """H100 is served by the SXM and the PCIe card, never by NVL; H100-SXM and H100! by SXM alone."""
-    offers = [offer(gpu=gpu, zone=f"us-central1-{z}") for z, gpu in zip("abc", ("H100", "H100-PCIe", "H100-NVL"))]
-    assert {c.gpu_type for c in make(ask(), table(offers), ABLE).candidates} == {"H100", "H100-PCIe"}
-    assert {c.gpu_type for c in make(ask(("H100-SXM", 8)), table(offers), ABLE).candidates} == {"H100"}
-    assert {c.gpu_type for c in make(ask(("H100", 8, "gpu", True)), table(offers), ABLE).candidates} == {"H100"}
+    offers = [
+        offer(gpu=gpu, zone=f"us-central1-{z}")
+        for z, gpu in zip("abc", ("H100", "H100-PCIe", "H100-NVL"))
+    ]
+    assert {c.gpu_type for c in make(ask(), table(offers), ABLE).candidates} == {
+        "H100",
+        "H100-PCIe",
+    }
+    assert {c.gpu_type for c in make(ask(("H100-SXM", 8)), table(offers), ABLE).candidates} == {
+        "H100"
+    }
+    assert {
+        c.gpu_type for c in make(ask(("H100", 8, "gpu", True)), table(offers), ABLE).candidates
+    } == {"H100"}
 
 
 def test_b08_memory_is_the_models_own_and_the_report_only_checks_it():
-    """By memory: 81559 MiB and 79 GiB pass for 80, 40536 MiB does not; an A10G that reports 22.1 GiB passes for 24."""
-    cards = [offer(gpu="A100-80GB", zone=f"us-central1-{z}", gpu_memory_gib=gib) for z, gib in zip("abc", (81559 / 1024, 79.0, 40536 / 1024))]
+    """By memory: 81559 MiB and 79 GiB pass for 80, 40536 MiB does not; an A10G that reports 22.1
+    GiB passes for 24.
+    """
+    cards = [
+        offer(gpu="A100-80GB", zone=f"us-central1-{z}", gpu_memory_gib=gib)
+        for z, gib in zip("abc", (81559 / 1024, 79.0, 40536 / 1024))
+    ]
     plan = make(ask(Choice("", 8, min_memory_gib=80)), table(cards), ABLE)
     assert {candidate.zone[-1] for candidate in plan.candidates} == {"a", "b"}
     assert plan.rejected_by_rule == {"gpu-memory": 1}
@@ -164,7 +250,9 @@ def test_b08_memory_is_the_models_own_and_the_report_only_checks_it():
 
 
 def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provider_before_the_price():
-    """The default takes the cheapest of each choice, wherever it is listed; `rank: preference` takes providers as listed; equal prices go by name."""
+    """The default takes the cheapest of each choice, wherever it is listed; `rank: preference`
+    takes providers as listed; equal prices go by name.
+    """
     able = {**ABLE, "aws": Capabilities("aws", capacities=ALL_KINDS)}
     offers = [
         offer(zone="us-central1-b", usd=88.0),
@@ -174,7 +262,9 @@ def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provi
         offer(gpu="A100-80GB", machine="a2-ultragpu-8g", capacity="spot", usd=15.0),
     ]
     wanted = ask(
-        ("H100", 8, "gpu", False, None, 1, SPOT_FIRST), ("A100-80GB", 8, "fallback[0]", False, None, 1, SPOT_FIRST), providers=("aws", "gcp")
+        ("H100", 8, "gpu", False, None, 1, SPOT_FIRST),
+        ("A100-80GB", 8, "fallback[0]", False, None, 1, SPOT_FIRST),
+        providers=("aws", "gcp"),
     )
     assert ids(make(wanted, table(offers), able)) == [offers[index].id for index in (2, 3, 1, 0, 4)]
     preferred = make(wanted._replace(rank="preference"), table(offers), able)
@@ -185,22 +275,41 @@ def test_rank_price_is_the_price_over_all_entries():
     """`rank: price` takes the cheapest of all entries first."""
     offers = [offer(), offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)]
     wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"), rank="price")
-    assert [candidate.gpu_type for candidate in make(wanted, table(offers), ABLE).candidates] == ["A100-80GB", "H100"]
+    assert [candidate.gpu_type for candidate in make(wanted, table(offers), ABLE).candidates] == [
+        "A100-80GB",
+        "H100",
+    ]
 
 
 def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry():
-    """`rank: price_by_choice`, the default by its name, takes the cheapest of the first entry first, wherever it is listed, and a cheaper second entry only after it."""
-    offers = table([offer(), offer(zone="us-central1-b", usd=60.0), offer(machine="a2-ultragpu-8g", gpu="A100-80GB", usd=40.0)])
+    """`rank: price_by_choice`, the default by its name, takes the cheapest of the first entry
+    first, wherever it is listed, and a cheaper second entry only after it.
+    """
+    offers = table(
+        [
+            offer(),
+            offer(zone="us-central1-b", usd=60.0),
+            offer(machine="a2-ultragpu-8g", gpu="A100-80GB", usd=40.0),
+        ]
+    )
     wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"))
     assert wanted.rank == "price_by_choice"
-    assert [60.0, 88.49, 40.0] == [found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates]
+    assert [60.0, 88.49, 40.0] == [
+        found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates
+    ]
     abroad = offer(provider="aws", machine="p5.48xlarge", usd=50.0)
-    both = make(wanted._replace(providers=("gcp", "aws")), table([offer(), abroad]), {**ABLE, "aws": Capabilities("aws")})
+    both = make(
+        wanted._replace(providers=("gcp", "aws")),
+        table([offer(), abroad]),
+        {**ABLE, "aws": Capabilities("aws")},
+    )
     assert ["aws", "gcp"] == [found.provider for found in both.candidates]
 
 
 def test_rank_performance_per_dollar_weighs_speed_against_price():
-    """`rank: performance_per_dollar` takes an H100 at the price of an A100 first, and the A100 once the H100 costs ten times as much."""
+    """`rank: performance_per_dollar` takes an H100 at the price of an A100 first, and the A100 once
+    the H100 costs ten times as much.
+    """
     slow = offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)
     wanted = ask(("A100-80GB", 8), ("H100", 8, "fallback[0]"), rank="performance_per_dollar")
     assert make(wanted, table([slow, offer(usd=40.0)]), ABLE).best.gpu_type == "H100"
@@ -211,30 +320,71 @@ def test_a_price_is_nodes_times_the_price_of_one():
     """Two nodes cost exactly twice one, in whole micro-dollars, and the cap is on the sum."""
     wanted = ask(("H100", 8, "gpu", False, None, 2))
     assert make(wanted, table([offer(usd=88.490001)]), ABLE).best.micro_usd == 2 * 88_490_001
-    assert make(wanted._replace(max_price_micro_usd=176_980_001), table([offer(usd=88.490001)]), ABLE).best is None
+    assert (
+        make(
+            wanted._replace(max_price_micro_usd=176_980_001), table([offer(usd=88.490001)]), ABLE
+        ).best
+        is None
+    )
 
 
 def test_a_reservation_is_used_by_its_name_only():
-    """A reservation offer is a candidate that carries the name asked for, and refused by `capacity` when none is named."""
+    """A reservation offer is a candidate that carries the name asked for, and refused by `capacity`
+    when none is named.
+    """
     offers = [offer(capacity="reservation"), offer()]
     assert make(ask(), table(offers), ABLE).rejected_by_rule == {"capacity": 1}
-    wanted = ask(("H100", 8, "gpu", False, None, 1, (Capacity("reservation", "team-a"), Capacity("on-demand"))))
-    assert [(c.capacity, c.reservation) for c in make(wanted, table(offers), ABLE).candidates] == [("reservation", "team-a"), ("on-demand", "")]
+    wanted = ask(
+        (
+            "H100",
+            8,
+            "gpu",
+            False,
+            None,
+            1,
+            (Capacity("reservation", "team-a"), Capacity("on-demand")),
+        )
+    )
+    assert [(c.capacity, c.reservation) for c in make(wanted, table(offers), ABLE).candidates] == [
+        ("reservation", "team-a"),
+        ("on-demand", ""),
+    ]
 
 
 def test_two_reservations_are_tried_one_after_the_other():
     """Two reservations by name are two purchases of the same offer, in the order named."""
-    wanted = ask(("H100", 8, "gpu", False, None, 1, (Capacity("reservation", "b"), Capacity("reservation", "a"))))
-    assert [c.reservation for c in make(wanted, table([offer(capacity="reservation")]), ABLE).candidates] == ["b", "a"]
+    wanted = ask(
+        (
+            "H100",
+            8,
+            "gpu",
+            False,
+            None,
+            1,
+            (Capacity("reservation", "b"), Capacity("reservation", "a")),
+        )
+    )
+    assert [
+        c.reservation for c in make(wanted, table([offer(capacity="reservation")]), ABLE).candidates
+    ] == ["b", "a"]
 
 
 def test_a_block_ends_at_its_moment():
     """A block holds until its moment and no longer, for its scope alone, and its reason is told."""
-    blocks = [Block(Scope("gcp", region="us-central1", capacity="spot"), 100.0, "ZONE_RESOURCE_POOL_EXHAUSTED")]
+    blocks = [
+        Block(
+            Scope("gcp", region="us-central1", capacity="spot"),
+            100.0,
+            "ZONE_RESOURCE_POOL_EXHAUSTED",
+        )
+    ]
     offers = table([offer(capacity="spot"), offer(), offer(capacity="spot", zone="us-east1-b")])
     wanted = ask(("H100", 8, "gpu", False, None, 1, SPOT_FIRST))
     plan = make(wanted, offers, ABLE, blocks=blocks, now=99.9)
-    assert (plan.rejected_by_rule, plan.rejections[0].found) == ({"blocked": 1}, "ZONE_RESOURCE_POOL_EXHAUSTED (left alone for another 1s)")
+    assert (plan.rejected_by_rule, plan.rejections[0].found) == (
+        {"blocked": 1},
+        "ZONE_RESOURCE_POOL_EXHAUSTED (left alone for another 1s)",
+    )
     assert make(wanted, offers, ABLE, blocks=blocks, now=100.0).rejections == ()
 
 
@@ -252,11 +402,21 @@ def test_an_empty_table_is_a_plan_without_candidates():
 
 
 class Place:
-    provider, region, gpu_type, gpu_count, nodes, capacity, reservation = "gcp", "us-central1", "H100-PCIe", 8, 1, "spot", ""
+    provider, region, gpu_type, gpu_count, nodes, capacity, reservation = (
+        "gcp",
+        "us-central1",
+        "H100-PCIe",
+        8,
+        1,
+        "spot",
+        "",
+    )
 
 
 def test_satisfied_names_the_entry_that_still_holds():
-    """A running placement satisfies the first entry that accepts its type, count, nodes and capacity; else none."""
+    """A running placement satisfies the first entry that accepts its type, count, nodes and
+    capacity; else none.
+    """
     entry = Choice("H100", 8, capacity=SPOT_FIRST)
     assert check.satisfied(ask(entry), Place) == 0
     assert check.satisfied(ask(("H200", 8), entry), Place) == 1
@@ -283,7 +443,9 @@ OFFERS = st.lists(
         gpu=st.sampled_from(GPUS),
         count=st.sampled_from([0.5, 1, 4, 8]),
         capacity=st.sampled_from(sorted(ALL_KINDS)),
-        usd=st.one_of(st.none(), st.just(float("nan")), st.sampled_from([0.0, 1.0, 2.5, 2.5, 88.49])),
+        usd=st.one_of(
+            st.none(), st.just(float("nan")), st.sampled_from([0.0, 1.0, 2.5, 2.5, 88.49])
+        ),
         restriction=st.sampled_from(["", "", "", "not sold"]),
     ),
     max_size=25,
@@ -296,9 +458,9 @@ ENTRIES = st.lists(
         gpu_count=st.sampled_from([1, 4, 8]),
         exact=st.booleans(),
         nodes=st.just(1),
-        capacity=st.permutations([Capacity("spot"), Capacity("on-demand"), Capacity("reservation", "mine")]).flatmap(
-            lambda kinds: st.integers(1, 3).map(lambda n: tuple(kinds[:n]))
-        ),
+        capacity=st.permutations(
+            [Capacity("spot"), Capacity("on-demand"), Capacity("reservation", "mine")]
+        ).flatmap(lambda kinds: st.integers(1, 3).map(lambda n: tuple(kinds[:n]))),
     ),
     min_size=1,
     max_size=3,
@@ -314,7 +476,12 @@ ASKS = st.builds(
 BLOCKS = st.lists(
     st.builds(
         Block,
-        st.builds(Scope, st.just("gcp"), capacity=st.sampled_from(["", "spot"]), zone=st.sampled_from(["", "us-central1-a"])),
+        st.builds(
+            Scope,
+            st.just("gcp"),
+            capacity=st.sampled_from(["", "spot"]),
+            zone=st.sampled_from(["", "us-central1-a"]),
+        ),
         st.sampled_from([5.0, 20.0]),
         st.just("out"),
     ),
@@ -330,7 +497,9 @@ def planned(wanted, offers, blocks=()):
 @given(ASKS, OFFERS, BLOCKS)
 @settings(max_examples=150, deadline=None)
 def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks):
-    """Candidates and rejections together are the table, each offer once; the counts by rule say the same of the GPUs asked for."""
+    """Candidates and rejections together are the table, each offer once; the counts by rule say the
+    same of the GPUs asked for.
+    """
     plan = planned(wanted, offers, blocks)
     seen = ids(plan) + [rejection.offer.id for rejection in plan.rejections]
     assert sorted(seen) == sorted(o.id for o in offers)
@@ -344,36 +513,50 @@ def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks):
 @given(ASKS, OFFERS, BLOCKS, st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_the_order_does_not_depend_on_the_order_of_rows(wanted, offers, blocks, random):
-    """The same offers in any arrangement give the same candidates in the same order, refused by the same rules."""
+    """The same offers in any arrangement give the same candidates in the same order, refused by the
+    same rules.
+    """
     shuffled = list(offers)
     random.shuffle(shuffled)
     one, other = planned(wanted, offers, blocks), planned(wanted, shuffled, blocks)
     assert ids(one) == ids(other)
-    assert {(r.offer.id, r.rule) for r in one.rejections} == {(r.offer.id, r.rule) for r in other.rejections}
+    assert {(r.offer.id, r.rule) for r in one.rejections} == {
+        (r.offer.id, r.rule) for r in other.rejections
+    }
 
 
 @given(ASKS, OFFERS)
 @settings(max_examples=100, deadline=None)
 def test_a_higher_cap_never_loses_a_candidate(wanted, offers):
     """Whatever is acceptable under a cap is acceptable under a higher one and without one."""
-    sets = [set(ids(planned(wanted._replace(max_price_micro_usd=cap), offers))) for cap in (1_000_000, 2_500_000, 90_000_000, None)]
+    sets = [
+        set(ids(planned(wanted._replace(max_price_micro_usd=cap), offers)))
+        for cap in (1_000_000, 2_500_000, 90_000_000, None)
+    ]
     assert all(smaller <= larger for smaller, larger in zip(sets, sets[1:]))
 
 
 @given(ASKS, OFFERS, BLOCKS)
 @settings(max_examples=100, deadline=None)
 def test_no_candidate_lacks_a_price_or_breaks_the_ask(wanted, offers, blocks):
-    """A candidate has a positive whole price within the cap, at an allowed place, with the count asked for; ranks count from 1."""
+    """A candidate has a positive whole price within the cap, at an allowed place, with the count
+    asked for; ranks count from 1.
+    """
     plan = planned(wanted, offers, blocks)
     for rank, candidate in enumerate(plan.candidates, 1):
         entry = wanted.entries[candidate.entry]
         assert candidate.rank == rank
         assert isinstance(candidate.micro_usd, int) and candidate.micro_usd > 0
-        assert wanted.max_price_micro_usd is None or candidate.micro_usd <= wanted.max_price_micro_usd
+        assert (
+            wanted.max_price_micro_usd is None or candidate.micro_usd <= wanted.max_price_micro_usd
+        )
         assert candidate.gpu_type in rules.types(entry) and candidate.gpu_count == entry.gpu_count
         assert not wanted.providers or candidate.provider in wanted.providers
         assert not wanted.regions or candidate.region in wanted.regions
-        assert candidate.capacity in {way.kind for way in entry.capacity} and not candidate.offer.restriction
+        assert (
+            candidate.capacity in {way.kind for way in entry.capacity}
+            and not candidate.offer.restriction
+        )
         assert (candidate.reservation == "mine") == (candidate.capacity == "reservation")
         assert not any(block.until > 10.0 and block.scope.covers(candidate) for block in blocks)
     if wanted.rank == "price":

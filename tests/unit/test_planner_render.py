@@ -24,13 +24,35 @@ def offer(
     left_out="egress; disks",
     **more,
 ):
-    return Offer(provider, zone.rsplit("-", 1)[0], zone, machine, gpu, 8.0, capacity, micro, "2026-07-30", "list", left_out=left_out, **more)
+    return Offer(
+        provider,
+        zone.rsplit("-", 1)[0],
+        zone,
+        machine,
+        gpu,
+        8.0,
+        capacity,
+        micro,
+        "2026-07-30",
+        "list",
+        left_out=left_out,
+        **more,
+    )
 
 
 OFFERS = [
     offer(capacity="spot", micro=26_110_000),
-    *(offer(zone=f"us-central1-{zone}", micro=88_490_000 + step) for step, zone in enumerate("abcdefgh")),
-    offer(zone="us-east-1a", provider="aws", machine="p5.48xlarge", micro=55_040_000, left_out="egress"),
+    *(
+        offer(zone=f"us-central1-{zone}", micro=88_490_000 + step)
+        for step, zone in enumerate("abcdefgh")
+    ),
+    offer(
+        zone="us-east-1a",
+        provider="aws",
+        machine="p5.48xlarge",
+        micro=55_040_000,
+        left_out="egress",
+    ),
     offer(gpu="L4", machine="g2-standard-96"),
     offer(zone="us-west1-a", micro=None),
 ]
@@ -44,11 +66,15 @@ def plan(**more):
 def test_the_text_shows_the_chosen_place_marked_with_hour_and_month():
     """The first row is the chosen place, marked, with dollars an hour and a month of 730 hours."""
     line = next(line for line in plan().as_text().splitlines() if line.startswith(">"))
-    assert line.split() == ["> 1 gcp us-central1-a a3-highgpu-8g H100:8 spot 26.11 19,060"][0].split()
+    assert (
+        line.split() == ["> 1 gcp us-central1-a a3-highgpu-8g H100:8 spot 26.11 19,060"][0].split()
+    )
 
 
 def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out():
-    """One row per provider, all-in times nodes, also for a provider that is not taken; the price's date and what is left out are told."""
+    """One row per provider, all-in times nodes, also for a provider that is not taken; the price's
+    date and what is left out are told.
+    """
     made = plan(entries=(Choice("H100", 8, nodes=2, capacity=SPOT_FIRST),))
     rows = render.best_rows(made)
     assert [(row.candidate.provider, row.candidate.micro_usd, row.refused) for row in rows] == [
@@ -58,14 +84,25 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
     text = " ".join(made.as_text().split())
     assert "as of: gcp 2026-07-30; aws 2026-07-30" in text
     assert "2026-07-30: each node whole machine; not in it: egress, disks" in text
-    assert "2026-07-30: each node whole machine; not in it: egress not taken: no adapter for aws yet" in text
+    assert (
+        "2026-07-30: each node whole machine; not in it: egress not taken: no adapter for aws yet"
+        in text
+    )
     assert "2026-07-30: each node whole machine; not in it: egress, disks" in made.as_markdown()
 
 
 def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
-    """The next five places in order, how many more, the dearest that may be taken, counts by rule, and warnings."""
+    """The next five places in order, how many more, the dearest that may be taken, counts by rule,
+    and warnings.
+    """
     text = plan().as_text()
-    assert [line.split()[0] for line in text.split("in this order\n")[1].splitlines()[:5]] == ["2", "3", "4", "5", "6"]
+    assert [line.split()[0] for line in text.split("in this order\n")[1].splitlines()[:5]] == [
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+    ]
     assert "and 3 more" in text
     assert "$88.49/h ($64,598/month), the dearest place accepted: #9" in " ".join(text.split())
     assert "refused     2 offers" in text
@@ -80,7 +117,9 @@ def test_what_a_bare_name_means_is_said():
 
 
 def test_no_candidate_says_so():
-    """A plan without candidates says that nothing is acceptable, and still shows the rules and the best that was refused."""
+    """A plan without candidates says that nothing is acceptable, and still shows the rules and the
+    best that was refused.
+    """
     text = plan(max_price_micro_usd=1_000_000).as_text()
     assert "nothing acceptable" in text
     assert "price-cap" in text and "26.11" in text
@@ -101,7 +140,10 @@ def test_json_has_what_is_documented():
     """A candidate and a rejection have the documented fields, and the whole is plain JSON."""
     answer = json.loads(json.dumps(plan().as_json(Running(20_000_000, "gcp x")), allow_nan=False))
     first = answer["candidates"][0]
-    documented = "rank provider region zone machine_type gpu_type gpu_count nodes capacity price_usd_per_hour price_as_of price_source"
+    documented = (
+        "rank provider region zone machine_type gpu_type gpu_count nodes capacity"
+        " price_usd_per_hour price_as_of price_source"
+    )
     assert set(documented.split()) <= set(first)
     assert (first["rank"], first["gpu_count"], first["price_usd_per_hour"]) == (1, 8, 26.11)
     assert {"offer", "rule", "wanted", "found"} == set(answer["rejections"][0])
@@ -126,7 +168,11 @@ def test_an_override_is_told_as_the_users_own_price():
 
 def test_long_names_are_cut_to_the_width():
     """Whatever the names, no line is wider than asked for."""
-    offers = [offer(zone="northamerica-northeast2-c", machine="m" * 60, gpu="RTX-PRO-6000", restriction="")]
+    offers = [
+        offer(
+            zone="northamerica-northeast2-c", machine="m" * 60, gpu="RTX-PRO-6000", restriction=""
+        )
+    ]
     made = make(Ask((Choice("RTX-PRO-6000", 8),)), table(offers, ["w" * 200]), ABLE)
     for width in (60, 80, 96, 120):
         assert max(map(len, made.as_text(width).splitlines())) <= width
@@ -135,5 +181,7 @@ def test_long_names_are_cut_to_the_width():
 def test_listed_providers_have_an_order_only_where_it_counts():
     """By preference it is one provider, then the next; by price any of them."""
     entry = Choice("H100", 8)
-    assert "at gcp, then aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws"), rank="preference"))
+    assert "at gcp, then aws" in render.ask_text(
+        Ask((entry,), providers=("gcp", "aws"), rank="preference")
+    )
     assert "at gcp or aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))

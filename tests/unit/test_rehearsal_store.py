@@ -20,7 +20,9 @@ def store(tmp_path):
 
 
 def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
-    """GPUS_HOME wins, else XDG_STATE_HOME, else ~/.local/state; the folder is made for its owner alone."""
+    """GPUS_HOME wins, else XDG_STATE_HOME, else ~/.local/state; the folder is made for its owner
+    alone.
+    """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "a" / "b"))
     assert home() == tmp_path / "a" / "b"
     assert stat.S_IMODE(os.stat(home()).st_mode) == 0o700
@@ -34,8 +36,16 @@ def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
 
 def test_import_is_light():
     """Importing the store imports no database and no server."""
-    code = "import sys, providers.rehearsal.store as r; print([m for m in ('sqlite3', 'json', 'http.server', 'pydantic') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    code = (
+        "import sys, providers.rehearsal.store as r; print([m for m in ('sqlite3', 'json',"
+        " 'http.server', 'pydantic') if m in sys.modules])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_default_scenario_is_written_once(tmp_path, monkeypatch):
@@ -45,7 +55,12 @@ def test_default_scenario_is_written_once(tmp_path, monkeypatch):
     assert (tmp_path / "rehearsal.db").exists()
     assert len(DEFAULT_STOCK) == len(store.stock_lines())
     store.set_stock("gcp", "europe-north1", "a3-highgpu-8g", "spot", None)
-    assert open_store().stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot").machines is None
+    assert (
+        open_store()
+        .stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot")
+        .machines
+        is None
+    )
 
 
 def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path):
@@ -59,9 +74,16 @@ def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path):
 
 
 def test_the_most_exact_stock_line_decides(store):
-    """Place comes before machine type, GPU and capacity kind; without a line there is no end of machines."""
+    """Place comes before machine type, GPU and capacity kind; without a line there is no end of
+    machines.
+    """
 
-    def count(zone="us-central1-a", kind="a3-highgpu-8g", gpus=("nvidia-h100-80gb", "H100"), capacity="spot"):
+    def count(
+        zone="us-central1-a",
+        kind="a3-highgpu-8g",
+        gpus=("nvidia-h100-80gb", "H100"),
+        capacity="spot",
+    ):
         return store.stock("gcp", zone[:-2], zone, kind, gpus, capacity).machines
 
     assert count() is None
@@ -77,7 +99,10 @@ def test_the_most_exact_stock_line_decides(store):
     assert (count(), count(capacity="on-demand")) == (4, 5)
     store.set_stock("gcp", "us-central1-a", "", "", 3)
     assert (count(), count(zone="us-central1-b")) == (3, 4)
-    assert store.stock("aws", "us-central1", "us-central1-a", "a3-highgpu-8g", (), "spot").machines is None
+    assert (
+        store.stock("aws", "us-central1", "us-central1-a", "a3-highgpu-8g", (), "spot").machines
+        is None
+    )
 
 
 def test_faults_are_used_up_in_order(store):
@@ -90,7 +115,9 @@ def test_faults_are_used_up_in_order(store):
     assert [fault.times for fault in store.faults()] == [1, None]
     assert store.take_fault("gcp", "instances.get", ["us-central1-a"], []).kind == "unavailable"
     for _ in range(3):
-        assert store.take_fault("gcp", "instances.get", ["us-central1-a"], ["g2-standard-4"]).settings == {"status": 5}
+        assert store.take_fault(
+            "gcp", "instances.get", ["us-central1-a"], ["g2-standard-4"]
+        ).settings == {"status": 5}
     store.clear_faults()
     assert store.faults() == ()
     with pytest.raises(ValueError, match="unknown fault"):
@@ -99,23 +126,34 @@ def test_faults_are_used_up_in_order(store):
 
 
 def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys):
-    """What is for sale in a region of which no source names a zone is never had in a rehearsal: the screen, its JSON and an edit of it say so."""
+    """What is for sale in a region of which no source names a zone is never had in a rehearsal: the
+    screen, its JSON and an edit of it say so.
+    """
     from providers.rehearsal.clouds.gcp import machines
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     shown = _rehearse(capsys)
     assert "gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, zone unknown" in shown
     assert all(len(line) <= 96 for line in shown.splitlines())
-    said = {(line["place"], name) for line in json.loads(_rehearse(capsys, "--json"))["unplaced"] for name in line["machine_types"]}
+    said = {
+        (line["place"], name)
+        for line in json.loads(_rehearse(capsys, "--json"))["unplaced"]
+        for name in line["machine_types"]
+    }
     real = {
         (region, name)
         for name, kind in machines.types().items()
         for region in machines.regions()
-        if kind.in_region(region) and not any(machines.region_of(zone) == region for zone in kind.zones)
+        if kind.in_region(region)
+        and not any(machines.region_of(zone) == region for zone in kind.zones)
     }
     assert said == real != set()
-    assert "3 machines; none, zone unknown" in _rehearse(capsys, "stock", "gcp", "australia-southeast2", "a3-highgpu-8g", "spot", "3")
-    assert "zone unknown" not in _rehearse(capsys, "stock", "gcp", "us-central1", "a3-highgpu-8g", "spot", "3")
+    assert "3 machines; none, zone unknown" in _rehearse(
+        capsys, "stock", "gcp", "australia-southeast2", "a3-highgpu-8g", "spot", "3"
+    )
+    assert "zone unknown" not in _rehearse(
+        capsys, "stock", "gcp", "us-central1", "a3-highgpu-8g", "spot", "3"
+    )
 
 
 def test_b44_the_log_tells_calls_that_change_something(store):
@@ -147,7 +185,9 @@ def test_latency_has_a_default_and_an_own_value(store):
 
 
 def test_reset_forgets_everything_and_begins_again(store):
-    """After a reset there is the default scenario, real time, and nothing else, stand-ins' tables included."""
+    """After a reset there is the default scenario, real time, and nothing else, stand-ins' tables
+    included.
+    """
     store.tables("CREATE TABLE IF NOT EXISTS thing (x INTEGER)")
     with store.transaction() as db:
         db.execute("INSERT INTO thing VALUES (1)")
@@ -155,7 +195,12 @@ def test_reset_forgets_everything_and_begins_again(store):
     store.log("gcp", "GET", "x", "/x", 200)
     store.add_fault("gcp", "*", "html")
     store.reset()
-    assert (store.now(), store.requests(), store.faults(), len(store.stock_lines())) == (1000.0, (), (), len(DEFAULT_STOCK))
+    assert (store.now(), store.requests(), store.faults(), len(store.stock_lines())) == (
+        1000.0,
+        (),
+        (),
+        len(DEFAULT_STOCK),
+    )
     assert store.connection().execute("SELECT count(*) FROM thing").fetchone() == (0,)
 
 
@@ -182,7 +227,10 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
 def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
     """A file that is no database, or a folder that is not there, is an OSError that names the file."""
     (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
-    for path, todo in ((tmp_path / "r.db", "move it away"), (tmp_path / "nowhere" / "r.db", "make it and its folder writable")):
+    for path, todo in (
+        (tmp_path / "r.db", "move it away"),
+        (tmp_path / "nowhere" / "r.db", "make it and its folder writable"),
+    ):
         with pytest.raises(OSError) as caught:
             Store(path)
         assert caught.value.filename == str(path) and todo in caught.value.strerror
@@ -199,18 +247,34 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
     """Each edit of `gpus rehearse` is seen by the store, and the plain command shows it."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     assert "sold out" in _rehearse(capsys)
-    assert "2 machines" in _rehearse(capsys, "stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spot", "2")
+    assert "2 machines" in _rehearse(
+        capsys, "stock", "gcp", "us-central1-a", "a3-highgpu-8g", "spot", "2"
+    )
     assert "no end" in _rehearse(capsys, "stock", "gcp", "*", "h100", "*", "unlimited")
     _rehearse(capsys, "latency", "gcp", "create", "0.1s")
     _rehearse(capsys, "quota", "gcp", "us-central1", "NVIDIA_L4_GPUS", "0")
-    _rehearse(capsys, "fault", "gcp", "instances.delete", "http", "--times", "3", "--set", "status=503", "--place", "us-central1-a")
+    _rehearse(
+        capsys,
+        "fault",
+        "gcp",
+        "instances.delete",
+        "http",
+        "--times",
+        "3",
+        "--set",
+        "status=503",
+        "--place",
+        "us-central1-a",
+    )
     assert "10m later" in _rehearse(capsys, "advance", "10m")
     found = json.loads(_rehearse(capsys, "--json"))
     assert (600.0, 5) == (found["ahead_s"], len(found["stock"]))
     assert [{"provider": "gcp", "step": "create", "seconds": 0.1}] == found["latencies_s"]
     assert (3, {"status": 503}) == (found["faults"][0]["times"], found["faults"][0]["settings"])
     text = _rehearse(capsys)
-    assert "instances.delete http, 3x" in text and "NVIDIA_L4_GPUS: 0" in text and "10m ahead" in text
+    assert (
+        "instances.delete http, 3x" in text and "NVIDIA_L4_GPUS: 0" in text and "10m ahead" in text
+    )
     assert max(map(len, text.splitlines())) <= 96
     assert "no planned" in _rehearse(capsys, "fault", "--clear")
     assert [] == json.loads(_rehearse(capsys, "reset", "--json"))["faults"]
@@ -243,8 +307,14 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
         (["advance", "99999999999d"], "at most 3650d"),
         (["advance", f"{'9' * 400}h"], "at most 3650d"),
         (["fault", "gcp", "instances.get", "http", "--times", "9" * 30], "from 0 to"),
-        (["fault", "gcp", "instances.get", "http", "--set", "status=abc"], "an HTTP status from 100 to 599"),
-        (["fault", "gcp", "instances.get", "delay", "--set", "seconds=99999999999"], "at most 86400"),
+        (
+            ["fault", "gcp", "instances.get", "http", "--set", "status=abc"],
+            "an HTTP status from 100 to 599",
+        ),
+        (
+            ["fault", "gcp", "instances.get", "delay", "--set", "seconds=99999999999"],
+            "at most 86400",
+        ),
         (["fault", "modal", "SandboxCreate", "http", "--set", "status=abc"], "UNAVAILABLE"),
     ],
 )
@@ -263,15 +333,29 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
 def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsys):
     """`*` means everything: what the default scenario sold out is there again."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    assert "instead of 3 narrower lines" in _rehearse(capsys, "stock", "gcp", "*", "*", "*", "unlimited")
-    assert open_store().stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot").machines is None
+    assert "instead of 3 narrower lines" in _rehearse(
+        capsys, "stock", "gcp", "*", "*", "*", "unlimited"
+    )
+    assert (
+        open_store()
+        .stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot")
+        .machines
+        is None
+    )
     _rehearse(capsys, "stock", "gcp", "us-central1-a", "L4", "spot", "2")
     _rehearse(capsys, "stock", "gcp", "us-central1-a", "*", "on-demand", "1")
-    assert open_store().stock("gcp", "us-central1", "us-central1-a", "g2-standard-4", ("L4",), "spot").machines == 2
+    assert (
+        open_store()
+        .stock("gcp", "us-central1", "us-central1-a", "g2-standard-4", ("L4",), "spot")
+        .machines
+        == 2
+    )
 
 
 def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
-    """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay: the first plan comes back."""
+    """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay:
+    the first plan comes back.
+    """
     from providers.engine.journal.database import Journal
     from providers.model.place import Scope
 
@@ -292,7 +376,9 @@ def test_a_store_of_another_version_is_one_clear_line(tmp_path):
 
 
 def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
-    """Machines made through the stand-in are shown; only running Spot ones can be preempted; a reset does not lose machines unasked."""
+    """Machines made through the stand-in are shown; only running Spot ones can be preempted; a
+    reset does not lose machines unasked.
+    """
     from providers.rehearsal.clouds.gcp import start
     from providers.errors import GpusError
     from providers.cli.rehearse import run
@@ -306,16 +392,34 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
             "machineType": "zones/us-central1-a/machineTypes/g2-standard-4",
             "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": model},
             "disks": [
-                {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskType": "zones/us-central1-a/diskTypes/pd-ssd"}}
+                {
+                    "boot": True,
+                    "autoDelete": True,
+                    "initializeParams": {
+                        "sourceImage": image,
+                        "diskType": "zones/us-central1-a/diskTypes/pd-ssd",
+                    },
+                }
             ],
             "networkInterfaces": [{}],
         }
-        assert server.answer("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", json.dumps(body).encode()).status == 200
+        assert (
+            server.answer(
+                "POST",
+                "/compute/v1/projects/p/zones/us-central1-a/instances",
+                json.dumps(body).encode(),
+            ).status
+            == 200
+        )
     server.close()
     assert "none" not in _rehearse(capsys, "advance", "5s")
     text = _rehearse(capsys)
     assert "cheap RUNNING gcp us-central1-a g2-standard-4 nvidia-l4:1 spot" in text
-    for argv, told in ((["preempt", "mine"], "running: cheap"), (["preempt", "nobody"], "nobody"), (["reset"], "--yes")):
+    for argv, told in (
+        (["preempt", "mine"], "running: cheap"),
+        (["preempt", "nobody"], "nobody"),
+        (["reset"], "--yes"),
+    ):
         with pytest.raises(GpusError) as caught:
             run(argv)
         assert told in str(caught.value)
@@ -323,7 +427,10 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
     assert "no Spot machine" in _rehearse(capsys, "preempt", "all")
     _rehearse(capsys, "advance", "5")
     machines = json.loads(_rehearse(capsys, "--json"))["machines"]
-    assert [(machine["name"], machine["status"]) for machine in machines] == [("cheap", "TERMINATED"), ("mine", "RUNNING")]
+    assert [(machine["name"], machine["status"]) for machine in machines] == [
+        ("cheap", "TERMINATED"),
+        ("mine", "RUNNING"),
+    ]
     _rehearse(capsys, "reset", "--yes")
     assert "machines  none" in _rehearse(capsys)
 
@@ -331,7 +438,9 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
 @pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
 def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
-    """What a node's readiness can lack is rehearsed by the command that the documentation names, whatever the cloud."""
+    """What a node's readiness can lack is rehearsed by the command that the documentation names,
+    whatever the cloud.
+    """
     from providers.cli import rehearse
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))

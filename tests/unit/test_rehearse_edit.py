@@ -1,4 +1,6 @@
-"""`gpus rehearse edit`: what of a machine can be changed at each cloud, and what is told of the rest."""
+"""`gpus rehearse edit`: what of a machine can be changed at each cloud, and what is told of the
+rest.
+"""
 
 import pytest
 
@@ -35,7 +37,10 @@ def test_a_machine_type_or_gpus_are_changed(machine, capsys):
     assert run(["edit", name, "g2-standard-24"]) == 0
     assert run(["edit", name, "l4:1"]) == 0
     run([])
-    assert f"{name}: L4:1 from now on" in (said := capsys.readouterr().out) and "g2-standard-24" in said
+    assert (
+        f"{name}: L4:1 from now on" in (said := capsys.readouterr().out)
+        and "g2-standard-24" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What to do is never cut off: for every code of every provider, however much the provider itself says, at the attempt and at the end."""
+"""What to do is never cut off: for every code of every provider, however much the provider itself
+says, at the attempt and at the end.
+"""
 
 import json
 import re
@@ -23,40 +25,100 @@ ASK = Ask((Choice("H100", 8),))
 
 
 def candidate(provider, capacity="on-demand", machine_type="p5.48xlarge"):
-    return Candidate(1, 0, Offer(provider, "us-east-1", "use1-az6", machine_type, "H100", 8, capacity, 1), 1, "", 1)
+    return Candidate(
+        1,
+        0,
+        Offer(provider, "us-east-1", "use1-az6", machine_type, "H100", 8, capacity, 1),
+        1,
+        "",
+        1,
+    )
 
 
 def of_aws():
     for capacity in ("on-demand", "spot"):
-        context = aws.Context("aws us-east-1 (use1-az6) p5.48xlarge spot", "us-east-1", True, "t", (candidate("aws", capacity),))
+        context = aws.Context(
+            "aws us-east-1 (use1-az6) p5.48xlarge spot",
+            "us-east-1",
+            True,
+            "t",
+            (candidate("aws", capacity),),
+        )
         for code, row in aws.CODES.items():
-            yield f"{code} {capacity}", row.todo, aws.from_response({"Error": {"Code": code, "Message": LONG}}, context)
-            yield f"fleet {code} {capacity}", row.todo, aws.from_fleet([{"ErrorCode": code, "ErrorMessage": LONG}], context)
+            yield (
+                f"{code} {capacity}",
+                row.todo,
+                aws.from_response({"Error": {"Code": code, "Message": LONG}}, context),
+            )
+            yield (
+                f"fleet {code} {capacity}",
+                row.todo,
+                aws.from_fleet([{"ErrorCode": code, "ErrorMessage": LONG}], context),
+            )
     for status, row in aws.STATUSES.items():
-        yield str(status), row.todo, aws.from_response({"Error": {"Message": LONG}, "ResponseMetadata": {"HTTPStatusCode": status}}, context)
+        yield (
+            str(status),
+            row.todo,
+            aws.from_response(
+                {"Error": {"Message": LONG}, "ResponseMetadata": {"HTTPStatusCode": status}},
+                context,
+            ),
+        )
     for code, row in aws.STATE_REASONS.items():
-        yield code, row.todo, aws.from_state({"Code": code, "Message": LONG}, context, context.candidates)
+        yield (
+            code,
+            row.todo,
+            aws.from_state({"Code": code, "Message": LONG}, context, context.candidates),
+        )
 
 
 def of_gcp(module=gcp, provider="gcp"):
-    context = gcp.Context("gcp europe-north1-a a3-highgpu-8g spot", "my-project", True, "t", (candidate(provider),))
+    context = gcp.Context(
+        "gcp europe-north1-a a3-highgpu-8g spot", "my-project", True, "t", (candidate(provider),)
+    )
     for code, row in module.CODES.items():
-        body = {"error": {"code": 403, "message": LONG, "errors": [{"reason": code}], "details": [{"reason": code}], "status": code}}
+        body = {
+            "error": {
+                "code": 403,
+                "message": LONG,
+                "errors": [{"reason": code}],
+                "details": [{"reason": code}],
+                "status": code,
+            }
+        }
         yield code, row.todo, module.from_http(403, json.dumps(body), context)
     for status, row in module.STATUSES.items():
-        yield str(status), row.todo, module.from_http(status, json.dumps({"error": {"message": LONG}}), context)
+        yield (
+            str(status),
+            row.todo,
+            module.from_http(status, json.dumps({"error": {"message": LONG}}), context),
+        )
 
 
 def of_vertex():
     yield from of_gcp(vertex, "vertex")
-    context = gcp.Context("vertex europe-north1 a3-highgpu-8g spot", "my-project", True, "t", (candidate("vertex"),))
+    context = gcp.Context(
+        "vertex europe-north1 a3-highgpu-8g spot", "my-project", True, "t", (candidate("vertex"),)
+    )
     for code, row in vertex.ENDS.items():
-        yield f"end {code}", row.todo, vertex.never_ran({"error": {"code": code, "message": LONG}}, context)
+        yield (
+            f"end {code}",
+            row.todo,
+            vertex.never_ran({"error": {"code": code, "message": LONG}}, context),
+        )
 
 
 def of_clore():
     for row in clore.TABLE:
-        error = clore.error(row.code, creating=True, token="t", server=71001, capacity="spot", reply={"min_price": LONG}, doing="create_order")
+        error = clore.error(
+            row.code,
+            creating=True,
+            token="t",
+            server=71001,
+            capacity="spot",
+            reply={"min_price": LONG},
+            doing="create_order",
+        )
         yield row.code, row.todo, error
 
 
@@ -80,12 +142,32 @@ def plain(text):
 
 
 def attempt(provider, error):
-    return Attempt(1, provider, "us-east-1", ("use1-az6",), ("p5.48xlarge",), "H100:8", "spot", 1, type(error).__name__, error.code, trimmed(error))
+    return Attempt(
+        1,
+        provider,
+        "us-east-1",
+        ("use1-az6",),
+        ("p5.48xlarge",),
+        "H100:8",
+        "spot",
+        1,
+        type(error).__name__,
+        error.code,
+        trimmed(error),
+    )
 
 
-@pytest.mark.parametrize(("provider", "name", "todo", "error"), CASES, ids=[f"{provider} {name}" for provider, name, *_ in CASES])
-def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(provider, name, todo, error):
-    """The words of the table and every link are there, before the provider's own, which are what is shortened."""
+@pytest.mark.parametrize(
+    ("provider", "name", "todo", "error"),
+    CASES,
+    ids=[f"{provider} {name}" for provider, name, *_ in CASES],
+)
+def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(
+    provider, name, todo, error
+):
+    """The words of the table and every link are there, before the provider's own, which are what is
+    shortened.
+    """
     links = URL.findall(error.message)
     said = todo if todo in error.message else error.message.rpartition("; ")[2]
     shown = [str(all_failed("train", ASK, [attempt(provider, error)], []))]
@@ -96,13 +178,17 @@ def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(provide
         assert plain(said) in plain(text), text
         assert all(link in text for link in links), text
         assert len(text) < 1_500
-        assert all(len(line) <= COLUMNS or "https://" in line for line in text.splitlines()[:-1]), text
+        assert all(len(line) <= COLUMNS or "https://" in line for line in text.splitlines()[:-1]), (
+            text
+        )
         if error.words:
             assert plain(text).index(plain(said)) < plain(text).index("The provider explains")
 
 
 def test_every_row_that_somebody_must_act_on_says_how():
-    """Refused credentials, missing set-up, limits and wallets: the row of each table has something to do."""
+    """Refused credentials, missing set-up, limits and wallets: the row of each table has something
+    to do.
+    """
     acting = (tree.BadCredentials, tree.NotConfigured, tree.QuotaExceeded, tree.InsufficientFunds)
     for provider, name, todo, error in CASES:
         if isinstance(error, acting):
@@ -110,7 +196,12 @@ def test_every_row_that_somebody_must_act_on_says_how():
 
 
 @pytest.mark.parametrize(
-    ("provider", "name"), [("aws", "VcpuLimitExceeded spot"), ("aws", "MaxSpotInstanceCountExceeded spot"), ("aws", "ExpiredToken spot")]
+    ("provider", "name"),
+    [
+        ("aws", "VcpuLimitExceeded spot"),
+        ("aws", "MaxSpotInstanceCountExceeded spot"),
+        ("aws", "ExpiredToken spot"),
+    ],
 )
 def test_a_limit_and_an_expired_token_name_the_way_out(provider, name):
     """The page of the very limit, and the sign-in with the clock, stand whole in what `up` shows."""
@@ -123,12 +214,26 @@ def test_a_limit_and_an_expired_token_name_the_way_out(provider, name):
 
 
 @pytest.mark.parametrize(
-    "code", ["AuthFailure", "RequestExpired", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "InvalidSignatureException", "ExpiredToken"]
+    "code",
+    [
+        "AuthFailure",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "RequestTimeTooSkewed",
+        "InvalidSignatureException",
+        "ExpiredToken",
+    ],
 )
 def test_refused_keys_at_ec2_name_the_clock_too(code):
     """With a wrong clock EC2 answers as it does to wrong keys (C25: aws-sdk-java#519)."""
     error = aws.from_response(
-        {"Error": {"Code": code, "Message": "AWS was not able to validate the provided access credentials"}}, aws.Context("aws")
+        {
+            "Error": {
+                "Code": code,
+                "Message": "AWS was not able to validate the provided access credentials",
+            }
+        },
+        aws.Context("aws"),
     )
     assert isinstance(error, tree.BadCredentials) and "this machine's clock" in error.message
 
@@ -144,18 +249,38 @@ def test_refused_tokens_at_google_name_the_clock_too(module, status):
 @pytest.mark.parametrize(
     ("code", "message", "right"),
     [
-        ("forbidden", "Required 'compute.instances.create' permission for 'projects/p/zones/z/instances/n'", "compute.instances.create"),
-        ("IAM_PERMISSION_DENIED", "Permission 'iam.serviceAccounts.actAs' denied on service account", "iam.serviceAccounts.actAs"),
-        ("SERVICE_ACCOUNT_ACCESS_DENIED", "The user does not have access to service account 'x'.", "iam.serviceAccounts.actAs"),
+        (
+            "forbidden",
+            "Required 'compute.instances.create' permission for 'projects/p/zones/z/instances/n'",
+            "compute.instances.create",
+        ),
+        (
+            "IAM_PERMISSION_DENIED",
+            "Permission 'iam.serviceAccounts.actAs' denied on service account",
+            "iam.serviceAccounts.actAs",
+        ),
+        (
+            "SERVICE_ACCOUNT_ACCESS_DENIED",
+            "The user does not have access to service account 'x'.",
+            "iam.serviceAccounts.actAs",
+        ),
         ("forbidden", "no name of any right", "iam.serviceAccounts.actAs"),
     ],
 )
 def test_a_missing_right_is_named_and_blocks_google_once(code, message, right):
-    """Lacking a right is no stockout (C26: skypilot#1755): the right and its role are named, and the whole provider is left alone."""
+    """Lacking a right is no stockout (C26: skypilot#1755): the right and its role are named, and
+    the whole provider is left alone.
+    """
     error = gcp.from_http(
-        403, json.dumps({"error": {"message": message, "errors": [{"reason": code}]}}), gcp.Context("gcp", candidates=(candidate("gcp"),))
+        403,
+        json.dumps({"error": {"message": message, "errors": [{"reason": code}]}}),
+        gcp.Context("gcp", candidates=(candidate("gcp"),)),
     )
-    assert isinstance(error, tree.BadCredentials) and right in error.message and "roles/" in error.message
+    assert (
+        isinstance(error, tree.BadCredentials)
+        and right in error.message
+        and "roles/" in error.message
+    )
     assert [tuple(scope)[:2] for scope in error.scopes] == [("gcp", "")]
     assert "clouds" not in bill([Handle("gcp", "x")], None)
 
@@ -163,12 +288,20 @@ def test_a_missing_right_is_named_and_blocks_google_once(code, message, right):
 def test_a_foreign_text_in_our_own_message_keeps_both_its_ends():
     """Whatever somebody put into one of our sentences, what to do at its end is there."""
     text = trimmed(tree.GpusError(f"wanted a reply, found {LONG}; run it again"))
-    assert text.startswith("wanted a reply") and text.endswith("run it again") and len(text) <= 2_000
+    assert (
+        text.startswith("wanted a reply") and text.endswith("run it again") and len(text) <= 2_000
+    )
 
 
-@pytest.mark.parametrize(("provider", "name", "todo", "error"), CASES, ids=[f"{provider} {name}" for provider, name, *_ in CASES])
+@pytest.mark.parametrize(
+    ("provider", "name", "todo", "error"),
+    CASES,
+    ids=[f"{provider} {name}" for provider, name, *_ in CASES],
+)
 def test_a_providers_words_are_shortened_wherever_an_error_is_shown(provider, name, todo, error):
-    """A refusal that ends a run is shown as it is raised: with all that we say, and with no more of the provider's words than an attempt has."""
+    """A refusal that ends a run is shown as it is raised: with all that we say, and with no more of
+    the provider's words than an attempt has.
+    """
     assert error.message in str(error) and len(str(error)) <= len(error.message) + 260, str(error)
     assert "\n" not in str(error)
 
@@ -181,17 +314,28 @@ def test_one_attempt_is_one_try():
 
 
 def test_what_was_not_tried_is_folded():
-    """However many rules refused places, and however many choices were wanted, each line stays within the columns, and every word is there."""
+    """However many rules refused places, and however many choices were wanted, each line stays
+    within the columns, and every word is there.
+    """
     refusals = [(f"rule number {number} of many", 1000 + number) for number in range(30)]
     wanted = Ask(tuple(Choice("RTX-PRO-6000", 8, path=f"gpu[{number}]") for number in range(9)))
     shown = str(all_failed("train", wanted, [], refusals, ["a hint"]))
     assert max(map(len, shown.splitlines())) <= COLUMNS
     said = " ".join(shown.split())
-    assert f"not tried: {', '.join(f'{rule} {count}' for rule, count in refusals)}" in said and said.count("RTX-PRO-6000:8") == 9
+    assert (
+        f"not tried: {', '.join(f'{rule} {count}' for rule, count in refusals)}" in said
+        and said.count("RTX-PRO-6000:8") == 9
+    )
 
 
 def test_a_limit_whose_name_is_its_metric_is_named_once():
     """Google names both, and for some limits they are one word."""
-    item = {"code": "QUOTA_EXCEEDED", "message": "x", "errorDetails": [{"quotaInfo": {"metricName": "M", "limitName": "M", "limit": 0.0}}]}
-    error = gcp.from_operation({"error": {"errors": [item]}}, gcp.Context("gcp", candidates=(candidate("gcp"),)))
+    item = {
+        "code": "QUOTA_EXCEEDED",
+        "message": "x",
+        "errorDetails": [{"quotaInfo": {"metricName": "M", "limitName": "M", "limit": 0.0}}],
+    }
+    error = gcp.from_operation(
+        {"error": {"errors": [item]}}, gcp.Context("gcp", candidates=(candidate("gcp"),))
+    )
     assert "M is 0" in error.message and "(M)" not in error.message

@@ -1,4 +1,6 @@
-"""What a driver's answer means, where a port answers, what ssh is told, and what is taken from a stranger's tar stream."""
+"""What a driver's answer means, where a port answers, what ssh is told, and what is taken from a
+stranger's tar stream.
+"""
 
 import asyncio
 import io
@@ -42,38 +44,77 @@ def cards(count, name="NVIDIA H100 80GB HBM3", memory="81559 MiB"):
         (ordered("RTX-4090", 2), (0, cards(2, "NVIDIA GeForce RTX 4090", "24564 MiB"), ""), "", ""),
         (ordered("L4", 1), (0, cards(1, "Some new name", "23034 MiB"), ""), "", ""),
         (ordered("GB200", 1), (0, cards(1, "NVIDIA GB200", "[N/A]"), ""), "", ""),
-        (ordered(), (0, cards(7), ""), WRONG_GPUS, "7 of 8 GPUs answer (7 x NVIDIA H100 80GB HBM3)"),
+        (
+            ordered(),
+            (0, cards(7), ""),
+            WRONG_GPUS,
+            "7 of 8 GPUs answer (7 x NVIDIA H100 80GB HBM3)",
+        ),
         (ordered(count=1), (0, cards(2), ""), WRONG_GPUS, "2 of 1"),
-        (ordered("A100-80GB", 1), (0, cards(1, "NVIDIA A100-SXM4-40GB", "40960 MiB"), ""), WRONG_GPUS, "40960 MiB where A100-80GB:1"),
-        (ordered("RTX-4090", 1), (0, cards(1, "NVIDIA GeForce RTX 3090", "24576 MiB"), ""), WRONG_GPUS, "RTX 3090"),
+        (
+            ordered("A100-80GB", 1),
+            (0, cards(1, "NVIDIA A100-SXM4-40GB", "40960 MiB"), ""),
+            WRONG_GPUS,
+            "40960 MiB where A100-80GB:1",
+        ),
+        (
+            ordered("RTX-4090", 1),
+            (0, cards(1, "NVIDIA GeForce RTX 3090", "24576 MiB"), ""),
+            WRONG_GPUS,
+            "RTX 3090",
+        ),
         (ordered(count=1), (0, cards(1, "NVIDIA H100 PCIe"), ""), WRONG_GPUS, "H100 PCIe"),
         (ordered(), (127, "", "sh: 1: nvidia-smi: not found\n"), NO_DRIVER, "not found"),
-        (ordered(), (9, "NVIDIA-SMI has failed\n", ""), NO_DRIVER, "ended with 9, NVIDIA-SMI has failed"),
+        (
+            ordered(),
+            (9, "NVIDIA-SMI has failed\n", ""),
+            NO_DRIVER,
+            "ended with 9, NVIDIA-SMI has failed",
+        ),
         (ordered(), (0, "No devices were found\n", ""), NO_DRIVER, "lists no GPU"),
         (ordered(), (0, "", ""), NO_DRIVER, "lists no GPU"),
     ],
 )
 def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, stage, words):
-    """Count, memory and model are as ordered, or the reason says what was found; a driver that is silent may still come, other GPUs never."""
+    """Count, memory and model are as ordered, or the reason says what was found; a driver that is
+    silent may still come, other GPUs never.
+    """
     found = driver.look(*answer, wanted)
     assert (found.stage, found.final) == (stage, stage == WRONG_GPUS) and words in found.detail
 
 
 def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_another_machine():
-    """A failed script is a note on a ready machine, and part of the reason where the driver is missing; 0, or anything but a status, is nothing."""
+    """A failed script is a note on a ready machine, and part of the reason where the driver is
+    missing; 0, or anything but a status, is nothing.
+    """
     told = driver.look(0, cards(8) + "gpus-start-up 3\n", "", ordered())
-    assert (told.stage, told.note) == ("", "its start-up script ended with 3; `gpus logs` shows what it wrote")
+    assert (told.stage, told.note) == (
+        "",
+        "its start-up script ended with 3; `gpus logs` shows what it wrote",
+    )
     missing = driver.look(127, "gpus-start-up 3\n", "sh: 1: nvidia-smi: not found\n", ordered())
-    assert missing.stage == NO_DRIVER and missing.detail.endswith("not found; its start-up script ended with 3") and not missing.final
+    assert (
+        missing.stage == NO_DRIVER
+        and missing.detail.endswith("not found; its start-up script ended with 3")
+        and not missing.final
+    )
     for text in ("0", "", "; rm"):
         assert driver.look(0, cards(8) + f"gpus-start-up {text}\n", "", ordered()).note == ""
 
 
 @pytest.mark.parametrize(
-    ("body", "status"), [("true", "0"), ("exit 7", "7"), ("set -e\nfalse\ntrue", "1"), ("trap 'gpus_failed=$?' ERR\n(exit 5)\ntrue", "5")]
+    ("body", "status"),
+    [
+        ("true", "0"),
+        ("exit 7", "7"),
+        ("set -e\nfalse\ntrue", "1"),
+        ("trap 'gpus_failed=$?' ERR\n(exit 5)\ntrue", "5"),
+    ],
 )
 def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
-    """What the head of a script keeps is what it ended with, also where it went on after a failure; while it runs there is none."""
+    """What the head of a script keeps is what it ended with, also where it went on after a failure;
+    while it runs there is none.
+    """
     file = tmp_path / "gpus" / "start-up"
     head = f"{keep_status(str(file))}keep_status"
     for _ in range(2):
@@ -81,7 +122,9 @@ def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
         assert file.read_text().strip() == status
     environ = {"PATH": "/usr/bin:/bin", "GPUS_START_UP": str(file)}
     for shell in (["sh"], ["bash"], *([["busybox", "sh"]] if shutil.which("busybox") else [])):
-        found = subprocess.run([*shell, "-c", driver.QUERY], env=environ, capture_output=True, text=True)
+        found = subprocess.run(
+            [*shell, "-c", driver.QUERY], env=environ, capture_output=True, text=True
+        )
         assert found.returncode == 127 and f"gpus-start-up {status}" in found.stdout
 
 
@@ -108,7 +151,9 @@ def node(**more):
     ],
 )
 def test_b31_where_a_port_answers(found, maps_ports, port, answer):
-    """A mapped port is the one outside; without an entry there is none yet, and it is never taken for itself."""
+    """A mapped port is the one outside; without an entry there is none yet, and it is never taken
+    for itself.
+    """
     assert endpoint(found, port, maps_ports=maps_ports) == answer
 
 
@@ -122,17 +167,27 @@ def test_an_address_that_is_none_never_reaches_a_command(host):
 
 
 def test_ssh_is_told_to_trust_nothing_else(tmp_path):
-    """No configuration file, no agent, no forwarding, only this key, only this host key; strict once pinned."""
+    """No configuration file, no agent, no forwarding, only this key, only this host key; strict
+    once pinned.
+    """
     line = Ssh("192.0.2.1", 2222, "root", tmp_path / "key", tmp_path / "known hosts", "gpus-x")
     argv = line.command("nvidia-smi").argv
     settings = [argv[at + 1] for at, word in enumerate(argv) if word == "-o"]
     assert argv[1:3] == ("-F", "none") and argv[-3:] == ("--", "root@192.0.2.1", "nvidia-smi")
-    assert {"ForwardAgent=no", "IdentityAgent=none", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes", "BatchMode=yes", "ForwardX11=no"} <= set(
-        settings
-    )
+    assert {
+        "ForwardAgent=no",
+        "IdentityAgent=none",
+        "IdentitiesOnly=yes",
+        "StrictHostKeyChecking=yes",
+        "BatchMode=yes",
+        "ForwardX11=no",
+    } <= set(settings)
     assert "StrictHostKeyChecking=accept-new" in line._replace(pinned=False).command("x").argv
     assert not {"-A", "-X", "-Y"} & set(argv)
-    assert "-L" in line.tunnel(9999, 8888).argv and "127.0.0.1:9999:localhost:8888" in line.tunnel(9999, 8888).argv
+    assert (
+        "-L" in line.tunnel(9999, 8888).argv
+        and "127.0.0.1:9999:localhost:8888" in line.tunnel(9999, 8888).argv
+    )
 
 
 def stream(*members):
@@ -161,11 +216,15 @@ def stream(*members):
     ],
 )
 def test_a_stranger_writes_nothing_beside_what_was_asked_for(tmp_path, name, kind):
-    """Only plain files and folders under the name asked for are taken; the rest is refused by name, and nothing of it is written."""
+    """Only plain files and folders under the name asked for are taken; the rest is refused by name,
+    and nothing of it is written.
+    """
     target = tmp_path / "in" / "out"
     said = unpacked(stream(("out/good", tarfile.REGTYPE, b"x"), (name, kind, b"")), "out", target)
     assert said.wrong.startswith(f"refused {name!r}, which is ") and said.files == 1
-    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()) == [Path("in/out/good")]
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()) == [
+        Path("in/out/good")
+    ]
     assert (target / "good").stat().st_mode & 0o7777 == 0o755
 
 
@@ -208,13 +267,32 @@ BAD = {
     "2,000 long names": (header(b"././@LongLink", 5, b"L") + padded(b"out/a")) * 2_000,
     "a long name without end": header(b"././@LongLink", 1 << 32, b"L") + b"a" * 100_000,
     "NUL in a pax path": pax(b"path=out/a\0b") + header(b"out/x", 1) + padded(b"x"),
-    "NUL in a long name": header(b"././@LongLink", 7, b"L") + padded(b"out/a\0b") + header(b"out/x") + END,
+    "NUL in a long name": (
+        header(b"././@LongLink", 7, b"L") + padded(b"out/a\0b") + header(b"out/x") + END
+    ),
     "a pax size that is none": pax(b"size=-5") + header(b"out/x") + END,
     "a huge pax size": pax(b"size=" + b"9" * 400) + header(b"out/x") + END,
     "a huge pax length": header(b"pax", 30, b"x") + padded(b"9" * 28 + b" a") + header(b"out/x"),
-    "a pax header without lengths": header(b"pax", 9, b"x") + padded(b"path=out\n") + header(b"out/x"),
-    "a sparse file by pax": pax(b"GNU.sparse.major=1", b"GNU.sparse.realsize=99999999999") + header(b"out/x", 512) + b"1\n0\n" + b"\0" * 508 + END,
-    "a sparse file": header(b"out/x", 512, b"S", at={386: b"%011o\0%011o\0" % (1 << 30, 512), 483: b"%011o\0" % (1 << 31)}) + b"x" * 512 + END,
+    "a pax header without lengths": (
+        header(b"pax", 9, b"x") + padded(b"path=out\n") + header(b"out/x")
+    ),
+    "a sparse file by pax": (
+        pax(b"GNU.sparse.major=1", b"GNU.sparse.realsize=99999999999")
+        + header(b"out/x", 512)
+        + b"1\n0\n"
+        + b"\0" * 508
+        + END
+    ),
+    "a sparse file": (
+        header(
+            b"out/x",
+            512,
+            b"S",
+            at={386: b"%011o\0%011o\0" % (1 << 30, 512), 483: b"%011o\0" % (1 << 31)},
+        )
+        + b"x" * 512
+        + END
+    ),
     "a bad sparse map": pax(b"GNU.sparse.map=a,b,c", b"GNU.sparse.size=7") + header(b"out/x") + END,
     "a negative size": header(b"out/x", at={124: b"\xff" * 12}) + END,
     "an endless size": header(b"out/x", at={124: b"\x80" + b"\xff" * 11}) + b"x" * 5_000,
@@ -223,9 +301,24 @@ BAD = {
     "no tar": b"Last login: Mon\n" * 100,
     "half a file": header(b"out/x", 5_000) + b"x" * 100,
     "half a header": header(b"out/x")[:100],
-    "a name too long": header(b"././@LongLink", 9_000, b"L") + padded(b"out/" + b"a" * 8_996) + header(b"out/x") + END,
-    "a part too long": header(b"././@LongLink", 1_004, b"L") + padded(b"out/" + b"a" * 1_000) + header(b"out/x") + END,
-    "too deep": header(b"././@LongLink", 1_004, b"L") + padded(b"out/" + b"a/" * 500) + header(b"out/x") + END,
+    "a name too long": (
+        header(b"././@LongLink", 9_000, b"L")
+        + padded(b"out/" + b"a" * 8_996)
+        + header(b"out/x")
+        + END
+    ),
+    "a part too long": (
+        header(b"././@LongLink", 1_004, b"L")
+        + padded(b"out/" + b"a" * 1_000)
+        + header(b"out/x")
+        + END
+    ),
+    "too deep": (
+        header(b"././@LongLink", 1_004, b"L")
+        + padded(b"out/" + b"a/" * 500)
+        + header(b"out/x")
+        + END
+    ),
     "an unknown kind": header(b"out/x", 0, b"V") + END,
     "control signs in a name": header(b"other\x1b[2J\xe2\x80\xae\xff\n") + END,
 }
@@ -233,21 +326,40 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_hostile_stream_is_one_printable_line_and_what_came_before_it_is_said(tmp_path, name):
-    """Whatever a header says: no exception, no memory, nothing beside the target, and what was written is counted."""
+    """Whatever a header says: no exception, no memory, nothing beside the target, and what was
+    written is counted.
+    """
     begun = time.process_time()
     said = unpacked(io.BytesIO(GOOD + BAD[name]), "out", tmp_path / "in" / "out")
     assert time.process_time() - begun < 1
     assert said.wrong and said.wrong.isprintable() and len(said.wrong) < 400
     assert said.files >= 1
-    assert {Path("in"), Path("in/out"), Path("in/out/good")} <= {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
-    assert sum(path.stat().st_blocks for path in tmp_path.rglob("*") if path.is_file()) * 512 < 1 << 20
+    assert {Path("in"), Path("in/out"), Path("in/out/good")} <= {
+        path.relative_to(tmp_path) for path in tmp_path.rglob("*")
+    }
+    assert (
+        sum(path.stat().st_blocks for path in tmp_path.rglob("*") if path.is_file()) * 512 < 1 << 20
+    )
 
 
 @pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
 def test_what_tar_sends_arrives_as_it_was(tmp_path, format):
-    """Long names, other scripts, empty files and folders, bytes that are no text; modes without the dangerous bits. Again over itself."""
-    names = ["out/a", "out/" + "d" * 60 + "/" + "n" * 90, "out/ü 🦄", "out/empty", "out/sub/" + "x" * 30, "out/quote'\""]
-    names += [] if format == tarfile.USTAR_FORMAT else ["out/" + "/".join("y" * 100 for _ in range(5)), "out/\udcff"]
+    """Long names, other scripts, empty files and folders, bytes that are no text; modes without the
+    dangerous bits. Again over itself.
+    """
+    names = [
+        "out/a",
+        "out/" + "d" * 60 + "/" + "n" * 90,
+        "out/ü 🦄",
+        "out/empty",
+        "out/sub/" + "x" * 30,
+        "out/quote'\"",
+    ]
+    names += (
+        []
+        if format == tarfile.USTAR_FORMAT
+        else ["out/" + "/".join("y" * 100 for _ in range(5)), "out/\udcff"]
+    )
     for _ in range(2):
         sent = io.BytesIO()
         with tarfile.open(fileobj=sent, mode="w|", format=format) as archive:
@@ -269,12 +381,24 @@ def test_what_tar_sends_arrives_as_it_was(tmp_path, format):
 
 
 def test_a_stream_over_its_limits_is_cut_and_says_how_to_raise_them(tmp_path):
-    """Bytes and files have limits, refused members count; what arrived before stands, and is counted."""
+    """Bytes and files have limits, refused members count; what arrived before stands, and is
+    counted.
+    """
     many = b"".join(header(b"out/%d" % at, 300) + padded(b"x" * 300) for at in range(10)) + END
     said = unpacked(io.BytesIO(many), "out", tmp_path / "out", Limits(1_000, 100))
-    assert said == (3, 900, "wanted at most 1000 bytes, found 1.17 KiB or more; raise it with --max-size", True)
+    assert said == (
+        3,
+        900,
+        "wanted at most 1000 bytes, found 1.17 KiB or more; raise it with --max-size",
+        True,
+    )
     said = unpacked(io.BytesIO(many), "out", tmp_path / "out", Limits(10_000, 4))
-    assert said.files == 4 and said.cut and "at most 4 files and folders" in said.wrong and "--max-files" in said.wrong
+    assert (
+        said.files == 4
+        and said.cut
+        and "at most 4 files and folders" in said.wrong
+        and "--max-files" in said.wrong
+    )
     refused = b"".join(header(b"other/%d" % at, 300) + padded(b"x" * 300) for at in range(10)) + END
     assert unpacked(io.BytesIO(refused), "out", tmp_path / "out", Limits(1_000, 100)).cut
 
@@ -302,7 +426,12 @@ def test_nothing_is_written_through_a_link_of_this_machine(tmp_path, where):
     assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("kept", "as it was")]
     single = tmp_path / "single"
     single.symlink_to(outside / "kept")
-    assert "not written through" in unpacked(io.BytesIO(header(b"single", 4) + padded(b"evil") + END), "single", single).wrong
+    assert (
+        "not written through"
+        in unpacked(
+            io.BytesIO(header(b"single", 4) + padded(b"evil") + END), "single", single
+        ).wrong
+    )
     assert (outside / "kept").read_text() == "as it was"
 
 
@@ -341,14 +470,19 @@ class Sends:
 @pytest.mark.parametrize(
     ("then", "words"),
     [
-        ("yes x | head -c 30000000 >&2; exit 1", "x; what came before, 1 bytes in 1 files and folders, stands at "),
+        (
+            "yes x | head -c 30000000 >&2; exit 1",
+            "x; what came before, 1 bytes in 1 files and folders, stands at ",
+        ),
         ("printf '\\033[2Jtar: broken\\n' >&2; exit 2", "\\x1b[2Jtar: broken; what came before"),
         ("cat /dev/zero", ""),
         ("yes", "no tar stream came: a number that is none; what came before"),
     ],
 )
 def test_a_copy_that_fails_is_one_line_with_what_stands_here(tmp_path, then, words):
-    """However much the machine says, and however it ends: the reason once, printable, and what was written before it."""
+    """However much the machine says, and however it ends: the reason once, printable, and what was
+    written before it.
+    """
     (tmp_path / "sent").write_bytes(GOOD)
     copy = files.get(Sends(f"cat {tmp_path}/sent; {then}"), "out", tmp_path / "out")
     if not words:
@@ -370,12 +504,16 @@ async def _ended(copy):
 
 
 def test_a_link_at_the_target_of_a_copy_is_refused_before_anything_is_asked(tmp_path):
-    """It is named; a slash at the end goes into the folder that a link names, for that was asked for."""
+    """It is named; a slash at the end goes into the folder that a link names, for that was asked
+    for.
+    """
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "sent").write_bytes(GOOD + END)
     sends = Sends(f"cat {tmp_path}/sent")
-    with pytest.raises(GpusError, match="found a link at .*link; remove it, or write .*link/ to go into"):
+    with pytest.raises(
+        GpusError, match="found a link at .*link; remove it, or write .*link/ to go into"
+    ):
         asyncio.run(files.get(sends, "out", tmp_path / "link"))
     assert asyncio.run(files.get(sends, "out", f"{tmp_path}/link/")) == tmp_path / "link" / "out"
     assert (tmp_path / "elsewhere" / "out" / "good").exists()

@@ -1,4 +1,6 @@
-"""What reaches a terminal: others' words are harmless, in every line of the command line, the plugin and the outputs."""
+"""What reaches a terminal: others' words are harmless, in every line of the command line, the
+plugin and the outputs.
+"""
 
 import asyncio
 import io
@@ -42,13 +44,17 @@ def harmless(text):
 
 @pytest.mark.parametrize("evil", EVIL, ids=repr)
 def test_nothing_that_a_terminal_obeys_is_left(evil):
-    """Escape sequences, other controls, turned reading directions, half signs: each shows as its escape; line ends, tabs and all scripts stay."""
+    """Escape sequences, other controls, turned reading directions, half signs: each shows as its
+    escape; line ends, tabs and all scripts stay.
+    """
     said = screened(f"wörds 🦄\t{evil}\nnext")
     assert harmless(said) and said.startswith("wörds 🦄\t\\") and said.endswith("\nnext")
     assert screened(said) == said
 
 
-@pytest.mark.parametrize("evil", [each for each in EVIL if each not in {"\x00", "\udcff"}], ids=repr)
+@pytest.mark.parametrize(
+    "evil", [each for each in EVIL if each not in {"\x00", "\udcff"}], ids=repr
+)
 @pytest.mark.parametrize(
     "words",
     [
@@ -94,7 +100,12 @@ def test_an_argument_that_is_no_text_is_one_message(capsys, words):
     """Bytes that are no UTF-8 are refused before they are written anywhere."""
     assert main.main(list(words)) == 2
     said = capsys.readouterr().err
-    assert said == "gpus: arguments: wanted text in UTF-8, found '\\udcff" + (".json" if words[0] == "size" else "") + "'\n"
+    assert (
+        said
+        == "gpus: arguments: wanted text in UTF-8, found '\\udcff"
+        + (".json" if words[0] == "size" else "")
+        + "'\n"
+    )
 
 
 class Terminal(io.StringIO):
@@ -103,7 +114,9 @@ class Terminal(io.StringIO):
 
 
 def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe():
-    """Colours, the way back to a line's start and tabs are a program's own on a terminal; a title or the clipboard is not. A pipe gets it all."""
+    """Colours, the way back to a line's start and tabs are a program's own on a terminal; a title
+    or the clipboard is not. A pipe gets it all.
+    """
     sent = "\\033[1;31mred\\033[0m 10%%\\r20%%\\r\\n\\033]52;c;ZXZpbA==\\007\\033[2J\\302\\233x"
     for target in (Terminal(), io.StringIO()):
         with pytest.MonkeyPatch.context() as patch:
@@ -111,9 +124,15 @@ def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe():
             with on_screen():
                 assert 0 == asyncio.run(streamed(LocalCommand(("printf", sent))))
         if target.isatty():
-            assert target.getvalue() == "\x1b[1;31mred\x1b[0m 10%\r20%\r\n\\x1b]52;c;ZXZpbA==\\x07\\x1b[2J\\x9bx"
+            assert (
+                target.getvalue()
+                == "\x1b[1;31mred\x1b[0m 10%\r20%\r\n\\x1b]52;c;ZXZpbA==\\x07\\x1b[2J\\x9bx"
+            )
         else:
-            assert target.getvalue() == "\x1b[1;31mred\x1b[0m 10%\r20%\r\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9bx"
+            assert (
+                target.getvalue()
+                == "\x1b[1;31mred\x1b[0m 10%\r20%\r\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9bx"
+            )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -121,9 +140,13 @@ def test_a_colour_that_is_cut_in_two_is_put_together(size):
     """Pieces of any size give the same; a sequence that never ends is shown at the end."""
     whole = "a\x1b[38;5;196mred\x1b[0m\x1b]0;t\x07\x1b[" + "1;" * 50 + "m\x1b[3"
     colours = Colours()
-    found = "".join(colours.add(whole[at : at + size]) for at in range(0, len(whole), size)) + colours.add("", final=True)
+    found = "".join(
+        colours.add(whole[at : at + size]) for at in range(0, len(whole), size)
+    ) + colours.add("", final=True)
     assert found == Colours().add(whole, final=True)
-    assert found.startswith("a\x1b[38;5;196mred\x1b[0m\\x1b]0;t\\x07\\x1b[1;1;") and found.endswith("m\\x1b[3")
+    assert found.startswith("a\x1b[38;5;196mred\x1b[0m\\x1b]0;t\\x07\\x1b[1;1;") and found.endswith(
+        "m\\x1b[3"
+    )
 
 
 def test_the_screen_is_lifted_again():
@@ -134,7 +157,9 @@ def test_the_screen_is_lifted_again():
     assert (sys.stdout, sys.stderr) == before
 
 
-@pytest.mark.parametrize("kind", [GpusError, lambda text: CloudError(text, provider="clore"), ValueError, RuntimeError])
+@pytest.mark.parametrize(
+    "kind", [GpusError, lambda text: CloudError(text, provider="clore"), ValueError, RuntimeError]
+)
 def test_a_failure_of_the_plugin_is_printable(kind):
     """Whatever a provider says reaches the engine's display harmlessly."""
     assert harmless(grpc_errors.line(kind("".join(EVIL))))
@@ -147,7 +172,17 @@ def test_machines_read_back_have_printable_words():
         name = "clore"
 
         def find(self, _owner):
-            return [Node(Handle("clore", "orders/1"), "".join(EVIL), "running", region="\x1b[2J", detail="a\nb\x1b", url="\r", created_at=5.0)]
+            return [
+                Node(
+                    Handle("clore", "orders/1"),
+                    "".join(EVIL),
+                    "running",
+                    region="\x1b[2J",
+                    detail="a\nb\x1b",
+                    url="\r",
+                    created_at=5.0,
+                )
+            ]
 
         def offers(self):
             return ("\x1b",)
@@ -160,9 +195,17 @@ def test_machines_read_back_have_printable_words():
 
 def in_a_shell(words, home):
     """The command line, run by `sh` with what the words redirect."""
-    tried = f'"{sys.executable}" -c "import sys; from providers.cli.main import main; sys.exit(main())"'
+    tried = (
+        f'"{sys.executable}" -c "import sys; from providers.cli.main import main; sys.exit(main())"'
+    )
     environment = os.environ | {"GPUS_HOME": str(home)}
-    return subprocess.run(["sh", "-c", f"{tried} {words}"], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["sh", "-c", f"{tried} {words}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module", params=["plan NOPE:8", "size 7b", "rehearse", "ps", "--help"])
@@ -173,7 +216,9 @@ def command(request, tmp_path_factory):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_goes_nowhere(tmp_path, command, closed):
-    """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no other file gets its number."""
+    """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no
+    other file gets its number.
+    """
     words, code = command
     done = in_a_shell(f"{words} {closed}", tmp_path / "home")
     assert done.returncode == code

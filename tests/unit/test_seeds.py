@@ -1,4 +1,6 @@
-"""Every command and table row of the project's first documents, with its verdict, checked by the product's own code."""
+"""Every command and table row of the project's first documents, with its verdict, checked by the
+product's own code.
+"""
 
 import pytest
 
@@ -39,12 +41,21 @@ def test_several_gpus_on_a_marketplace(row):
 
 @pytest.mark.parametrize("row", seeds_google.ROWS, ids=ids(seeds_google.ROWS))
 def test_training_on_google_cloud(row):
-    """Each row of document 004 has the verdict that the catalog, Google's schema or the image rule give."""
+    """Each row of document 004 has the verdict that the catalog, Google's schema or the image rule
+    give.
+    """
     agrees(row)
 
 
 @pytest.mark.parametrize(
-    ("card", "times", "fits"), [("T4", 1, True), ("A10G", 3, False), ("A100", 6, True), ("A100-80GB", 6, True), ("H100", 10, True)]
+    ("card", "times", "fits"),
+    [
+        ("T4", 1, True),
+        ("A10G", 3, False),
+        ("A100", 6, True),
+        ("A100-80GB", 6, True),
+        ("H100", 10, True),
+    ],
 )
 def test_claimed_speeds_stand_in_the_hardware_table_with_a_note(card, times, fits):
     """The claim is kept beside the sheet's figures, and its note says whether they bear it out."""
@@ -59,5 +70,7 @@ def test_no_row_stands_twice():
 
 
 def test_the_page_is_current():
-    """docs/research/seeds.md is what the rows say today; `python -m tests.unit.seeds_table` writes it anew."""
+    """docs/research/seeds.md is what the rows say today; `python -m tests.unit.seeds_table` writes
+    it anew.
+    """
     assert PAGE.read_text() == page()

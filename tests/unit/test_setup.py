@@ -33,7 +33,9 @@ def test_a_recent_pulumi_on_path_is_used(setup, tmp_path, monkeypatch):
     """What is on PATH and recent enough is taken; nothing is fetched or built."""
     tool(tmp_path / "other", "pulumi", "v3.300.1")
     tool(tmp_path / "other", "pulumi-language-python")
-    monkeypatch.setenv("PATH", f"{setup.BIN}{os.pathsep}{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin")
+    monkeypatch.setenv(
+        "PATH", f"{setup.BIN}{os.pathsep}{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin"
+    )
     assert setup.found_on_path() == tmp_path / "other"
 
 
@@ -59,7 +61,9 @@ def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch):
     for name in setup.TOOLS:
         tool(setup.cache(), name)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(setup, "official_installer", lambda into: pytest.fail("asked for the installer"))
+    monkeypatch.setattr(
+        setup, "official_installer", lambda into: pytest.fail("asked for the installer")
+    )
     setup.get_tools()
     setup.get_tools()
     assert sorted(path.name for path in setup.BIN.iterdir()) == sorted(setup.TOOLS)
@@ -88,32 +92,49 @@ def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch)
     once = (setup.BIN / "activate").read_text()
     setup.activation()
     assert (setup.BIN / "activate").read_text() == once
-    show = f'. "{setup.BIN / "activate"}"; echo "$PULUMI_BACKEND_URL|${{PULUMI_CONFIG_PASSPHRASE-unset}}|$GPUS_HOME"'
+    show = (
+        f'. "{setup.BIN / "activate"}"; echo'
+        ' "$PULUMI_BACKEND_URL|${PULUMI_CONFIG_PASSPHRASE-unset}|$GPUS_HOME"'
+    )
     bare = {"PATH": "/usr/bin:/bin"}
-    shown = subprocess.run(["sh", "-c", show], env=bare, capture_output=True, text=True, check=True).stdout.strip()
+    shown = subprocess.run(
+        ["sh", "-c", show], env=bare, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert shown == f"file://{REPOSITORY}/.state||{REPOSITORY}/.state/gpus"
-    own = {**bare, "PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE_FILE": "/x", "GPUS_HOME": "/y"}
-    shown = subprocess.run(["sh", "-c", show], env=own, capture_output=True, text=True, check=True).stdout.strip()
+    own = {
+        **bare,
+        "PULUMI_BACKEND_URL": "s3://mine",
+        "PULUMI_CONFIG_PASSPHRASE_FILE": "/x",
+        "GPUS_HOME": "/y",
+    }
+    shown = subprocess.run(
+        ["sh", "-c", show], env=own, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert shown == "s3://mine|unset|/y"
 
 
-def test_a_stack_file_of_another_passphrase_is_left_out_with_a_line(setup, tmp_path, monkeypatch, capsys):
-    """Set-up with a passphrase of one's own makes what it can, names the stacks whose files were made with another one, and says what to do."""
+def test_a_stack_file_of_another_passphrase_is_left_out_with_a_line(
+    setup, tmp_path, monkeypatch, capsys
+):
+    """Set-up with a passphrase of one's own makes what it can, names the stacks whose files were
+    made with another one, and says what to do.
+    """
     monkeypatch.setattr(setup, "REPOSITORY", tmp_path)
     monkeypatch.setattr(setup, "STATE", tmp_path / ".state")
     (tmp_path / "stacks").mkdir()
     for name in ("mine", "train-h100x8"):
         (tmp_path / "stacks" / f"Pulumi.{name}.yaml").write_text(f"of: {name}\n")
     tool(setup.BIN, "pulumi")
-    (setup.BIN / "pulumi").write_text(
-        f"""#!/bin/sh
+    (setup.BIN / "pulumi").write_text(f"""#!/bin/sh
 echo "$*" >> {tmp_path}/asked
 case "$*" in *ls*) echo '[]';; *init*h100*) echo 'error: could not create secrets manager for new stack: incorrect passphrase' >&2; exit 255;; esac
-"""
-    )
+""")
     setup.make_stacks()
     said = capsys.readouterr().out
-    assert "left out" in said and "is set: train-h100x8; to make one with yours, delete the line encryptionsalt" in said
+    assert (
+        "left out" in said
+        and "is set: train-h100x8; to make one with yours, delete the line encryptionsalt" in said
+    )
     asked = (tmp_path / "asked").read_text()
     assert "stack init mine" in asked and "stack select" not in asked
     assert not (setup.STATE / "stacks.json").exists(), "the next set-up tries again"
@@ -124,7 +145,10 @@ def test_a_failing_step_is_one_message_without_traceback(tmp_path):
     broken = tmp_path / "ensurepip.py"
     broken.write_text("raise ImportError\n")
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / ".ci" / "setup.py")], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+        [sys.executable, str(REPOSITORY / ".ci" / "setup.py")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("setup: this Python cannot make environments")
@@ -132,7 +156,9 @@ def test_a_failing_step_is_one_message_without_traceback(tmp_path):
 
 
 def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monkeypatch):
-    """The packages are installed by the uv that is there, if it is recent enough; else by one kept in the cache."""
+    """The packages are installed by the uv that is there, if it is recent enough; else by one kept
+    in the cache.
+    """
     tool(tmp_path / "other", "uv", "uv 0.13.0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'other'}{os.pathsep}/usr/bin:/bin")
     assert setup.uv_tool() == str(tmp_path / "other" / "uv")
@@ -143,7 +169,11 @@ def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("lock", "extras"), [("requirements.lock", ["aws", "clore", "modal"]), ("requirements-dev.lock", ["aws", "clore", "modal", "dev"])]
+    ("lock", "extras"),
+    [
+        ("requirements.lock", ["aws", "clore", "modal"]),
+        ("requirements-dev.lock", ["aws", "clore", "modal", "dev"]),
+    ],
 )
 def test_the_lock_file_satisfies_every_declared_dependency(lock, extras):
     """A dependency that is added or raised without `make lock` fails here."""
@@ -153,12 +183,24 @@ def test_the_lock_file_satisfies_every_declared_dependency(lock, extras):
     from packaging.utils import canonicalize_name
 
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    declared = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    lines = [line.split(";")[0].strip(" \\") for line in (REPOSITORY / lock).read_text().splitlines() if "==" in line and not line.startswith(" ")]
-    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    declared = [
+        *project["dependencies"],
+        *(line for extra in extras for line in project["optional-dependencies"][extra]),
+    ]
+    lines = [
+        line.split(";")[0].strip(" \\")
+        for line in (REPOSITORY / lock).read_text().splitlines()
+        if "==" in line and not line.startswith(" ")
+    ]
+    locked = {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in lines)
+    }
     for requirement in map(Requirement, declared):
         if requirement.name != "gpus":
-            assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), f"{requirement}: run `make lock`"
+            assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), (
+                f"{requirement}: run `make lock`"
+            )
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
@@ -171,10 +213,20 @@ def test_a_lock_file_pins_by_hash_and_names_no_host(lock):
 
 @pytest.mark.parametrize(
     ("root", "apt", "have"),
-    [(True, True, ()), (True, True, ("dockerd",)), (True, True, ("dockerd", "busybox", "sshd")), (False, True, ()), (True, False, ())],
+    [
+        (True, True, ()),
+        (True, True, ("dockerd",)),
+        (True, True, ("dockerd", "busybox", "sshd")),
+        (False, True, ()),
+        (True, False, ()),
+    ],
 )
-def test_servers_are_installed_where_that_is_allowed(setup, tmp_path, monkeypatch, capsys, root, apt, have):
-    """Only what is missing, by root and apt-get; otherwise one line says that their tests are skipped."""
+def test_servers_are_installed_where_that_is_allowed(
+    setup, tmp_path, monkeypatch, capsys, root, apt, have
+):
+    """Only what is missing, by root and apt-get; otherwise one line says that their tests are
+    skipped.
+    """
     here = tmp_path / "tools"
     here.mkdir()
     for name in have:
@@ -187,11 +239,15 @@ def test_servers_are_installed_where_that_is_allowed(setup, tmp_path, monkeypatc
     setup.install_servers()
     asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
     missing = [package for package, program in setup.SERVERS if program not in have]
-    assert asked == (["update -q", f"install -qy {' '.join(missing)}"] if missing and root and apt else [])
+    assert asked == (
+        ["update -q", f"install -qy {' '.join(missing)}"] if missing and root and apt else []
+    )
     assert ("skipped" in capsys.readouterr().out) is bool(missing and not (root and apt))
 
 
-def test_a_mirror_that_does_not_answer_does_not_end_the_set_up(setup, tmp_path, monkeypatch, capsys):
+def test_a_mirror_that_does_not_answer_does_not_end_the_set_up(
+    setup, tmp_path, monkeypatch, capsys
+):
     """The tests that need it are skipped, and the end of what apt said is shown."""
     (tmp_path / "apt-get").write_text("#!/bin/sh\necho no route to the mirror >&2\nexit 100\n")
     (tmp_path / "apt-get").chmod(0o755)

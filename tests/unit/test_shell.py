@@ -1,4 +1,6 @@
-"""Shell programs: files beside their modules, filled by variables; what a shell makes of them, with the shells that run them."""
+"""Shell programs: files beside their modules, filled by variables; what a shell makes of them, with
+the shells that run them.
+"""
 
 import ast
 import os
@@ -21,11 +23,24 @@ from providers.workloads.launch.compile import program
 PACKAGE = Path(providers.__file__).parent
 PROGRAMS = sorted(PACKAGE.rglob("*.sh"))
 SHELLS = [words for words in (("bash",), ("dash",), ("busybox", "sh")) if shutil.which(words[0])]
-HOSTILE = ["", "plain", "it's $(touch pwned) `touch pwned`", "two\nlines\n", '"$HOME" \\ \\n', "-n", "#", "*", " spaces  ", "é"]
+HOSTILE = [
+    "",
+    "plain",
+    "it's $(touch pwned) `touch pwned`",
+    "two\nlines\n",
+    '"$HOME" \\ \\n',
+    "-n",
+    "#",
+    "*",
+    " spaces  ",
+    "é",
+]
 
 
 def run(words, text, **more):
-    return subprocess.run([*words, "-c", text], capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run(
+        [*words, "-c", text], capture_output=True, text=True, timeout=60, check=False, **more
+    )
 
 
 @pytest.fixture
@@ -44,7 +59,9 @@ def beside(tmp_path):
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_value_arrives_as_it_is(words, value, beside, tmp_path):
     """Whatever it holds: no shell expands it, and none of it becomes a command."""
-    text = shell.program(beside('#!/bin/sh\nprintf "%s|" "$given" "$number"\n'), "it", given=value, number=3)
+    text = shell.program(
+        beside('#!/bin/sh\nprintf "%s|" "$given" "$number"\n'), "it", given=value, number=3
+    )
     assert run(words, text, cwd=tmp_path).stdout == f"{value}|3|"
     assert not (tmp_path / "pwned").exists()
 
@@ -52,23 +69,37 @@ def test_a_value_arrives_as_it_is(words, value, beside, tmp_path):
 @pytest.mark.parametrize("values", [[], HOSTILE])
 def test_a_list_becomes_an_array(values, beside):
     """Each item is one element, an empty one too; no item makes an empty array."""
-    module = beside('#!/bin/bash\nset -u\necho "${#given[@]}"\nfor each in ${given[@]+"${given[@]}"}; do printf "%s|" "$each"; done\n')
-    assert run(("bash",), shell.program(module, "it", given=values)).stdout == f"{len(values)}\n" + "".join(f"{value}|" for value in values)
+    module = beside(
+        '#!/bin/bash\nset -u\necho "${#given[@]}"\nfor each in ${given[@]+"${given[@]}"}; do printf'
+        ' "%s|" "$each"; done\n'
+    )
+    assert run(
+        ("bash",), shell.program(module, "it", given=values)
+    ).stdout == f"{len(values)}\n" + "".join(f"{value}|" for value in values)
 
 
 def test_comments_are_not_sent(beside):
     """They would take room in user data; the first line, which names the shell, stays first."""
-    text = shell.program(beside("#!/bin/sh\n# Why.\n\necho a # stays\n  # too\necho '#b'\n"), "it", given="x")
+    text = shell.program(
+        beside("#!/bin/sh\n# Why.\n\necho a # stays\n  # too\necho '#b'\n"), "it", given="x"
+    )
     assert text == "#!/bin/sh\ngiven=x\necho a # stays\necho '#b'\n"
 
 
 def test_a_program_is_not_sent_without_a_variable_that_it_reads(beside):
-    """By its own lines at its top, or those of a part; arrays and what may be empty count too. What the environment sets does not."""
-    module = beside('#!/bin/bash\n: "${one:?}" "${two?}" "${HOME:?}"\ndeclare -a three four\necho "$one"\n')
+    """By its own lines at its top, or those of a part; arrays and what may be empty count too. What
+    the environment sets does not.
+    """
+    module = beside(
+        '#!/bin/bash\n: "${one:?}" "${two?}" "${HOME:?}"\ndeclare -a three four\necho "$one"\n'
+    )
     for given in ({}, {"one": 1, "two": "", "three": []}, {"two": "", "three": [], "four": []}):
         with pytest.raises(TypeError, match=r"it\.sh reads .*(four|one)"):
             shell.program(module, "it", **given)
-    assert shell.program(module, "it", one=1, two="", three=[], four=["a b"]) == "#!/bin/bash\none=1\ntwo=\nthree=()\nfour=('a b')\necho \"$one\"\n"
+    assert (
+        shell.program(module, "it", one=1, two="", three=[], four=["a b"])
+        == "#!/bin/bash\none=1\ntwo=\nthree=()\nfour=('a b')\necho \"$one\"\n"
+    )
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -78,19 +109,30 @@ def test_a_program_that_was_not_filled_does_nothing(path):
     assert text.startswith(("#!/bin/sh\n# ", "#!/bin/bash\n# "))
     if ': "${' not in text:
         pytest.skip("it reads no variables")
-    shown = run(("/bin/sh" if text.startswith("#!/bin/sh") else "/bin/bash",), text, env={"PATH": "/nowhere"})
-    assert shown.returncode != 0 and re.search(r"\w+: parameter (null or )?not set", shown.stderr), shown.stderr
+    shown = run(
+        ("/bin/sh" if text.startswith("#!/bin/sh") else "/bin/bash",),
+        text,
+        env={"PATH": "/nowhere"},
+    )
+    assert shown.returncode != 0 and re.search(
+        r"\w+: parameter (null or )?not set", shown.stderr
+    ), shown.stderr
 
 
 def test_programs_are_part_of_the_package():
     """Each lies in a folder that is a package, and the build takes files of that name along."""
     assert len(PROGRAMS) > 10
     assert all((path.parent / "__init__.py").exists() for path in PROGRAMS)
-    built = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["providers"]
+    built = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]["providers"]
     assert "**/*.sh" in built
 
 
-CONTROL = re.compile(r"\bif\b[^\n]*;\s*then\b|\b(while|until)\b[^\n]*;\s*do\b|\bfor \w+ in [^\n]*;\s*do\b|\bcase \S+ in\b|<<-?'?[A-Z]{3,}")
+CONTROL = re.compile(
+    r"\bif\b[^\n]*;\s*then\b|\b(while|until)\b[^\n]*;\s*do\b|\bfor \w+ in [^\n]*;\s*do\b|\bcase \S+"
+    r" in\b|<<-?'?[A-Z]{3,}"
+)
 
 
 def test_no_shell_program_stands_in_a_python_text():
@@ -98,7 +140,11 @@ def test_no_shell_program_stands_in_a_python_text():
     found = []
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and CONTROL.search(node.value):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and CONTROL.search(node.value)
+            ):
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
     assert not found
 
@@ -109,23 +155,43 @@ def test_no_shell_program_stands_in_a_python_text():
 def test_what_is_packed_in_user_data_runs_and_its_code_is_the_scripts():
     """EC2's user data: what is read back stands in the clear, the program itself is packed."""
     given = dict.fromkeys(("gpus_ttl_s", "gpus_start", "gpus_idle_s"), "")
-    text = shell.program(aws.__file__, "user_data", **given, packed=packed(b'echo "it\'s $((1 + 1))"\n(exit 7)\n'))
+    text = shell.program(
+        aws.__file__, "user_data", **given, packed=packed(b'echo "it\'s $((1 + 1))"\n(exit 7)\n')
+    )
     done = run(("bash",), text)
     assert (done.returncode, done.stdout) == (7, "it's 2\n")
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 @pytest.mark.parametrize(
-    ("status", "code"), [("succeeded 0", 0), ("ready", 0), ("failed 3 more words", 3), ("setup-wrong 4 the lines", 4), ("failed", 1)]
+    ("status", "code"),
+    [
+        ("succeeded 0", 0),
+        ("ready", 0),
+        ("failed 3 more words", 3),
+        ("setup-wrong 4 the lines", 4),
+        ("failed", 1),
+    ],
 )
 def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_path):
-    """What was written until then is shown; the code is that of the word. Another program's word ends nothing."""
+    """What was written until then is shown; the code is that of the word. Another program's word
+    ends nothing.
+    """
     (tmp_path / "log").write_text("line 1\nline 2\n")
     (tmp_path / "status").write_text("gpus-work other failed 9\n")
     ends = "succeeded ready failed setup-wrong"
-    given = {"digest": "abc", "folder": str(tmp_path), "ends": ends, "well": "succeeded ready", "ill": "failed setup-wrong", "begin_s": 5}
+    given = {
+        "digest": "abc",
+        "folder": str(tmp_path),
+        "ends": ends,
+        "well": "succeeded ready",
+        "ill": "failed setup-wrong",
+        "begin_s": 5,
+    }
     text = shell.program(trial.__file__, "follow", first_line="+1", **given)
-    with subprocess.Popen([*words, "-c", text], stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"]}) as process:
+    with subprocess.Popen(
+        [*words, "-c", text], stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"]}
+    ) as process:
         assert process.stdout.readline() == "line 1\n"
         (tmp_path / "new").write_text(f"gpus-work abc {status}\n")
         (tmp_path / "new").rename(tmp_path / "status")
@@ -138,7 +204,9 @@ echo "${0##*/} $*"
 """
 
 
-@pytest.mark.parametrize("words", [words for words in SHELLS if words != ("busybox", "sh")], ids=" ".join)  # whose nc is its own
+@pytest.mark.parametrize(
+    "words", [words for words in SHELLS if words != ("busybox", "sh")], ids=" ".join
+)  # whose nc is its own
 @pytest.mark.parametrize(
     ("there", "shown"),
     [
@@ -154,7 +222,12 @@ def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path):
         (tmp_path / name).write_text(RELAY)
         (tmp_path / name).chmod(0o755)
     text = shell.program(modal_exec.__file__, "port", relay="relay 'it'")
-    done = subprocess.run([shutil.which(words[0]), *words[1:], "-c", text, "sh", "8000"], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [shutil.which(words[0]), *words[1:], "-c", text, "sh", "8000"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == shown
     assert there or (done.returncode == 127 and "wanted python3, socat or nc" in done.stderr)
 
@@ -185,8 +258,21 @@ def on_ray(words, tmp_path, nodes, rank, further="", command='sh -c "exit \\$0" 
     }.items():
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
-    told = {"GPUS_NODE_RANK": str(rank), "GPUS_LEADER": "10.0.0.1", "GPUS_ADDRESS": f"10.0.0.{rank + 1}"} if nodes > 1 else {}
-    environ = {"PATH": f"{tools}:{os.environ['PATH']}", "LOG": str(tmp_path / "log"), **told, **more}
+    told = (
+        {
+            "GPUS_NODE_RANK": str(rank),
+            "GPUS_LEADER": "10.0.0.1",
+            "GPUS_ADDRESS": f"10.0.0.{rank + 1}",
+        }
+        if nodes > 1
+        else {}
+    )
+    environ = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "LOG": str(tmp_path / "log"),
+        **told,
+        **more,
+    }
     done = run(words, made.processes[0].line + further, env=environ)
     return done.returncode, (tmp_path / "log").read_text()
 
@@ -196,15 +282,23 @@ def test_a_job_on_one_machines_ray_ends_with_the_commands_code(words, tmp_path):
     """Ray is ended with it, whatever the command ended with."""
     code, log = on_ray(words, tmp_path, 1, 0)
     assert code == 3
-    assert log == "ray start --head --port=6379 --dashboard-host=127.0.0.1 --num-gpus=2 --disable-usage-stats\nray stop\n"
+    assert (
+        log == "ray start --head --port=6379 --dashboard-host=127.0.0.1 --num-gpus=2"
+        " --disable-usage-stats\nray stop\n"
+    )
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 def test_further_words_of_a_line_are_the_commands_own(words, tmp_path):
-    """`resume` is added behind the line: with several nodes, too, it reaches the command and not the shell."""
+    """`resume` is added behind the line: with several nodes, too, it reaches the command and not
+    the shell.
+    """
     code, log = on_ray(words, tmp_path, 2, 0, " --resume 'last one'", command="cd / && args 'a b'")
     assert code == 0
-    assert "--node-ip-address=10.0.0.1" in log and "10.0.0.1:6379|a b|--resume|last one|ray stop\n" in log
+    assert (
+        "--node-ip-address=10.0.0.1" in log
+        and "10.0.0.1:6379|a b|--resume|last one|ray stop\n" in log
+    )
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
@@ -213,7 +307,10 @@ def test_a_worker_of_ray_ends_well_when_its_head_is_gone(words, tmp_path):
     code, log = on_ray(words, tmp_path, 2, 1)
     assert code == 0
     assert log.splitlines() == [
-        "ray start --address=10.0.0.1:6379 --node-ip-address=10.0.0.2 --num-gpus=2 --disable-usage-stats",
+        (
+            "ray start --address=10.0.0.1:6379 --node-ip-address=10.0.0.2 --num-gpus=2"
+            " --disable-usage-stats"
+        ),
         *["ray health-check --address 10.0.0.1:6379"] * 2,
         "ray stop",
     ]
@@ -227,8 +324,16 @@ def test_where_ray_does_not_start_its_code_is_the_jobs(tmp_path):
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 def test_ollama_serves_and_pulls_with_what_the_plan_counted_on(words, tmp_path):
-    """Its variables are set for the server; the pull asks the server of this machine, again until it answers."""
-    made = program(Workload((Task(launcher="ollama", model="llama3.1:8b", context=4_096, concurrency=2),)), "service", "L4", 1, expose="public")
+    """Its variables are set for the server; the pull asks the server of this machine, again until
+    it answers.
+    """
+    made = program(
+        Workload((Task(launcher="ollama", model="llama3.1:8b", context=4_096, concurrency=2),)),
+        "service",
+        "L4",
+        1,
+        expose="public",
+    )
     ollama = """#!/bin/sh
 case "$1" in
   pull) [ -e "$LOG.tried" ] || { touch "$LOG.tried"; exit 1; }; echo "$OLLAMA_HOST $*" >"$LOG.pulled" ;;

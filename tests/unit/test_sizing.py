@@ -13,14 +13,40 @@ from providers.cli import size_report
 from providers.workloads.sizing.architecture import find
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
 
-TABLE = json.loads((__import__("pathlib").Path(architecture.__file__).parent / "data" / "models.json").read_text())
+TABLE = json.loads(
+    (__import__("pathlib").Path(architecture.__file__).parent / "data" / "models.json").read_text()
+)
 
 PUBLISHED = [
     # (model, what, published figure, unit, source)
-    ("meta-llama/Llama-3.1-8B", "fp16 weights", 16.0, "GB", "Hugging Face blog, Llama 3.1, 2024-07"),
-    ("meta-llama/Llama-3.1-70B", "fp16 weights", 140.0, "GB", "Hugging Face blog, Llama 3.1, 2024-07"),
-    ("meta-llama/Llama-3.1-405B", "fp16 weights", 810.0, "GB", "Hugging Face blog, Llama 3.1, 2024-07"),
-    ("meta-llama/Llama-3.1-405B", "fp8 weights", 405.0, "GB", "Hugging Face blog, Llama 3.1, 2024-07"),
+    (
+        "meta-llama/Llama-3.1-8B",
+        "fp16 weights",
+        16.0,
+        "GB",
+        "Hugging Face blog, Llama 3.1, 2024-07",
+    ),
+    (
+        "meta-llama/Llama-3.1-70B",
+        "fp16 weights",
+        140.0,
+        "GB",
+        "Hugging Face blog, Llama 3.1, 2024-07",
+    ),
+    (
+        "meta-llama/Llama-3.1-405B",
+        "fp16 weights",
+        810.0,
+        "GB",
+        "Hugging Face blog, Llama 3.1, 2024-07",
+    ),
+    (
+        "meta-llama/Llama-3.1-405B",
+        "fp8 weights",
+        405.0,
+        "GB",
+        "Hugging Face blog, Llama 3.1, 2024-07",
+    ),
     (
         "meta-llama/Llama-3.1-405B",
         "cache 131072",
@@ -28,35 +54,81 @@ PUBLISHED = [
         "GiB 2 x",
         "Hugging Face blog, Llama 3.1, 2024-07 (its figures are twice what 16 bit takes)",
     ),
-    ("mistralai/Mixtral-8x7B-v0.1", "fp16 weights", 86.99, "GiB", "its safetensors files: 93,405,577,216 bytes"),
-    ("mistralai/Mixtral-8x7B-v0.1", "cache 4096", 0.5, "GiB", "llama.cpp's allocation: 256 MiB for 2048 tokens"),
+    (
+        "mistralai/Mixtral-8x7B-v0.1",
+        "fp16 weights",
+        86.99,
+        "GiB",
+        "its safetensors files: 93,405,577,216 bytes",
+    ),
+    (
+        "mistralai/Mixtral-8x7B-v0.1",
+        "cache 4096",
+        0.5,
+        "GiB",
+        "llama.cpp's allocation: 256 MiB for 2048 tokens",
+    ),
     ("mistralai/Mixtral-8x22B-v0.1", "fp16 weights", 282.0, "GB", "canitrun.dev, 2026-11"),
-    ("meta-llama/Meta-Llama-3-8B", "cache 2048", 0.25, "GiB", "llama.cpp's allocation, dranger003/c4ai-command-r-v01-iMat.GGUF discussion 6"),
-    ("meta-llama/Meta-Llama-3-70B", "cache 2048", 0.625, "GiB", "llama.cpp's allocation, same place"),
+    (
+        "meta-llama/Meta-Llama-3-8B",
+        "cache 2048",
+        0.25,
+        "GiB",
+        "llama.cpp's allocation, dranger003/c4ai-command-r-v01-iMat.GGUF discussion 6",
+    ),
+    (
+        "meta-llama/Meta-Llama-3-70B",
+        "cache 2048",
+        0.625,
+        "GiB",
+        "llama.cpp's allocation, same place",
+    ),
     ("Qwen/Qwen2-7B", "fp16 weights", 15.2, "GB", "its safetensors files"),
     ("mistralai/Mistral-7B-v0.1", "fp16 weights", 14.5, "GB", "its safetensors files"),
     ("meta-llama/Llama-2-7b", "cache 4196", 2.05, "GiB", "jy-yuan/KIVI issue 17"),
-    ("meta-llama/Llama-2-70b", "fp16 weights", 140.0, "GB", "Hugging Face blog, optimising LLMs in production, 2023"),
+    (
+        "meta-llama/Llama-2-70b",
+        "fp16 weights",
+        140.0,
+        "GB",
+        "Hugging Face blog, optimising LLMs in production, 2023",
+    ),
     ("deepseek-ai/DeepSeek-V3", "fp8 weights", 671.0, "GB", "its report, 2024-12"),
-    ("openai-community/gpt2-xl", "full training state", 24.0, "GB", "ZeRO, 2019: 1.5 B parameters, 16 bytes each"),
+    (
+        "openai-community/gpt2-xl",
+        "full training state",
+        24.0,
+        "GB",
+        "ZeRO, 2019: 1.5 B parameters, 16 bytes each",
+    ),
 ]
 
 
 @pytest.mark.parametrize("row", TABLE["models"], ids=lambda row: row["name"])
 def test_counted_parameters_are_those_of_the_model_card(row):
-    """From the shape alone the count comes within 1 % of what the model's card says (1.5 % where the card counts a vision encoder too)."""
+    """From the shape alone the count comes within 1 % of what the model's card says (1.5 % where
+    the card counts a vision encoder too).
+    """
     within = 0.015 if row.get("vision_not_counted") else 0.01
-    assert find(row["name"]).parameters / 1e9 == pytest.approx(row["published_parameters_billion"], rel=within)
+    assert find(row["name"]).parameters / 1e9 == pytest.approx(
+        row["published_parameters_billion"], rel=within
+    )
 
 
-@pytest.mark.parametrize(("name", "what", "figure", "unit", "source"), PUBLISHED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("name", "what", "figure", "unit", "source"), PUBLISHED, ids=lambda value: str(value)[:40]
+)
 def test_memory_agrees_with_published_figures(name, what, figure, unit, source):
-    """Weights, cache and training state come within 10 % of what was published for at least ten models."""
+    """Weights, cache and training state come within 10 % of what was published for at least ten
+    models.
+    """
     model = find(name)
     if what.endswith("weights"):
         found = memory.weight_bytes(model, what.split()[0])
     elif what.startswith("cache"):
-        found = model.kv_bytes_per_token() * int(what.split()[1]) * (2 if unit.endswith("2 x") else 1)
+        found = (
+            model.kv_bytes_per_token() * int(what.split()[1]) * (2 if unit.endswith("2 x") else 1)
+        )
     else:
         found = model.parameters * memory.FULL_BYTES
     assert found / (1e9 if unit == "GB" else memory.GIB) == pytest.approx(figure, rel=0.10), source
@@ -78,7 +150,10 @@ def test_b37_tensor_parallel_sizes_divide_heads_and_kv_heads():
 
 def test_b37_a_count_that_does_not_divide_is_told_with_the_valid_ones():
     """B37: the refusal names valid sizes and a split over stages."""
-    assert parallelism.advice(find("Qwen2-7B"), 8) == "28 heads with 4 KV heads can't be cut into 8: valid are 1, 2, 4, 28; or TP4 x PP2"
+    assert (
+        parallelism.advice(find("Qwen2-7B"), 8)
+        == "28 heads with 4 KV heads can't be cut into 8: valid are 1, 2, 4, 28; or TP4 x PP2"
+    )
     assert parallelism.advice(find("Qwen2-7B"), 4) == ""
 
 
@@ -104,15 +179,23 @@ def test_b39_overhead_is_counted_on_each_gpu():
 
 
 def test_kv_heads_that_run_out_are_doubled():
-    """Sixteen GPUs with eight KV heads hold each head twice, so the cache per GPU stops shrinking at eight."""
+    """Sixteen GPUs with eight KV heads hold each head twice, so the cache per GPU stops shrinking
+    at eight.
+    """
     model = find("Llama-3-70B")
     assert memory.cache_bytes_per_token(model, 16) == memory.cache_bytes_per_token(model, 8)
-    assert memory.cache_bytes_per_token(find("deepseek-ai/DeepSeek-V3"), 8) == find("deepseek-ai/DeepSeek-V3").kv_bytes_per_token()
+    assert (
+        memory.cache_bytes_per_token(find("deepseek-ai/DeepSeek-V3"), 8)
+        == find("deepseek-ai/DeepSeek-V3").kv_bytes_per_token()
+    )
 
 
 def test_a_card_without_the_format_is_refused_with_the_reason():
     """fp8 on an A100 and bf16 on a T4 are told by compute capability."""
-    assert "no fp8" in judge(find("deepseek-ai/DeepSeek-V3"), Serve("fp8", 8192), "A100-80GB", 8).reason
+    assert (
+        "no fp8"
+        in judge(find("deepseek-ai/DeepSeek-V3"), Serve("fp8", 8192), "A100-80GB", 8).reason
+    )
     assert "fp16 would do" in judge(find("Llama-3-8B"), Serve("bf16", 2048), "T4", 1).reason
 
 
@@ -124,13 +207,24 @@ def test_tensor_parallelism_is_wide_on_nvlink_and_narrow_over_pcie():
 
 
 def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
-    """Its formats are planned in stages on 95 % of a card with small prefill steps: 70B in 4 bits is tight on two cards of 24 GB, and no on one of 40."""
+    """Its formats are planned in stages on 95 % of a card with small prefill steps: 70B in 4 bits
+    is tight on two cards of 24 GB, and no on one of 40.
+    """
     model = find("Llama-3.1-70B")
     pair = judge(model, Serve("q4_k_m", 8192), "RTX-3090", 2)
-    assert (pair.answer, str(pair.layout), pair.usable_gib) == (TIGHT, "TP1 x PP2", pytest.approx(22.8))
+    assert (pair.answer, str(pair.layout), pair.usable_gib) == (
+        TIGHT,
+        "TP1 x PP2",
+        pytest.approx(22.8),
+    )
     assert judge(model, Serve("q4_k_m", 2048), "A100", 1).answer == NO
     assert judge(model, Serve("awq", 8192), "A100", 2).usable_gib == pytest.approx(36.0)
-    assert [str(each) for each in parallelism.layouts(find("Llama-3.1-8B"), "RTX-3090", 2, split=parallelism.LAYERS)] == ["TP1 x PP2"]
+    assert [
+        str(each)
+        for each in parallelism.layouts(
+            find("Llama-3.1-8B"), "RTX-3090", 2, split=parallelism.LAYERS
+        )
+    ] == ["TP1 x PP2"]
 
 
 def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
@@ -140,7 +234,9 @@ def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
 
 
 def test_full_training_of_8b_needs_splitting_and_adapters_do_not():
-    """16 bytes for each parameter do not fit one card of 80 GB; LoRA and QLoRA do, the latter on 24."""
+    """16 bytes for each parameter do not fit one card of 80 GB; LoRA and QLoRA do, the latter on
+    24.
+    """
     model = find("Llama-3.1-8B")
     assert judge(model, Train("full"), "H100", 1).answer == NO
     split = judge(model, Train("full"), "H100", 8)
@@ -151,13 +247,19 @@ def test_full_training_of_8b_needs_splitting_and_adapters_do_not():
 
 @pytest.mark.parametrize(("recompute", "measured"), [(True, 31.9), (False, 48.4)])
 def test_training_memory_is_what_an_h100_took(recompute, measured):
-    """Peak GiB of PyTorch 2.11 for a Llama 3.2 1B, 4 x 2048 tokens, bf16 autocast with AdamW on an H100 (2026-11-28): within 10 %."""
-    need = memory.training(find("meta-llama/Llama-3.2-1B"), "full", sequence=2048, batch=4, recompute=recompute)
+    """Peak GiB of PyTorch 2.11 for a Llama 3.2 1B, 4 x 2048 tokens, bf16 autocast with AdamW on an
+    H100 (2026-11-28): within 10 %.
+    """
+    need = memory.training(
+        find("meta-llama/Llama-3.2-1B"), "full", sequence=2048, batch=4, recompute=recompute
+    )
     assert need.total - need.overhead == pytest.approx(measured, rel=0.10)
 
 
 def test_serving_memory_is_what_an_h100_took():
-    """Llama 3.1 8B in bf16 on an H100 (2026-11-28): 14.96 GiB of weights, 2.03 GiB of cache for 4 x 4096 tokens."""
+    """Llama 3.1 8B in bf16 on an H100 (2026-11-28): 14.96 GiB of weights, 2.03 GiB of cache for 4 x
+    4096 tokens.
+    """
     need = memory.serving(find("meta-llama/Llama-3.1-8B"), "bf16", context=4096, concurrency=4)
     assert need.weights == pytest.approx(14.96, rel=0.01)
     assert need.cache == pytest.approx(2.03, rel=0.02)
@@ -169,24 +271,32 @@ def test_recomputing_saves_memory_and_costs_time():
     kept = memory.training(model, "lora", sequence=4096, batch=4, recompute=False)
     recomputed = memory.training(model, "lora", sequence=4096, batch=4, recompute=True)
     assert recomputed.activations < kept.activations / 3
-    assert throughput.training_flops(model, 1e9, recompute=True) == pytest.approx(throughput.training_flops(model, 1e9, recompute=False) * 4 / 3)
+    assert throughput.training_flops(model, 1e9, recompute=True) == pytest.approx(
+        throughput.training_flops(model, 1e9, recompute=False) * 4 / 3
+    )
 
 
 def test_training_flops_are_six_per_parameter_and_token():
     """The rule of thumb, plus attention: within 15 % for a 7B model at 4k."""
     model = find("Llama-2-7b")
-    assert throughput.training_flops(model, 1.0, recompute=False) == pytest.approx(6 * model.parameters, rel=0.15)
+    assert throughput.training_flops(model, 1.0, recompute=False) == pytest.approx(
+        6 * model.parameters, rel=0.15
+    )
 
 
 def test_training_time_of_llama_2_7b_is_near_the_published_one():
-    """Two trillion tokens took 184,320 hours of A100 80 GB (Llama 2 report, 2023); the estimate comes within 25 %."""
+    """Two trillion tokens took 184,320 hours of A100 80 GB (Llama 2 report, 2023); the estimate
+    comes within 25 %.
+    """
     flops = throughput.training_flops(find("Llama-2-7b"), 2e12, sequence=4096, recompute=False)
     hours = throughput.training_hours(flops, "A100-80GB", 8)
     assert hours * 8 == pytest.approx(184_320, rel=0.25)
 
 
 def test_hours_scale_between_the_ratios_of_speed_and_bandwidth():
-    """From 5 h on a T4 an A100 takes about 1 h: the seed's claim of six times is within reach, ten is not."""
+    """From 5 h on a T4 an A100 takes about 1 h: the seed's claim of six times is within reach, ten
+    is not.
+    """
     least, most = throughput.scaled_hours(5, "T4", "A100")
     assert 0.8 < least < most < 1.1
 
@@ -197,15 +307,29 @@ def test_serving_bound_falls_with_a_longer_cache_and_rises_with_bandwidth():
     one = throughput.serving_bound(model, "L4", dtype="bf16", context=2048, concurrency=1)
     assert one.limited_by == "memory bandwidth"
     assert one.tokens_per_s < 300e9 / 16e9 + 1
-    assert throughput.serving_bound(model, "L4", dtype="bf16", context=32768, concurrency=1).tokens_per_s < one.tokens_per_s
-    assert throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1).tokens_per_s > 10 * one.tokens_per_s
+    assert (
+        throughput.serving_bound(
+            model, "L4", dtype="bf16", context=32768, concurrency=1
+        ).tokens_per_s
+        < one.tokens_per_s
+    )
+    assert (
+        throughput.serving_bound(
+            model, "H100", dtype="bf16", context=2048, concurrency=1
+        ).tokens_per_s
+        > 10 * one.tokens_per_s
+    )
 
 
 def test_one_sequence_gains_nothing_from_stages():
     """A pipeline of four is no faster than one stage for a single sequence."""
     model = find("Llama-3.1-70B")
-    one = throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2)
-    four = throughput.serving_bound(model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2, pipeline=4)
+    one = throughput.serving_bound(
+        model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2
+    )
+    four = throughput.serving_bound(
+        model, "H100", dtype="bf16", context=2048, concurrency=1, tensor=2, pipeline=4
+    )
     assert one.tokens_per_s == four.tokens_per_s
 
 
@@ -220,16 +344,28 @@ def test_sizes_puts_what_fits_first_and_the_cheapest_of_it_first():
 
 
 def test_a_config_json_is_read_and_a_broken_one_is_told_by_its_key(tmp_path):
-    """A file with the keys of a language model is a model; one without is refused naming the first that is missing."""
+    """A file with the keys of a language model is a model; one without is refused naming the first
+    that is missing.
+    """
     path = tmp_path / "config.json"
     path.write_text(json.dumps(TABLE["models"][2]["config"]))
-    assert find(str(path)).parameters == find(str(tmp_path)).parameters == find("Llama-3.1-8B").parameters
+    assert (
+        find(str(path)).parameters
+        == find(str(tmp_path)).parameters
+        == find("Llama-3.1-8B").parameters
+    )
     for content, told in (
         ("{}", "num_hidden_layers"),
         ("[]", "a mapping"),
         ("not json", "readable config.json"),
         ('{"num_hidden_layers": -1}', "positive whole number"),
-        ('{"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 3, "num_key_value_heads": 2, "vocab_size": 9}', "divide"),
+        (
+            (
+                '{"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 3,'
+                ' "num_key_value_heads": 2, "vocab_size": 9}'
+            ),
+            "divide",
+        ),
     ):
         path.write_text(content)
         with pytest.raises(SpecError, match=told):
@@ -265,7 +401,16 @@ def run(capsys, *words):
 def test_the_command_answers_serving_training_and_measured_hours(capsys):
     """The three forms of the question are answered, and their lines are at most 96 columns wide."""
     for words in (
-        ("meta-llama/Llama-3.1-70B", "--serve", "--dtype", "bf16", "--context", "32k", "--concurrency", "16"),
+        (
+            "meta-llama/Llama-3.1-70B",
+            "--serve",
+            "--dtype",
+            "bf16",
+            "--context",
+            "32k",
+            "--concurrency",
+            "16",
+        ),
         ("7b", "--train", "lora", "--tokens", "1B", "--budget", "200"),
         ("7b", "--train", "full", "--tokens", "1B", "--budget", "200", "--all"),
         ("--hours", "T4=5,A10G=1.7,A100=0.8"),
@@ -282,7 +427,11 @@ def test_the_command_says_over_budget_and_gives_json(capsys):
     assert "! over the budget of $100" in out
     _, out, _ = run(capsys, "7b", "--train", "lora", "--tokens", "1B", "--budget", "100", "--json")
     answer = json.loads(out)
-    assert {row["within_budget"] for row in answer["candidates"] if row["answer"] == "fits" and row["job_usd"]} == {True, False}
+    assert {
+        row["within_budget"]
+        for row in answer["candidates"]
+        if row["answer"] == "fits" and row["job_usd"]
+    } == {True, False}
 
 
 @pytest.mark.parametrize(
@@ -313,8 +462,16 @@ def test_nothing_that_holds_it_is_exit_code_one(capsys):
 
 def test_sizing_imports_nothing_heavy():
     """`gpus size` starts without pydantic, httpx or a cloud's SDK."""
-    script = "import sys; from providers.cli import main; main.main(['size', '7b', '--json']); sys.exit(bool({'pydantic', 'httpx', 'boto3', 'grpc'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    script = (
+        "import sys; from providers.cli import main; main.main(['size', '7b', '--json']);"
+        " sys.exit(bool({'pydantic', 'httpx', 'boto3', 'grpc'} & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_a_measured_card_without_a_price_names_the_one_beside_it():

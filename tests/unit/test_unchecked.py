@@ -1,4 +1,6 @@
-"""What a plan says of a fit that it cannot know, and of one that it refuses; and that one fault is one problem."""
+"""What a plan says of a fit that it cannot know, and of one that it refuses; and that one fault is
+one problem.
+"""
 
 import json
 
@@ -25,19 +27,42 @@ def problems(**declared):
             "service",
             "no configuration of foo/huge-400b is known; `gpus size PATH/config.json --serve`",
         ),
-        ({"launcher": "sglang", "model": "/models/mine"}, "service", "no configuration of /models/mine is known"),
-        ({"launcher": "ollama", "model": "llama3.1:70b"}, "service", "`gpus size SIZE --serve --dtype q4_k_m`, SIZE as in 8b,"),
-        ({"launcher": "llama.cpp", "model": "someone/Model-GGUF"}, "service", "no configuration of someone/Model-GGUF is known; `gpus size SIZE"),
         (
-            {"launcher": "torchrun", "command": "t.py", "model": "foo/bar", "train": {"method": "lora", "tokens": "1B"}},
+            {"launcher": "sglang", "model": "/models/mine"},
+            "service",
+            "no configuration of /models/mine is known",
+        ),
+        (
+            {"launcher": "ollama", "model": "llama3.1:70b"},
+            "service",
+            "`gpus size SIZE --serve --dtype q4_k_m`, SIZE as in 8b,",
+        ),
+        (
+            {"launcher": "llama.cpp", "model": "someone/Model-GGUF"},
+            "service",
+            "no configuration of someone/Model-GGUF is known; `gpus size SIZE",
+        ),
+        (
+            {
+                "launcher": "torchrun",
+                "command": "t.py",
+                "model": "foo/bar",
+                "train": {"method": "lora", "tokens": "1B"},
+            },
             "job",
             "`gpus size PATH/config.json --train lora`",
         ),
-        ({"launcher": "torchrun", "command": "t.py", "model": "meta-llama/Llama-3.1-8B"}, "job", "workload.train says how it is trained"),
+        (
+            {"launcher": "torchrun", "command": "t.py", "model": "meta-llama/Llama-3.1-8B"},
+            "job",
+            "workload.train says how it is trained",
+        ),
     ],
 )
 def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told):
-    """On L4:1 a model of 400B gave a clean plan: nothing is refused on a guess, and that nothing was checked is said, once."""
+    """On L4:1 a model of 400B gave a clean plan: nothing is refused on a guess, and that nothing
+    was checked is said, once.
+    """
     plan = planned(market_now, gpu="L4:1", kind=kind, workload=workload)
     assert plan.candidates
     (line,) = [text for text in plan.warnings if text.startswith("fit not checked: ")]
@@ -52,19 +77,38 @@ def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told):
         ({"command": "python train.py"}, "job"),
         ({"launcher": "comfyui"}, "service"),
         ({"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B"}, "service"),
-        ({"launcher": "torchrun", "command": "t.py", "model": "foo/bar", "train": {"hours": {"L4": 5}}}, "job"),
+        (
+            {
+                "launcher": "torchrun",
+                "command": "t.py",
+                "model": "foo/bar",
+                "train": {"hours": {"L4": 5}},
+            },
+            "job",
+        ),
     ],
 )
 def test_what_is_known_or_has_no_model_needs_no_line(market_now, workload, kind):
     """A command, a launcher without a model, a bundled model, and hours that were measured."""
-    assert not [text for text in planned(market_now, gpu="L4:1", kind=kind, workload=workload).warnings if "fit not checked" in text]
+    assert not [
+        text
+        for text in planned(market_now, gpu="L4:1", kind=kind, workload=workload).warnings
+        if "fit not checked" in text
+    ]
 
 
 def test_each_of_several_services_is_said_for_itself():
     """Two unknown models are two lines, the same one twice is one."""
-    services = [{"name": name, "launcher": "vllm", "model": model} for name, model in (("a", "foo/a"), ("b", "foo/b"), ("c", "foo/a"))]
-    services = [{**each, "port": 8000 + number, "gpus": [number]} for number, each in enumerate(services)]
-    ask = read_cluster("t", {"kind": "service", "gpu": "L4:4", "workload": {"services": services}}).ask()
+    services = [
+        {"name": name, "launcher": "vllm", "model": model}
+        for name, model in (("a", "foo/a"), ("b", "foo/b"), ("c", "foo/a"))
+    ]
+    services = [
+        {**each, "port": 8000 + number, "gpus": [number]} for number, each in enumerate(services)
+    ]
+    ask = read_cluster(
+        "t", {"kind": "service", "gpu": "L4:4", "workload": {"services": services}}
+    ).ask()
     assert [text.split()[6] for text in fit.unchecked(ask.workload)] == ["foo/a", "foo/b"]
 
 
@@ -74,13 +118,18 @@ def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
     (tmp_path / "Pulumi.big.yaml").write_text(
-        "config:\n  gpus:world: rehearsal\n  gpus:clusters:\n    t:\n      kind: service\n      gpu: L4:1\n      providers: [gcp]\n"
-        "      workload: {launcher: vllm, model: foo/huge-400b}\n"
+        "config:\n  gpus:world: rehearsal\n  gpus:clusters:\n    t:\n      kind: service\n     "
+        " gpu: L4:1\n      providers: [gcp]\n      workload: {launcher: vllm, model:"
+        " foo/huge-400b}\n"
     )
     assert main.main(["plan", "-s", "big"]) == 0
-    assert "fit not checked: no configuration of foo/huge-400b is known" in " ".join(capsys.readouterr().out.split())
+    assert "fit not checked: no configuration of foo/huge-400b is known" in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert main.main(["plan", "-s", "big", "--json"]) == 0
-    assert "fit not checked: no configuration of foo/huge-400b is known" in json.dumps(json.loads(capsys.readouterr().out))
+    assert "fit not checked: no configuration of foo/huge-400b is known" in json.dumps(
+        json.loads(capsys.readouterr().out)
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,8 +141,14 @@ def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told):
-    """With the GPU that was asked first, the figures, and what would hold it; also where another row comes first in the list."""
-    plan = planned(market_now, gpu=gpus, workload={**LLAMA_70B, "context": 4096 if gpus[0] != "L4:8" else 100_000})
+    """With the GPU that was asked first, the figures, and what would hold it; also where another
+    row comes first in the list.
+    """
+    plan = planned(
+        market_now,
+        gpu=gpus,
+        workload={**LLAMA_70B, "context": 4096 if gpus[0] != "L4:8" else 100_000},
+    )
     assert plan.best is None
     text = " ".join(plan.as_text(width=10_000).split())
     said = text.partition("refused by the rule fit: ")[2]
@@ -107,26 +162,56 @@ def test_what_is_proposed_holds_it():
     assert found.remedy == "H100:2 or B200:1 would hold it"
     for gpu, count in (("H100", 2), ("B200", 1)):
         assert fit.fit(ask.workload, None, gpu, count, 1).why == ""
-    big = read_cluster("t", {"kind": "service", "gpu": "L4:1", "workload": {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3"}}).ask()
+    big = read_cluster(
+        "t",
+        {
+            "kind": "service",
+            "gpu": "L4:1",
+            "workload": {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3"},
+        },
+    ).ask()
     assert fit.fit(big.workload, None, "L4", 1, 1).remedy == "H200:8 would hold it"
 
 
 @pytest.mark.parametrize(
-    ("written", "tokens"), [("32k", 32_768), ("32K", 32_768), (" 8k ", 8_192), ("8192", 8_192), (32_768.0, 32_768), ("1m", 1_000_000), ("0.5k", 512)]
+    ("written", "tokens"),
+    [
+        ("32k", 32_768),
+        ("32K", 32_768),
+        (" 8k ", 8_192),
+        ("8192", 8_192),
+        (32_768.0, 32_768),
+        ("1m", 1_000_000),
+        ("0.5k", 512),
+    ],
 )
 def test_a_context_is_written_as_for_gpus_size(written, tokens):
     """`context: 32k` in a stack is what `gpus size --context 32k` means; so is a training sequence."""
-    declared = {"gpu": "L4:1", "kind": "service", "workload": {**LLAMA_70B, "context": written, "train": {"sequence": written}}}
+    declared = {
+        "gpu": "L4:1",
+        "kind": "service",
+        "workload": {**LLAMA_70B, "context": written, "train": {"sequence": written}},
+    }
     workload = read_cluster("t", declared).ask().workload
     assert workload.tasks[0].context == tokens and workload.training.sequence == tokens
 
 
-@pytest.mark.parametrize("written", ["32q", "k", "", "-1k", 0, True, "1e3", "0k", [1], "9" * 400 + "k"])
+@pytest.mark.parametrize(
+    "written", ["32q", "k", "", "-1k", 0, True, "1e3", "0k", [1], "9" * 400 + "k"]
+)
 def test_a_context_that_is_none_is_one_problem(written):
     """One fault never causes a second, false one, whatever else hangs on the workload."""
-    rest = {"kind": "service", "expose": "token", "disk_gib": 200, "rank": "price", "fallback": [{"gpu": "A10:1", "dtype": "awq"}]}
+    rest = {
+        "kind": "service",
+        "expose": "token",
+        "disk_gib": 200,
+        "rank": "price",
+        "fallback": [{"gpu": "A10:1", "dtype": "awq"}],
+    }
     assert problems(**rest, workload={**LLAMA_70B, "context": written}) == ["workload.context"]
-    assert problems(**rest, workload={"services": [{"name": "a", **LLAMA_70B, "context": written}]}) == ["workload.services[0].context"]
+    assert problems(
+        **rest, workload={"services": [{"name": "a", **LLAMA_70B, "context": written}]}
+    ) == ["workload.services[0].context"]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +220,20 @@ def test_a_context_that_is_none_is_one_problem(written):
         ({"kind": "jobb", "workload": {"command": "x"}, "expose": "token"}, ["kind"]),
         ({"ttl": {"a": 1}, "on_ttl": "keep"}, ["ttl"]),
         ({"idle_after": [1], "on_ttl": "keep"}, ["idle_after"]),
-        ({"kind": "job", "workload": {"command": 5, "train": {}}, "rank": "job_cost", "disk_gib": 100}, ["workload.command"]),
+        (
+            {
+                "kind": "job",
+                "workload": {"command": 5, "train": {}},
+                "rank": "job_cost",
+                "disk_gib": 100,
+            },
+            ["workload.command"],
+        ),
         # Faults of their own are still told together.
-        ({"kind": "service", "workload": {**LLAMA_70B, "context": "x"}, "nodes": 0}, ["workload.context", "nodes"]),
+        (
+            {"kind": "service", "workload": {**LLAMA_70B, "context": "x"}, "nodes": 0},
+            ["workload.context", "nodes"],
+        ),
         ({"ttl": {"a": 1}, "labels": {"A": "b"}}, ["ttl", "labels.A"]),
     ],
 )

@@ -1,4 +1,6 @@
-"""The rounds of a watch over a stand-in of the stack: what counts against the cap, what a failure and a lock come to, what the log says."""
+"""The rounds of a watch over a stand-in of the stack: what counts against the cap, what a failure
+and a lock come to, what the log says.
+"""
 
 import errno
 import json
@@ -18,10 +20,37 @@ NOW = 1_800_000_000.0
 
 def state(*clusters, owner="own1"):
     """(name, status, handle, launched_at) each."""
-    resources = [{"type": "gpu:index:Ownership", "id": f"live/{owner}", "urn": "u::ownership", "inputs": {}, "outputs": {}}] if owner else []
+    resources = (
+        [
+            {
+                "type": "gpu:index:Ownership",
+                "id": f"live/{owner}",
+                "urn": "u::ownership",
+                "inputs": {},
+                "outputs": {},
+            }
+        ]
+        if owner
+        else []
+    )
     for name, status, handle, launched in clusters:
-        outputs = {"status": status, "handles": [handle], "launched_at": launched, "provider": "gcp", "zone": "z", "price_usd_per_hour": 2.5}
-        resources.append({"type": "gpu:index:Cluster", "urn": f"u::{name}", "id": f"live/{owner}/{name}/g", "inputs": {}, "outputs": outputs})
+        outputs = {
+            "status": status,
+            "handles": [handle],
+            "launched_at": launched,
+            "provider": "gcp",
+            "zone": "z",
+            "price_usd_per_hour": 2.5,
+        }
+        resources.append(
+            {
+                "type": "gpu:index:Cluster",
+                "urn": f"u::{name}",
+                "id": f"live/{owner}/{name}/g",
+                "inputs": {},
+                "outputs": outputs,
+            }
+        )
     return read_state({"resources": resources})
 
 
@@ -29,7 +58,11 @@ class Played:
     """A stack whose state goes from one to the other at the `up` that does these operations."""
 
     def __init__(self, before, after=None, operations=None, history=0, fails=()):
-        self.states, self.operations, self.history = [before, after or before], operations or {}, history
+        self.states, self.operations, self.history = (
+            [before, after or before],
+            operations or {},
+            history,
+        )
         self.fails, self.ups, self.stopped = list(fails), 0, False
 
     def stop(self):
@@ -41,7 +74,11 @@ class Played:
     def _run(self):
         if self.fails:
             raise self.fails.pop(0)
-        return Run(self.operations, tuple(name for name, operation in self.operations.items() if operation != "update"), ("train: a warning",))
+        return Run(
+            self.operations,
+            tuple(name for name, operation in self.operations.items() if operation != "update"),
+            ("train: a warning",),
+        )
 
     def preview(self):
         return self._run()
@@ -73,14 +110,22 @@ NO_FOLDER = "No usable temporary directory found in ['/tmp', '/var/tmp']"
     [
         (
             OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-            "No space left on device; make room there, or set GPUS_HOME to a folder that can be written",
+            (
+                "No space left on device; make room there, or set GPUS_HOME to a folder that can be"
+                " written"
+            ),
         ),
         (
             FileNotFoundError(errno.ENOENT, NO_FOLDER),
-            "wanted a folder that takes temporary files, found none among ['/tmp', '/var/tmp']; make room on the disk, "
-            "or set TMPDIR to a folder that can be written",
+            (
+                "wanted a folder that takes temporary files, found none among ['/tmp', '/var/tmp'];"
+                " make room on the disk, or set TMPDIR to a folder that can be written"
+            ),
         ),
-        (PermissionError(errno.EACCES, "Permission denied", "/opt/pulumi"), "Permission denied: /opt/pulumi"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/opt/pulumi"),
+            "Permission denied: /opt/pulumi",
+        ),
     ],
 )
 def test_failure_of_this_machine_is_a_failed_round(error, text):
@@ -99,7 +144,11 @@ def test_log_that_cannot_be_written_is_told_and_ends_no_watch(capsys):
     assert not RoundLog("/dev/full").write("dev", found)
     out, err = capsys.readouterr()
     assert "dev: unchanged: nothing to do" in out
-    assert err == ("gpus: /dev/full: the round is not in the log: No space left on device; make room there, or name another file with --log\n")
+    assert (
+        err
+        == "gpus: /dev/full: the round is not in the log: No space left on device; make room there,"
+        " or name another file with --log\n"
+    )
 
 
 def test_nothing_to_do_is_still_written_down():
@@ -110,7 +159,10 @@ def test_nothing_to_do_is_still_written_down():
     assert found.as_json()["at"] == "2027-01-15T08:00:00Z"
 
 
-@pytest.mark.parametrize(("history", "most", "result"), [(0, 3, "bought"), (2, 3, "bought"), (3, 3, "capped"), (0, 0, "capped"), (1, 1, "capped")])
+@pytest.mark.parametrize(
+    ("history", "most", "result"),
+    [(0, 3, "bought"), (2, 3, "bought"), (3, 3, "capped"), (0, 0, "capped"), (1, 1, "capped")],
+)
 def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(history, most, result):
     """On an empty machine the backend's own history counts."""
     stack = Played(state(), state(("train", "running", "a", "")), {"train": "create"}, history)
@@ -120,22 +172,34 @@ def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(histor
 
 
 def test_launches_in_the_state_count():
-    """What the state says was launched within the hour counts, whoever did it; what was launched before does not."""
+    """What the state says was launched within the hour counts, whoever did it; what was launched
+    before does not.
+    """
     just, before = "2027-01-15T07:30:00Z", "2027-01-15T06:30:00Z"
-    held = state(("a", "running", "1", just), ("b", "running", "2", just), ("c", "running", "3", before))
+    held = state(
+        ("a", "running", "1", just), ("b", "running", "2", just), ("c", "running", "3", before)
+    )
     assert played(Played(held, operations={"d": "create"}), 2).result == "capped"
     assert played(Played(held, operations={"d": "create"}), 3).bought_last_hour == 2
 
 
 def test_more_lost_at_once_than_the_cap_is_bought_in_one_round():
-    """With nothing bought for an hour a round buys all that is missing, so that a large loss does not wait for ever."""
+    """With nothing bought for an hour a round buys all that is missing, so that a large loss does
+    not wait for ever.
+    """
     names = ("a", "b", "c", "d")
-    stack = Played(state(), state(*((name, "running", name, "") for name in names)), dict.fromkeys(names, "create"))
+    stack = Played(
+        state(),
+        state(*((name, "running", name, "") for name in names)),
+        dict.fromkeys(names, "create"),
+    )
     assert played(stack, 2).bought == names
 
 
 def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
-    """Two locked commands, then the round as ever; a lock that outlasts the interval is `busy`, and nothing was cancelled."""
+    """Two locked commands, then the round as ever; a lock that outlasts the interval is `busy`, and
+    nothing was cancelled.
+    """
     pauses = []
     stack = Played(state(), fails=[Locked("locked by me"), Locked("locked by me")])
     assert played(stack, pause=lambda seconds: pauses.append(seconds) or True).result == "unchanged"
@@ -147,15 +211,29 @@ def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
 def test_a_failure_is_a_line_and_the_next_round_comes():
     """What Pulumi or the plugin said is the round's text and lines."""
     found = played(Played(state(), fails=[Failed(("train: none was acquired", "allow more"))]))
-    assert (found.result, found.text, found.lines) == ("failed", "train: none was acquired", ("train: none was acquired", "allow more"))
+    assert (found.result, found.text, found.lines) == (
+        "failed",
+        "train: none was acquired",
+        ("train: none was acquired", "allow more"),
+    )
 
 
 def test_a_failure_before_pulumi_began_is_told_in_its_words():
-    """Where the CLI fails without an event (a wrong passphrase), its own error line is the text, not the exit code or a stream's name."""
-    for stdout, stderr in (("", "error: get stack secrets manager: incorrect passphrase"), ("Updating (s):", "warning: old\nerror: no such thing")):
-        failed = _failure(create_command_error(CommandResult(stdout=stdout, stderr=stderr, code=255)), [])
+    """Where the CLI fails without an event (a wrong passphrase), its own error line is the text,
+    not the exit code or a stream's name.
+    """
+    for stdout, stderr in (
+        ("", "error: get stack secrets manager: incorrect passphrase"),
+        ("Updating (s):", "warning: old\nerror: no such thing"),
+    ):
+        failed = _failure(
+            create_command_error(CommandResult(stdout=stdout, stderr=stderr, code=255)), []
+        )
         assert str(failed) == stderr.rpartition("error: ")[2]
-    assert str(_failure(create_command_error(CommandResult(stdout="", stderr="", code=255)), [])) == "the Pulumi CLI failed and did not say why"
+    assert (
+        str(_failure(create_command_error(CommandResult(stdout="", stderr="", code=255)), []))
+        == "the Pulumi CLI failed and did not say why"
+    )
 
 
 def test_what_another_run_bought_meanwhile_is_not_this_rounds():

@@ -1,4 +1,6 @@
-"""One reader for a project's files: each word means what it means to Pulumi, and no file costs more than a moment."""
+"""One reader for a project's files: each word means what it means to Pulumi, and no file costs more
+than a moment.
+"""
 
 import json
 import os
@@ -18,10 +20,36 @@ WORDS = """no No off on yes y n true True TRUE tRUE false ~ null Null nUll 1e3 1
 3.14159265358979323846 1e21 9007199254740993 0.0 -0.0 1.10 12e03 685.230_15e+03 = <<x 'no' "no" '010' H100:8 20h a#b é 🦄 "\\x41" + . 1.2.3
 0.0.0.0/0 1-2 --flag 0x 0b 0o 0_7 +0x10 1e 1e+ .e3 ._5 -.5 ''""".split()
 PHRASES = (
-    *("[no, 010, 1e3]", "{no: 1}", "{1: a, true: b, 010: c, on: d}", "{b: &x 1, c: *x}", "{<<: {a: 1}, b: 2}", "{b: &x {a: 1}, c: {<<: *x, d: 1}}"),
-    *("{<<: [{a: 1}, {a: 2, c: 3}], b: 2}", "[<<]", "{x: <<}", "!!str 010", "!!str no", "x y", "", "a #b", "{? x : y}"),
+    *(
+        "[no, 010, 1e3]",
+        "{no: 1}",
+        "{1: a, true: b, 010: c, on: d}",
+        "{b: &x 1, c: *x}",
+        "{<<: {a: 1}, b: 2}",
+        "{b: &x {a: 1}, c: {<<: *x, d: 1}}",
+    ),
+    *(
+        "{<<: [{a: 1}, {a: 2, c: 3}], b: 2}",
+        "[<<]",
+        "{x: <<}",
+        "!!str 010",
+        "!!str no",
+        "x y",
+        "",
+        "a #b",
+        "{? x : y}",
+    ),
 )
-QUOTED = ("2001-01-01", "2001-12-14t21:59:43.10-05:00", "2001-1-1", ".inf", "-.INF", ".nan", "12345678901234567890", "0xFFFFFFFFFFFFFFFFFF")
+QUOTED = (
+    "2001-01-01",
+    "2001-12-14t21:59:43.10-05:00",
+    "2001-1-1",
+    ".inf",
+    "-.INF",
+    ".nan",
+    "12345678901234567890",
+    "0xFFFFFFFFFFFFFFFFFF",
+)
 REFUSED = (
     *QUOTED,
     "!!int '5'",
@@ -45,7 +73,9 @@ def read(word):
 
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="needs the pulumi command")
 def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
-    """C15: the whole table through Pulumi's own command line; and each scalar as the text that a program is given."""
+    """C15: the whole table through Pulumi's own command line; and each scalar as the text that a
+    program is given.
+    """
     words = [*WORDS, *PHRASES]
     environment = os.environ | {
         "PULUMI_HOME": str(tmp_path / "home"),
@@ -56,7 +86,14 @@ def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: words\nruntime: python\n")
 
     def pulumi(*arguments):
-        return subprocess.run(["pulumi", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["pulumi", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
 
     pulumi("stack", "init", "a")
     lines = [f"  words:object{at}:\n    v: {word}\n" for at, word in enumerate(words)]
@@ -64,9 +101,13 @@ def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
     lines += [f"  words:scalar{at}: {word}\n" for at, word in enumerate(scalars)]
     (tmp_path / "Pulumi.a.yaml").write_text("config:\n" + "".join(lines))
     told = json.loads(pulumi("config", "--json", "-s", "a"))
-    assert {word: json.loads(told[f"words:object{at}"]["value"])["v"] for at, word in enumerate(words)} == {word: read(word) for word in words}
+    assert {
+        word: json.loads(told[f"words:object{at}"]["value"])["v"] for at, word in enumerate(words)
+    } == {word: read(word) for word in words}
     found = {word: yaml_file.written(read(word)) for word in scalars}
-    assert {word: told[f"words:scalar{at}"].get("value", "") for at, word in enumerate(scalars)} == found
+    assert {
+        word: told[f"words:scalar{at}"].get("value", "") for at, word in enumerate(scalars)
+    } == found
 
 
 @pytest.mark.parametrize("word", REFUSED)
@@ -81,7 +122,8 @@ def test_what_pulumi_would_change_or_refuse_is_refused_with_its_line(word):
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
 )
 ATTACKS = {
     "nested lists": "a: " + "[" * 3_000 + "]" * 3_000,
@@ -90,8 +132,13 @@ ATTACKS = {
     "block lists": "- " * 3_000 + "x",
     "nested keys": "? " * 100_000,
     "an alias bomb": BOMB,
-    "a bomb of merges": "a: &a {x: 1}\n"
-    + "".join(f"{n}: &{n} {{<<: [{', '.join([f'*{b}'] * 9)}], k{n}: 1}}\n" for b, n in zip("abcdefghi", "bcdefghij", strict=True)),
+    "a bomb of merges": (
+        "a: &a {x: 1}\n"
+        + "".join(
+            f"{n}: &{n} {{<<: [{', '.join([f'*{b}'] * 9)}], k{n}: 1}}\n"
+            for b, n in zip("abcdefghi", "bcdefghij", strict=True)
+        )
+    ),
     "an alias to itself": "a: &a [*a]",
     "an alias to itself, deeper": "a: &a {b: {c: [1, *a]}}",
     "an alias to nothing": "a: *b",
@@ -110,7 +157,8 @@ def test_a_file_that_attacks_is_one_message_at_once(tmp_path, monkeypatch, name)
     for file in ("Pulumi.x.yaml", "Pulumi.yaml"):
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
         (tmp_path / file).write_text(
-            "config:\n  gpus:world: rehearsal\n  gpus:clusters:\n    " + ATTACKS[name].replace("\n", "\n    ")
+            "config:\n  gpus:world: rehearsal\n  gpus:clusters:\n    "
+            + ATTACKS[name].replace("\n", "\n    ")
             if file == "Pulumi.x.yaml" and name not in {"nothing", "a list"}
             else ATTACKS[name] + "\n# backend"
         )
@@ -124,7 +172,9 @@ def test_a_file_that_attacks_is_one_message_at_once(tmp_path, monkeypatch, name)
         assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "link to a device", "unreadable bytes"])
+@pytest.mark.parametrize(
+    "kind", ["pipe", "device", "folder", "link to a device", "unreadable bytes"]
+)
 def test_a_stack_file_that_is_no_plain_file_is_refused_at_once(tmp_path, monkeypatch, kind):
     """Nothing is waited for, and nothing without an end is read."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
@@ -148,7 +198,11 @@ def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monke
     """A truth value and a number reach a provider as under `pulumi up`."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.x.yaml").write_text(
-        "config:\n  gpus:world: rehearsal\n  gpus:clusters: {t: {gpu: 'H100:8'}}\n  clore:reliability: 9e-1\n  clore:include_servers: True\n  gcp:project: 010\n"
+        "config:\n  gpus:world: rehearsal\n  gpus:clusters: {t: {gpu: 'H100:8'}}\n "
+        " clore:reliability: 9e-1\n  clore:include_servers: True\n  gcp:project: 010\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert {"clore": {"reliability": "0.9", "include_servers": "true"}, "gcp": {"project": "8"}} == stackfile.read("x").settings
+    assert {
+        "clore": {"reliability": "0.9", "include_servers": "true"},
+        "gcp": {"project": "8"},
+    } == stackfile.read("x").settings

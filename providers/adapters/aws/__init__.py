@@ -1,4 +1,6 @@
-"""Amazon EC2. Owns the manifest; imports no SDK: `adapter` and boto3 are imported when a call is about to be made."""
+"""Amazon EC2. Owns the manifest; imports no SDK: `adapter` and boto3 are imported when a call is
+about to be made.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ CAPABILITIES = Capabilities(
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
-    # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call takes and above any public GPU order.
+    # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call
+    # takes and above any public GPU order.
     max_nodes=100,
-    # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot only.
+    # No ttl and no ssh_key: both live in the user data, which the machine reads at its first boot
+    # only.
     in_place=frozenset({"labels", "state"}),
     # A one-time Spot machine can only end.
     stoppable=frozenset({"on-demand", "reservation"}),
@@ -37,17 +41,36 @@ CAPABILITIES = Capabilities(
     ends_at_ttl=True,
     deduplicates=True,
     sold_types=frozenset(
-        {"p3dn.", "p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "g4dn.", "g5.", "g5g.", "g6.", "gr6.", "g6e.", "g7.", "g7e."}
+        {
+            "p3dn.",
+            "p4d.",
+            "p4de.",
+            "p5.",
+            "p5e.",
+            "p5en.",
+            "p6-b200.",
+            "p6-b300.",
+            "g4dn.",
+            "g5.",
+            "g5g.",
+            "g6.",
+            "gr6.",
+            "g6e.",
+            "g7.",
+            "g7e.",
+        }
     ),
 )
 
 
 def connect(world: str, config: Mapping[str, str]) -> Adapter:
-    """The adapter. Config keys: `profile` (of the AWS configuration files), `regions` (comma-separated; what is searched and bought in is limited
-    to them, else every region that the account has enabled), `endpoint` (in a rehearsal on loopback only).
+    """The adapter. Config keys: `profile` (of the AWS configuration files), `regions`
+    (comma-separated; what is searched and bought in is limited to them, else every region that the
+    account has enabled), `endpoint` (in a rehearsal on loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once, and no AWS configuration of this machine is read. Live, credentials come from
-    boto3's own chain (environment, files, SSO, one call to an instance's metadata). Raises NotConfigured when boto3 or credentials are missing.
+    In a rehearsal the stand-in is started inside this process, once, and no AWS configuration of
+    this machine is read. Live, credentials come from boto3's own chain (environment, files, SSO,
+    one call to an instance's metadata). Raises NotConfigured when boto3 or credentials are missing.
     """
     from providers.adapters.aws.adapter import connect as opened
 
@@ -69,17 +92,36 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
 
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """What is more than EC2 takes; and secrets are fetched by the machine itself, as some instance profile. Pure."""
+    """What is more than EC2 takes; and secrets are fetched by the machine itself, as some instance
+    profile. Pure.
+    """
     from providers.adapters.aws.compile import fits as told
     from providers.model.secret import providers_of
 
     found = list(told(setup))
     if NAME in providers_of(setup.secrets) and not section.get("instance_profile"):
-        rights = "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and decrypt them"
-        found.append(Problem("instance_profile", f"the instance profile that the {kind} fetches its secrets as", "none", rights))
+        rights = (
+            "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and"
+            " decrypt them"
+        )
+        found.append(
+            Problem(
+                "instance_profile",
+                f"the instance profile that the {kind} fetches its secrets as",
+                "none",
+                rights,
+            )
+        )
     if setup.keeps.startswith("s3://") and not section.get("instance_profile"):
         rights = f"one that may list, get and put in {setup.keeps}"
-        found.append(Problem("instance_profile", f"the instance profile that the {kind} keeps its checkpoints as", "none", rights))
+        found.append(
+            Problem(
+                "instance_profile",
+                f"the instance profile that the {kind} keeps its checkpoints as",
+                "none",
+                rights,
+            )
+        )
     return found
 
 
@@ -98,8 +140,14 @@ def reference(text: str) -> str:
 
 
 def shut(setup: Setup) -> str:
-    """The group that is made here lets in ssh alone; a group of the user's own lets in what it says. Pure."""
-    return "" if dict(setup.options).get("security_group") else "options.aws.security_group, one that lets the port in"
+    """The group that is made here lets in ssh alone; a group of the user's own lets in what it
+    says. Pure.
+    """
+    return (
+        ""
+        if dict(setup.options).get("security_group")
+        else "options.aws.security_group, one that lets the port in"
+    )
 
 
 def host(machine_type: str, section: Mapping[str, object]) -> Host | None:

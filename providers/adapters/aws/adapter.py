@@ -1,4 +1,5 @@
-"""EC2 behind the adapter protocol. Owns the flow of calls: submit, poll, settle, observe, find, delete, edit.
+"""EC2 behind the adapter protocol. Owns the flow of calls: submit, poll, settle, observe, find,
+delete, edit.
 
 Must not retry a creating call. boto3 comes in through `client` only.
 """
@@ -13,9 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws import power
-from providers.adapters.aws.errors import PROVIDER, Context, clean, from_exception, from_fleet, from_state
+from providers.adapters.aws.errors import (
+    PROVIDER,
+    Context,
+    clean,
+    from_exception,
+    from_fleet,
+    from_state,
+)
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
-from providers.errors import CloudError, HalfMade, NoCapacity, NotConfigured, OutcomeUnknown, QuotaExceeded, Unsupported
+from providers.errors import (
+    CloudError,
+    HalfMade,
+    NoCapacity,
+    NotConfigured,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Unsupported,
+)
 from providers.model.machine import GONE, STOPPING, Ticket
 from providers.model.place import Scope
 from providers.model.worlds import LIVE, REHEARSAL
@@ -31,17 +47,23 @@ if TYPE_CHECKING:
     from providers.rehearsal.clouds.aws.server import Server
 
 LOOKS_S = (0.0, 2.0, 5.0)
-"""Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds (eventual consistency, EC2 API reference)."""
+"""Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds
+(eventual consistency, EC2 API reference).
+"""
 PREEMPTED_BLOCK_S = 180.0
 REHEARSAL_LOOKS_S = (0.0, 0.05)
 REGIONS_AT_ONCE = 8
 PAGE = 500
 
 OF_NO_PROFILE = frozenset({"env", "iam-role", "container-role"})
-"""How botocore 1.44.8 names credentials that no profile holds: key variables, and the role of the machine or container that this runs on."""
+"""How botocore 1.44.8 names credentials that no profile holds: key variables, and the role of the
+machine or container that this runs on.
+"""
 
 _standins: dict[Path, Server] = {}
-"""Stand-ins that this process runs, by the file of their store: one each, however many adapters there are."""
+"""Stand-ins that this process runs, by the file of their store: one each, however many adapters
+there are.
+"""
 _starting = threading.Lock()
 
 
@@ -50,8 +72,12 @@ def connect(world: str, config: Mapping[str, str]) -> Ec2:
     from importlib.util import find_spec
 
     if find_spec("boto3") is None:
-        raise NotConfigured("aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER)
-    regions = tuple(dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip()))
+        raise NotConfigured(
+            "aws: wanted boto3, found none; install it: pip install 'gpus[aws]'", provider=PROVIDER
+        )
+    regions = tuple(
+        dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip())
+    )
     endpoint = config.get("endpoint") or None
     if world == REHEARSAL:
         return _rehearsal(endpoint, regions)
@@ -66,9 +92,17 @@ def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
         from providers.adapters.aws.client import Client, is_loopback, sealed_session
 
         if not is_loopback(endpoint):
-            text = f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it"
+            text = (
+                f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set"
+                " world: live for it"
+            )
             raise NotConfigured(text, provider=PROVIDER)
-        return Ec2(REHEARSAL, lambda: Client(sealed_session(), endpoint), regions=regions, looks_s=REHEARSAL_LOOKS_S)
+        return Ec2(
+            REHEARSAL,
+            lambda: Client(sealed_session(), endpoint),
+            regions=regions,
+            looks_s=REHEARSAL_LOOKS_S,
+        )
     from providers.rehearsal.clouds.aws.state import untouched
     from providers.rehearsal.store import open_store
 
@@ -83,7 +117,14 @@ def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
                 _standins[store.path] = aws.start(store)
             return Client(sealed_session(), _standins[store.path].url)
 
-    return Ec2(REHEARSAL, opened, regions=regions, now=store.now, looks_s=REHEARSAL_LOOKS_S, untouched=lambda: untouched(store))
+    return Ec2(
+        REHEARSAL,
+        opened,
+        regions=regions,
+        now=store.now,
+        looks_s=REHEARSAL_LOOKS_S,
+        untouched=lambda: untouched(store),
+    )
 
 
 def _live(profile: str, endpoint: str | None, regions: tuple[str, ...], account: str) -> Ec2:
@@ -92,28 +133,40 @@ def _live(profile: str, endpoint: str | None, regions: tuple[str, ...], account:
 
     from providers.adapters.aws.client import Client
 
-    todo = "run `aws configure sso`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    todo = (
+        "run `aws configure sso`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and"
+        " AWS_SECRET_ACCESS_KEY"
+    )
     try:
         try:
             session = boto3.Session(profile_name=profile or None)
         except ProfileNotFound:
             if not account or not profile:
                 raise
-            # An account that something was bought in, by another name or other keys by now: whose they are is asked before anything else.
+            # An account that something was bought in, by another name or other keys by now: whose
+            # they are is asked before anything else.
             session = boto3.Session()
         credentials = session.get_credentials()
     except (BotoCoreError, OSError, ValueError) as error:
-        raise NotConfigured(f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER) from None
+        raise NotConfigured(
+            f"aws: wanted credentials, found {clean(str(error), 120)}; {todo}", provider=PROVIDER
+        ) from None
     if credentials is None:
         raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
-    # Key variables win over AWS_PROFILE, and a machine's role is of no profile: only what a profile holds is found again by its name.
-    held = session.profile_name in session.available_profiles and getattr(credentials, "method", "") not in OF_NO_PROFILE
+    # Key variables win over AWS_PROFILE, and a machine's role is of no profile: only what a profile
+    # holds is found again by its name.
+    held = (
+        session.profile_name in session.available_profiles
+        and getattr(credentials, "method", "") not in OF_NO_PROFILE
+    )
     named = str(session.profile_name) if held else ""
     return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions, profile=named)
 
 
 class _Ending(NamedTuple):
-    """A machine whose deletion this process started: whose it was, and its Spot request if it has one."""
+    """A machine whose deletion this process started: whose it was, and its Spot request if it has
+    one.
+    """
 
     owner: str
     spot_request: str
@@ -122,8 +175,9 @@ class _Ending(NamedTuple):
 class Ec2:
     """EC2 in one world and account. Safe from several threads.
 
-    `opened` makes the client, once, when the first call is about to be made. `regions` limits where is looked and bought; empty means every region
-    that the account has enabled. `untouched` tells of a rehearsal cloud in which nothing was ever made: to ask each of its regions for machines
+    `opened` makes the client, once, when the first call is about to be made. `regions` limits where
+    is looked and bought; empty means every region that the account has enabled. `untouched` tells
+    of a rehearsal cloud in which nothing was ever made: to ask each of its regions for machines
     would cost a second in every run of those who use another provider.
     """
 
@@ -177,14 +231,18 @@ class Ec2:
 
     @property
     def account(self) -> Mapping[str, str]:
-        """Live: the account's number, and the profile that leads to it, wherever it was named. Calls: GetCallerIdentity, once; it needs no right.
+        """Live: the account's number, and the profile that leads to it, wherever it was named.
+        Calls: GetCallerIdentity, once; it needs no right.
 
-        Neither is secret, and the number stays the same when keys are changed. AWS_DEFAULT_REGION is no part: every call names its region.
+        Neither is secret, and the number stays the same when keys are changed. AWS_DEFAULT_REGION
+        is no part: every call names its region.
         """
         if self._world == REHEARSAL:
             return {}
         if not self._number:
-            who = self._client.call("get_caller_identity", Context("aws: whose account it is"), service="sts")
+            who = self._client.call(
+                "get_caller_identity", Context("aws: whose account it is"), service="sts"
+            )
             self._number = str(who.get("Account") or "")
         return {"account": self._number} | ({"profile": self._profile} if self._profile else {})
 
@@ -193,15 +251,24 @@ class Ec2:
         found = self.account.get("account")
         if found != number:
             by = f" (profile {self._profile})" if self._profile else ""
-            text = f"aws: wanted credentials of account {number}, where it was bought, found those of {found}{by}"
-            raise NotConfigured(f"{text}; set AWS_PROFILE, or the keys, for that account", provider=PROVIDER, code="OTHER_ACCOUNT")
+            text = (
+                f"aws: wanted credentials of account {number}, where it was bought, found those of"
+                f" {found}{by}"
+            )
+            raise NotConfigured(
+                f"{text}; set AWS_PROFILE, or the keys, for that account",
+                provider=PROVIDER,
+                code="OTHER_ACCOUNT",
+            )
 
     def offers(self) -> Sequence[Offer] | None:
         """None: the dated catalog, over which `repriced` lays today's prices."""
         return None
 
     def repriced(self, offers: Sequence[Offer]) -> Repriced:
-        """The offers at today's prices, where the account is told them within some seconds: see `prices`."""
+        """The offers at today's prices, where the account is told them within some seconds: see
+        `prices`.
+        """
         from providers.adapters.aws import prices
 
         return prices.repriced(self._client, self._around, self._regions, offers, self._now())
@@ -220,21 +287,36 @@ class Ec2:
     # Creating
 
     def submit(self, order: Order) -> Ticket:
-        """One CreateFleet or RunInstances, its ClientToken the order's token, so that EC2 does the work once.
+        """One CreateFleet or RunInstances, its ClientToken the order's token, so that EC2 does the
+        work once.
 
-        Before it: reads of image, network and groups (some remembered), and what must be made for it: the owner's security group, a placement
-        group for several nodes, a fleet's launch template. The template goes right after the call, however that ends.
+        Before it: reads of image, network and groups (some remembered), and what must be made for
+        it: the owner's security group, a placement group for several nodes, a fleet's launch
+        template. The template goes right after the call, however that ends.
         """
         first = order.candidates[0]
         context = self._context(order)
         if self._regions and first.region not in self._regions:
-            text = f"aws {first.region}: wanted one of the configured regions ({', '.join(self._regions)}), found {first.region}; change `regions`"
-            raise Unsupported(text, provider=PROVIDER, code="REGION_NOT_CONFIGURED", scopes=[Scope(PROVIDER, first.region)], block_s=0.0)
+            text = (
+                f"aws {first.region}: wanted one of the configured regions"
+                f" ({', '.join(self._regions)}), found {first.region}; change `regions`"
+            )
+            raise Unsupported(
+                text,
+                provider=PROVIDER,
+                code="REGION_NOT_CONFIGURED",
+                scopes=[Scope(PROVIDER, first.region)],
+                block_s=0.0,
+            )
         around = self._around.around(order, context)
         creating = context._replace(creating=True)
         try:
             call = native.creating_call(order, around)
-            ids = self._fleet(order, call, creating) if call.method == native.FLEET else self._run(call, creating)
+            ids = (
+                self._fleet(order, call, creating)
+                if call.method == native.FLEET
+                else self._run(call, creating)
+            )
         except OutcomeUnknown:
             raise
         except CloudError as error:
@@ -242,12 +324,25 @@ class Ec2:
             if isinstance(error, QuotaExceeded) and error.metric:
                 error.limit = self._limit(error.metric, context)
             raise
-        return Ticket(order, "waiting", (("region", call.region), ("instances", ",".join(ids))), detail="; ".join(call.notes))
+        return Ticket(
+            order,
+            "waiting",
+            (("region", call.region), ("instances", ",".join(ids))),
+            detail="; ".join(call.notes),
+        )
 
     def _limit(self, quota: str, context: Context) -> str:
-        """The quota in that region, which EC2's refusal states in words alone; empty where it is not told. One call."""
+        """The quota in that region, which EC2's refusal states in words alone; empty where it is
+        not told. One call.
+        """
         try:
-            answer = self._client.call("get_service_quota", context, service="service-quotas", ServiceCode="ec2", QuotaCode=quota)
+            answer = self._client.call(
+                "get_service_quota",
+                context,
+                service="service-quotas",
+                ServiceCode="ec2",
+                QuotaCode=quota,
+            )
         except CloudError:
             return ""
         value = (answer.get("Quota") or {}).get("Value")
@@ -259,17 +354,26 @@ class Ec2:
             answer = self._client.call("create_fleet", context, **call.body)
         finally:
             self._around.drop_template(order)
-        ids = [str(found) for item in answer.get("Instances") or () for found in item.get("InstanceIds") or ()]
+        ids = [
+            str(found)
+            for item in answer.get("Instances") or ()
+            for found in item.get("InstanceIds") or ()
+        ]
         if not ids:
             raise from_fleet(answer.get("Errors") or (), self._with_zones(context))
         return ids
 
     def _run(self, call: native.Call, context: Context) -> list[str]:
         answer = self._client.call("run_instances", context, **call.body)
-        return [str(item["InstanceId"]) for item in sorted(answer.get("Instances") or (), key=read.launch_order)]
+        return [
+            str(item["InstanceId"])
+            for item in sorted(answer.get("Instances") or (), key=read.launch_order)
+        ]
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Looks at the machines themselves and compares them with the order; done once all of them run."""
+        """Looks at the machines themselves and compares them with the order; done once all of them
+        run.
+        """
         order, known = ticket.order, dict(ticket.native)
         context = self._context(order)
         ids = [text for text in known.get("instances", "").split(",") if text]
@@ -281,39 +385,57 @@ class Ec2:
         return self._delivered(ticket, made, context)
 
     def resume(self, order: Order) -> Ticket | None:
-        """Looks for machines that bear the order's token, several times, some seconds apart, since EC2's lists lag.
+        """Looks for machines that bear the order's token, several times, some seconds apart, since
+        EC2's lists lag.
 
-        Repeating the call with the same ClientToken would be safe too, but would buy where nothing had been bought.
+        Repeating the call with the same ClientToken would be safe too, but would buy where nothing
+        had been bought.
         """
         context = self._context(order)
         wanted = len(order.node_names)
         for pause_s in self._looks_s:
             self._sleep(pause_s)
             made = self._made(order, context)
-            alive = [instance for instance in made if read.state(instance) not in ("shutting-down", "terminated")]
+            alive = [
+                instance
+                for instance in made
+                if read.state(instance) not in ("shutting-down", "terminated")
+            ]
             if len(alive) == wanted:
                 self._around.drop_template(order)
                 ids = ",".join(str(instance["InstanceId"]) for instance in alive)
-                return Ticket(order, "waiting", (("region", order.candidates[0].region), ("instances", ids)))
+                return Ticket(
+                    order, "waiting", (("region", order.candidates[0].region), ("instances", ids))
+                )
             if alive:
-                raise self._half_made("PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context)
+                raise self._half_made(
+                    "PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context
+                )
         self._around.drop_template(order)
         self._around.drop_groups(order)
         return None
 
     def _context(self, order: Order) -> Context:
         first = order.candidates[0]
-        zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
+        zones = list(
+            dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
+        )
         types = list(dict.fromkeys(candidate.machine_type for candidate in order.candidates))
         # Messages are cut at some length: what to do about it must not be what falls off.
         where = ",".join(zones) if len(zones) <= 2 else f"{first.region} ({len(zones)} zones)"
-        kinds = ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
+        kinds = (
+            ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
+        )
         own = not native.options_of(order).security_group
         what = f"aws {first.reservation or where or first.region} {kinds} {first.capacity}"
-        return Context(what, region=first.region, token=order.token, candidates=order.candidates, own=own)
+        return Context(
+            what, region=first.region, token=order.token, candidates=order.candidates, own=own
+        )
 
     def _with_zones(self, context: Context) -> Context:
-        """The context with this account's zone names, for an answer that may name zones so. Best effort."""
+        """The context with this account's zone names, for an answer that may name zones so. Best
+        effort.
+        """
         try:
             return context._replace(zone_ids=tuple(self._around.zone_ids(context.region).items()))
         except CloudError:
@@ -321,12 +443,33 @@ class Ec2:
 
     def _made(self, order: Order, context: Context) -> list[dict[str, Any]]:
         """Every machine that the order made, ended ones too while EC2 still shows them."""
-        return list(self._listed(context, [{"Name": f"tag:{native.ORDER}", "Values": [order.token]}]))
+        return list(
+            self._listed(context, [{"Name": f"tag:{native.ORDER}", "Values": [order.token]}])
+        )
 
-    def _half_made(self, code: str, found: str, instances: Iterable[Mapping[str, Any]], context: Context, scopes: Sequence[Scope] = ()) -> HalfMade:
-        handles = [read.handle(context.region, str(instance["InstanceId"])) for instance in instances]
-        text = f"{context.what}: wanted what was ordered, found that {found}; they are deleted before anything else is bought"
-        return HalfMade(text, handles=handles, provider=PROVIDER, code=code, scopes=scopes, block_s=PREEMPTED_BLOCK_S if scopes else None)
+    def _half_made(
+        self,
+        code: str,
+        found: str,
+        instances: Iterable[Mapping[str, Any]],
+        context: Context,
+        scopes: Sequence[Scope] = (),
+    ) -> HalfMade:
+        handles = [
+            read.handle(context.region, str(instance["InstanceId"])) for instance in instances
+        ]
+        text = (
+            f"{context.what}: wanted what was ordered, found that {found}; they are deleted before"
+            " anything else is bought"
+        )
+        return HalfMade(
+            text,
+            handles=handles,
+            provider=PROVIDER,
+            code=code,
+            scopes=scopes,
+            block_s=PREEMPTED_BLOCK_S if scopes else None,
+        )
 
     def _delivered(self, ticket: Ticket, made: list[dict[str, Any]], context: Context) -> Ticket:
         order = ticket.order
@@ -336,18 +479,33 @@ class Ec2:
         if leaving or not made:
             candidate = read.placed(order, made, ids) if made else None
             tried = (candidate,) if candidate is not None else order.candidates
-            reason: dict[str, Any] = next((instance["StateReason"] for instance in leaving if instance.get("StateReason")), {})
+            reason: dict[str, Any] = next(
+                (instance["StateReason"] for instance in leaving if instance.get("StateReason")), {}
+            )
             why = (
                 from_state(reason, context, tried)
                 if made
-                else NoCapacity(f"{context.what}: made, and gone", provider=PROVIDER, code="GONE_AFTER_CREATE")
+                else NoCapacity(
+                    f"{context.what}: made, and gone", provider=PROVIDER, code="GONE_AFTER_CREATE"
+                )
             )
             if not alive:
                 self._around.drop_groups(order)
                 raise why
-            raise self._half_made(why.code, f"a machine is already {read.state(leaving[0])} ({why})", alive, context, why.scopes)
+            raise self._half_made(
+                why.code,
+                f"a machine is already {read.state(leaving[0])} ({why})",
+                alive,
+                context,
+                why.scopes,
+            )
         if len(made) != len(order.node_names):
-            raise self._half_made("WRONG_COUNT", f"{len(made)} machines exist instead of {len(order.node_names)}", made, context)
+            raise self._half_made(
+                "WRONG_COUNT",
+                f"{len(made)} machines exist instead of {len(order.node_names)}",
+                made,
+                context,
+            )
         placed = read.placed(order, made, ids)
         if placed is None:
             what = "; ".join(sorted({read.describe(instance, ids) for instance in made}))
@@ -355,12 +513,16 @@ class Ec2:
         self._name(order, made, context)
         if {read.state(instance) for instance in made} == {"running"}:
             ordered = sorted(made, key=read.launch_order)
-            handles = tuple(read.handle(context.region, str(instance["InstanceId"])) for instance in ordered)
+            handles = tuple(
+                read.handle(context.region, str(instance["InstanceId"])) for instance in ordered
+            )
             return ticket._replace(state="done", placed=placed, handles=handles)
         return ticket._replace(state="waiting")
 
     def _name(self, order: Order, made: Sequence[Mapping[str, Any]], context: Context) -> None:
-        """Gives each machine a name of its own: one call made them all, so all bear the first one's. Best effort, and again at the next look."""
+        """Gives each machine a name of its own: one call made them all, so all bear the first
+        one's. Best effort, and again at the next look.
+        """
         free, doubled = list(order.node_names), []
         for instance in sorted(made, key=read.launch_order):
             name = read.tags(instance).get(native.NAME, "")
@@ -370,15 +532,21 @@ class Ec2:
                 doubled.append(str(instance["InstanceId"]))
         with suppress(CloudError):
             for instance_id, name in zip(doubled, free, strict=False):
-                self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.NAME: name}))
+                self._client.call(
+                    "create_tags",
+                    context,
+                    Resources=[instance_id],
+                    Tags=native.tag_list({native.NAME: name}),
+                )
 
     # Seeing
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
-        """One list a region, by id. A machine that EC2 lists as terminated is gone, and one that it says by name not to know: not to be listed is
-        not enough.
+        """One list a region, by id. A machine that EC2 lists as terminated is gone, and one that it
+        says by name not to know: not to be listed is not enough.
 
-        Where the deletion was this process's own, what the machine alone used is tidied away then, and nothing may be left under its Spot request.
+        Where the deletion was this process's own, what the machine alone used is tidied away then,
+        and nothing may be left under its Spot request.
         """
         by_region: dict[str, list[str]] = {}
         for handle in handles:
@@ -391,9 +559,20 @@ class Ec2:
             filters = [{"Name": "instance-id", "Values": list(dict.fromkeys(wanted))}]
             found = list(self._listed(context, filters))
             listed = {str(instance["InstanceId"]) for instance in found}
-            found += [instance for each in dict.fromkeys(wanted) if each not in listed and (instance := self._by_id(context, each)) is not None]
+            found += [
+                instance
+                for each in dict.fromkeys(wanted)
+                if each not in listed and (instance := self._by_id(context, each)) is not None
+            ]
             ids = self._around.zone_ids(region) if found else {}
-            seen.update({read.handle(region, str(instance["InstanceId"])): read.node(region, instance, ids) for instance in found})
+            seen.update(
+                {
+                    read.handle(region, str(instance["InstanceId"])): read.node(
+                        region, instance, ids
+                    )
+                    for instance in found
+                }
+            )
         return [self._ended(seen.get(handle) or read.gone(handle)) for handle in handles]
 
     def _ended(self, node: Node) -> Node:
@@ -404,23 +583,29 @@ class Ec2:
             left = self._under(node.region, ending.spot_request)
             if left:
                 self._terminate(node.region, left)
-                return node._replace(status=STOPPING, detail=f"its Spot request had started {', '.join(left)}")
+                return node._replace(
+                    status=STOPPING, detail=f"its Spot request had started {', '.join(left)}"
+                )
         self._ending.pop(node.handle, None)
         if ending.owner:
             self._around.tidy(node.region, ending.owner)
         return node
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every region of interest, page by page, by tags: the configured regions, else all that the account has enabled.
+        """Every region of interest, page by page, by tags: the configured regions, else all that
+        the account has enabled.
 
-        Raises when one region can't be asked: absence would be a guess. Asked for everything of an owner, it tidies regions that hold none of his
-        machines but still his security group.
+        Raises when one region can't be asked: absence would be a guess. Asked for everything of an
+        owner, it tidies regions that hold none of his machines but still his security group.
         """
         if self._untouched():
             return []
         wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
-        filters += [{"Name": "instance-state-name", "Values": list(LIVE_STATES)}, *([] if owner else [{"Name": "tag-key", "Values": [native.OWNER]}])]
+        filters += [
+            {"Name": "instance-state-name", "Values": list(LIVE_STATES)},
+            *([] if owner else [{"Name": "tag-key", "Values": [native.OWNER]}]),
+        ]
 
         def look(region: str) -> list[Node]:
             context = Context(f"aws {region}: looking for machines", region)
@@ -436,37 +621,59 @@ class Ec2:
         from concurrent.futures import ThreadPoolExecutor
 
         regions = self._regions or self._around.enabled()
-        with ThreadPoolExecutor(min(REGIONS_AT_ONCE, max(1, len(regions))), thread_name_prefix="aws-regions") as pool:
+        with ThreadPoolExecutor(
+            min(REGIONS_AT_ONCE, max(1, len(regions))), thread_name_prefix="aws-regions"
+        ) as pool:
             return list(pool.map(look, regions))
 
     def _listed(self, context: Context, filters: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        for page in self._client.pages("describe_instances", context, Filters=filters, MaxResults=PAGE):
+        for page in self._client.pages(
+            "describe_instances", context, Filters=filters, MaxResults=PAGE
+        ):
             yield from read.machines_of(page, context)
 
     def _by_id(self, context: Context, instance_id: str) -> dict[str, Any] | None:
-        """The machine; None where EC2 says that it does not exist. One call. Raises for an answer that says neither."""
+        """The machine; None where EC2 says that it does not exist. One call. Raises for an answer
+        that says neither.
+        """
         try:
-            found = list(read.machines_of(self._client.call("describe_instances", context, InstanceIds=[instance_id]), context))
+            found = list(
+                read.machines_of(
+                    self._client.call("describe_instances", context, InstanceIds=[instance_id]),
+                    context,
+                )
+            )
         except CloudError as error:
             if error.code != "InvalidInstanceID.NotFound":
                 raise
             return None
         if not found:
-            raise from_exception(ValueError("an answer without the machine, and not that it does not exist"), context)
+            raise from_exception(
+                ValueError("an answer without the machine, and not that it does not exist"), context
+            )
         return found[0]
 
     def log(self, handle: Handle) -> str:
-        """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as EC2 keeps it."""
+        """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as
+        EC2 keeps it.
+        """
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: reading the console of {instance_id}", region)
-        return str(self._client.call("get_console_output", context, InstanceId=instance_id, Latest=True).get("Output") or "")
+        return str(
+            self._client.call(
+                "get_console_output", context, InstanceId=instance_id, Latest=True
+            ).get("Output")
+            or ""
+        )
 
     # Changing
 
     def delete(self, handle: Handle) -> None:
-        """Cancels its Spot request first, if that would start another machine, then terminates it; its volumes go with it.
+        """Cancels its Spot request first, if that would start another machine, then terminates it;
+        its volumes go with it.
 
-        One that has ended already still has its request looked after: a persistent one may have started another machine, which bears no mark.
+        One that has ended already still has its request looked after: a persistent one may have
+        started another machine, which bears no mark.
         """
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: deleting {instance_id}", region)
@@ -493,12 +700,18 @@ class Ec2:
                 raise
 
     def _cancelled(self, instance: Mapping[str, Any], context: Context) -> bool:
-        """Cancels the machine's Spot request if that is a persistent one; True if it was. A stopped machine's is `disabled`, and starts none then."""
+        """Cancels the machine's Spot request if that is a persistent one; True if it was. A stopped
+        machine's is `disabled`, and starts none then.
+        """
         request = power.request_of(self._client, instance, context)
         if request.get("Type") != power.PERSISTENT:
             return False
         if request.get("State") in ("open", "active", "disabled"):
-            self._client.call("cancel_spot_instance_requests", context, SpotInstanceRequestIds=[str(request["SpotInstanceRequestId"])])
+            self._client.call(
+                "cancel_spot_instance_requests",
+                context,
+                SpotInstanceRequestIds=[str(request["SpotInstanceRequestId"])],
+            )
         return True
 
     def _under(self, region: str, request: str) -> list[str]:
@@ -513,12 +726,18 @@ class Ec2:
     def relabel(self, handle: Handle, generation: str) -> None:
         region, instance_id = _parsed(handle)
         context = Context(f"aws {region}: labelling {instance_id}", region)
-        self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list({native.GENERATION: generation}))
+        self._client.call(
+            "create_tags",
+            context,
+            Resources=[instance_id],
+            Tags=native.tag_list({native.GENERATION: generation}),
+        )
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """`labels`: the user's labels, replacing the earlier ones. Tags that others put there stay.
 
-        `state`: `stopped`, which discards what is on instance store, or `running`: started again, in its zone and nowhere else.
+        `state`: `stopped`, which discards what is on instance store, or `running`: started again,
+        in its zone and nowhere else.
         """
         if "labels" in change:
             self._edit_labels(handle, change)
@@ -530,19 +749,35 @@ class Ec2:
         context = Context(f"aws {region}: labelling {instance_id}", region)
         found = list(self._listed(context, [{"Name": "instance-id", "Values": [instance_id]}]))
         if not found:
-            raise Unsupported(f"{context.what}: EC2 does not know it", provider=PROVIDER, code="InvalidInstanceID.NotFound")
+            raise Unsupported(
+                f"{context.what}: EC2 does not know it",
+                provider=PROVIDER,
+                code="InvalidInstanceID.NotFound",
+            )
         given: Any = change["labels"]
         labels = {str(key): str(value) for key, value in dict(given).items()}
         old = read.tags(found[0]).get(native.LABELS, "").split()
         stale = [key for key in [*old, native.LABELS] if key not in native.label_tags(labels)]
         if labels:
-            self._client.call("create_tags", context, Resources=[instance_id], Tags=native.tag_list(native.label_tags(labels)))
+            self._client.call(
+                "create_tags",
+                context,
+                Resources=[instance_id],
+                Tags=native.tag_list(native.label_tags(labels)),
+            )
         if stale:
-            self._client.call("delete_tags", context, Resources=[instance_id], Tags=[{"Key": key} for key in stale])
+            self._client.call(
+                "delete_tags",
+                context,
+                Resources=[instance_id],
+                Tags=[{"Key": key} for key in stale],
+            )
 
 
 def _parsed(handle: Handle) -> tuple[str, str]:
     try:
         return read.parse(handle)
     except ValueError as error:
-        raise Unsupported(f"aws: {error}", provider=PROVIDER, code="INVALID_HANDLE", block_s=0.0) from None
+        raise Unsupported(
+            f"aws: {error}", provider=PROVIDER, code="INVALID_HANDLE", block_s=0.0
+        ) from None

@@ -1,6 +1,8 @@
-"""`gpus check aws`: what is there and what is missing. Owns the probes, which only read, and how to get each missing thing. Imports no SDK.
+"""`gpus check aws`: what is there and what is missing. Owns the probes, which only read, and how to
+get each missing thing. Imports no SDK.
 
-The right to create is asked with DryRun, which EC2 answers without making anything. Quota is in vCPUs, for each family group and way of buying.
+The right to create is asked with DryRun, which EC2 answers without making anything. Quota is in
+vCPUs, for each family group and way of buying.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ if TYPE_CHECKING:
 OK, MISSING, REFUSED, UNKNOWN = "ok", "missing", "refused", "unknown"
 
 RIGHTS = (
-    "ec2:Describe*, CreateFleet, RunInstances, CreateLaunchTemplate, DeleteLaunchTemplate, CreateSecurityGroup, AuthorizeSecurityGroupIngress, "
-    "AuthorizeSecurityGroupEgress, DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags, StopInstances, "
-    "StartInstances, ModifyInstanceAttribute, TerminateInstances, CancelSpotInstanceRequests, GetConsoleOutput; ssm:GetParameter; "
-    "servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
+    "ec2:Describe*, CreateFleet, RunInstances, CreateLaunchTemplate, DeleteLaunchTemplate,"
+    " CreateSecurityGroup, AuthorizeSecurityGroupIngress, AuthorizeSecurityGroupEgress,"
+    " DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags,"
+    " StopInstances, StartInstances, ModifyInstanceAttribute, TerminateInstances,"
+    " CancelSpotInstanceRequests, GetConsoleOutput; ssm:GetParameter;"
+    " servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
 )
 AT_ONCE = 8
 
 
 def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence[CheckLine]:
-    """One line a topic. Calls: GetCallerIdentity, DescribeRegions, DescribeInstances, RunInstances (DryRun), GetServiceQuota (4 a region)."""
+    """One line a topic. Calls: GetCallerIdentity, DescribeRegions, DescribeInstances, RunInstances
+    (DryRun), GetServiceQuota (4 a region).
+    """
     out: list[CheckLine] = []
     try:
         who = client.call("get_caller_identity", Context("aws: who am I"), service="sts")
@@ -50,7 +56,15 @@ def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence
     lacking = [region for region in regions if region not in enabled]
     named = f"{len(chosen)} configured" if regions else f"{len(chosen)} enabled"
     if lacking:
-        out.append(CheckLine(PROVIDER, "regions", MISSING, f"not enabled: {', '.join(lacking)}", "enable them in the account, or change `regions`"))
+        out.append(
+            CheckLine(
+                PROVIDER,
+                "regions",
+                MISSING,
+                f"not enabled: {', '.join(lacking)}",
+                "enable them in the account, or change `regions`",
+            )
+        )
     else:
         out.append(CheckLine(PROVIDER, "regions", OK, named))
     if chosen:
@@ -63,15 +77,33 @@ def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence
 def _refused(error: CloudError) -> list[CheckLine]:
     found = f"{error.code or type(error).__name__}: {error}"
     if isinstance(error, NotConfigured):
-        return [CheckLine(PROVIDER, "credentials", MISSING, found, "aws configure sso, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")]
+        return [
+            CheckLine(
+                PROVIDER,
+                "credentials",
+                MISSING,
+                found,
+                "aws configure sso, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            )
+        ]
     if isinstance(error, BadCredentials):
-        return [CheckLine(PROVIDER, "credentials", REFUSED, found, "aws sso login, or new keys; aws sts get-caller-identity tells whose they are")]
+        return [
+            CheckLine(
+                PROVIDER,
+                "credentials",
+                REFUSED,
+                found,
+                "aws sso login, or new keys; aws sts get-caller-identity tells whose they are",
+            )
+        ]
     return [CheckLine(PROVIDER, "credentials", UNKNOWN, found, "look at the network and try again")]
 
 
 def _read(client: Client, region: str) -> CheckLine:
     try:
-        client.call("describe_instances", Context(f"aws {region}: listing machines", region), MaxResults=5)
+        client.call(
+            "describe_instances", Context(f"aws {region}: listing machines", region), MaxResults=5
+        )
     except CloudError as error:
         state = REFUSED if isinstance(error, BadCredentials) else UNKNOWN
         return CheckLine(PROVIDER, "rights to read", state, str(error), f"allow {RIGHTS}")
@@ -84,26 +116,50 @@ def _create(client: Client, region: str) -> CheckLine:
     context = Context(f"aws {region}: asking for the right to create", region)
     try:
         # DryRun checks rights before anything else: an image that does not exist does no harm.
-        client.call("run_instances", context, DryRun=True, MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge", ImageId="ami-00000000000000000")
+        client.call(
+            "run_instances",
+            context,
+            DryRun=True,
+            MinCount=1,
+            MaxCount=1,
+            InstanceType="g4dn.xlarge",
+            ImageId="ami-00000000000000000",
+        )
     except CloudError as error:
         if error.code == "DryRunOperation":
             return CheckLine(PROVIDER, topic, OK, f"RunInstances is allowed in {region}")
         if isinstance(error, BadCredentials):
             return CheckLine(PROVIDER, topic, REFUSED, str(error), f"allow {RIGHTS}")
         return CheckLine(PROVIDER, topic, UNKNOWN, str(error), f"what is needed: {RIGHTS}")
-    return CheckLine(PROVIDER, topic, UNKNOWN, "DryRun was answered as if it were a call", f"what is needed: {RIGHTS}")
+    return CheckLine(
+        PROVIDER,
+        topic,
+        UNKNOWN,
+        "DryRun was answered as if it were a call",
+        f"what is needed: {RIGHTS}",
+    )
 
 
 def _quotas(client: Client, regions: tuple[str, ...]) -> list[CheckLine]:
     from concurrent.futures import ThreadPoolExecutor
 
-    codes = [(bucket, way, code) for bucket in machines.BUCKETS for way, code in (("on-demand", bucket.on_demand), ("spot", bucket.spot))]
+    codes = [
+        (bucket, way, code)
+        for bucket in machines.BUCKETS
+        for way, code in (("on-demand", bucket.on_demand), ("spot", bucket.spot))
+    ]
 
     def ask(pair: tuple[str, str]) -> float | None:
         region, code = pair
         context = Context(f"aws {region}: reading quota {code}", region)
         try:
-            answer: dict[str, Any] = client.call("get_service_quota", context, service="service-quotas", ServiceCode="ec2", QuotaCode=code)
+            answer: dict[str, Any] = client.call(
+                "get_service_quota",
+                context,
+                service="service-quotas",
+                ServiceCode="ec2",
+                QuotaCode=code,
+            )
         except CloudError:
             return None
         value = (answer.get("Quota") or {}).get("Value")
@@ -112,7 +168,12 @@ def _quotas(client: Client, regions: tuple[str, ...]) -> list[CheckLine]:
     pairs = [(region, code) for _, _, code in codes for region in regions]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="aws-quota") as pool:
         limits = dict(zip(pairs, pool.map(ask, pairs), strict=True))
-    return [_quota(f"quota {bucket.name} {way}", code, {region: limits[region, code] for region in regions}) for bucket, way, code in codes]
+    return [
+        _quota(
+            f"quota {bucket.name} {way}", code, {region: limits[region, code] for region in regions}
+        )
+        for bucket, way, code in codes
+    ]
 
 
 def _quota(topic: str, code: str, limits: dict[str, float | None]) -> CheckLine:
@@ -120,14 +181,28 @@ def _quota(topic: str, code: str, limits: dict[str, float | None]) -> CheckLine:
     known = {region: limit for region, limit in sorted(limits.items()) if limit is not None}
     silent = len(limits) - len(known)
     if not known:
-        return CheckLine(PROVIDER, topic, UNKNOWN, f"{code} not told, which is not zero: a try will tell", f"see {quota_page('', code)}")
+        return CheckLine(
+            PROVIDER,
+            topic,
+            UNKNOWN,
+            f"{code} not told, which is not zero: a try will tell",
+            f"see {quota_page('', code)}",
+        )
     granted = {region: limit for region, limit in known.items() if limit > 0}
     more_todo = f"more: {quota_page(next(iter(known)), code)}"
     untold = f"; {silent} regions do not tell" if silent else ""
     if not granted:
         state = MISSING if not silent else UNKNOWN
-        return CheckLine(PROVIDER, topic, state, f"0 vCPUs in {len(known)} regions ({code}){untold}", more_todo)
+        return CheckLine(
+            PROVIDER, topic, state, f"0 vCPUs in {len(known)} regions ({code}){untold}", more_todo
+        )
     shown = ", ".join(f"{region} {limit:g}" for region, limit in list(granted.items())[:4])
     rest = f" and {len(granted) - 4} more regions" if len(granted) > 4 else ""
     none = f"; 0 in {len(known) - len(granted)} regions" if len(known) > len(granted) else ""
-    return CheckLine(PROVIDER, topic, OK, f"vCPUs ({code}): {shown}{rest}{none}{untold}", more_todo if none else "")
+    return CheckLine(
+        PROVIDER,
+        topic,
+        OK,
+        f"vCPUs ({code}): {shown}{rest}{none}{untold}",
+        more_todo if none else "",
+    )

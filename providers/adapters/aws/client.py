@@ -1,6 +1,8 @@
-"""boto3, pointed at one endpoint or at Amazon's own. Owns sending: one call, one request on the wire, one classified error.
+"""boto3, pointed at one endpoint or at Amazon's own. Owns sending: one call, one request on the
+wire, one classified error.
 
-Imports boto3 (about 0.3 s with EC2's model): only `adapter` imports this module, when a call is about to be made. Must not know orders or machines.
+Imports boto3 (about 0.3 s with EC2's model): only `adapter` imports this module, when a call is
+about to be made. Must not know orders or machines.
 """
 
 from __future__ import annotations
@@ -40,24 +42,34 @@ def _models() -> Any:
 
 
 def sealed_session() -> Any:
-    """A session for rehearsals, with keys that open nothing: neither the environment's credentials nor AWS's configuration files are read."""
+    """A session for rehearsals, with keys that open nothing: neither the environment's credentials
+    nor AWS's configuration files are read.
+    """
     nowhere: dict[str, Any] = {
         "profile": (None, [], None, None),
         "config_file": (None, None, os.devnull, None),
         "credentials_file": (None, None, os.devnull, None),
     }
     core = botocore.session.Session(session_vars=nowhere)
-    # The stand-in asks for no key, but takes service and region from the signature, and boto signs with something.
+    # The stand-in asks for no key, but takes service and region from the signature, and boto signs
+    # with something.
     word = "rehearsal"
-    session = boto3.Session(botocore_session=core, aws_access_key_id=word, aws_secret_access_key=word, region_name=HOME_REGION)
+    session = boto3.Session(
+        botocore_session=core,
+        aws_access_key_id=word,
+        aws_secret_access_key=word,
+        region_name=HOME_REGION,
+    )
     core.register_component("data_loader", _models())
     return session
 
 
 class Client:
-    """EC2 and the few services beside it. Safe from several threads: clients are made under a lock and used without one.
+    """EC2 and the few services beside it. Safe from several threads: clients are made under a lock
+    and used without one.
 
-    No call is sent twice: an acquiring one must not be, and reading ones are repeated by the engine, which knows for how long.
+    No call is sent twice: an acquiring one must not be, and reading ones are repeated by the
+    engine, which knows for how long.
     """
 
     def __init__(self, session: Any, endpoint: str | None = None, read_s: float = READ_S) -> None:
@@ -80,12 +92,18 @@ class Client:
         with self._lock:
             found = self._made.get((name, region))
             if found is None:
-                found = self.session.client(name, region_name=region, endpoint_url=self._endpoint, config=self._config)
+                found = self.session.client(
+                    name, region_name=region, endpoint_url=self._endpoint, config=self._config
+                )
                 self._made[name, region] = found
             return found
 
-    def call(self, operation: str, context: Context, *, service: str = "ec2", **parameters: Any) -> dict[str, Any]:
-        """The answer to one request, sent once, in the context's region. `operation` as boto names it. Raises CloudError."""
+    def call(
+        self, operation: str, context: Context, *, service: str = "ec2", **parameters: Any
+    ) -> dict[str, Any]:
+        """The answer to one request, sent once, in the context's region. `operation` as boto names
+        it. Raises CloudError.
+        """
         try:
             client = self.service(service, context.region or HOME_REGION)
             answer = getattr(client, operation)(**parameters)
@@ -100,7 +118,9 @@ class Client:
             raise from_exception(ValueError("an answer that is no mapping"), context)
         return answer
 
-    def pages(self, operation: str, context: Context, *, service: str = "ec2", **parameters: Any) -> Iterator[dict[str, Any]]:
+    def pages(
+        self, operation: str, context: Context, *, service: str = "ec2", **parameters: Any
+    ) -> Iterator[dict[str, Any]]:
         """Every page of a list. Raises as `call` does."""
         token: dict[str, str] = {}
         while True:
@@ -111,8 +131,14 @@ class Client:
             token = {"NextToken": page["NextToken"]}
 
     def takes(self, operation: str, *path: str) -> bool:
-        """Whether this boto's model of EC2 has a parameter: `takes("RunInstances", "Placement", "AvailabilityZoneId")`. No network."""
-        shape = self.service("ec2", HOME_REGION).meta.service_model.operation_model(operation).input_shape
+        """Whether this boto's model of EC2 has a parameter: `takes("RunInstances", "Placement",
+        "AvailabilityZoneId")`. No network.
+        """
+        shape = (
+            self.service("ec2", HOME_REGION)
+            .meta.service_model.operation_model(operation)
+            .input_shape
+        )
         for name in path:
             while shape.type_name == "list":
                 shape = shape.member

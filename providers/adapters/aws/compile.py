@@ -1,4 +1,5 @@
-"""From an order to the one creating call, and which candidates may share one. Pure: no client, no clock, no network.
+"""From an order to the one creating call, and which candidates may share one. Pure: no client, no
+clock, no network.
 
 Owns every field of the request bodies. Fields and enums: botocore 1.44.8's model of EC2 2016-11-15.
 """
@@ -36,13 +37,21 @@ FLEET, RUN = "CreateFleet", "RunInstances"
 MOST_OVERRIDES = 50
 """Of one fleet. EC2's own limit is higher; a region has fewer zones times types for one ask."""
 
-OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
+OWNER, CLUSTER, GENERATION, FINGERPRINT = (
+    "gpus-owner",
+    "gpus-cluster",
+    "gpus-generation",
+    "gpus-fingerprint",
+)
 ORDER, LABELS, NAME = "gpus-order", "gpus-labels", "Name"
-"""`gpus-order` is the token of the order that made a machine: a fleet's machines do not bear the fleet's client token. `gpus-labels` names the
-user's own tags, so that an edit takes away what it no longer lists and leaves alone what others put there."""
+"""`gpus-order` is the token of the order that made a machine: a fleet's machines do not bear the
+fleet's client token. `gpus-labels` names the user's own tags, so that an edit takes away what it no
+longer lists and leaves alone what others put there.
+"""
 _TAG_MAX = 256
 USER_DATA_MAX = 16_384
-"""Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28)."""
+"""Bytes, before they are encoded (EC2 user guide, "Work with instance user data", read 2026-11-28).
+"""
 
 _WORK_UNIT = f"""[Unit]
 Description=What this machine is for
@@ -57,7 +66,9 @@ WantedBy=multi-user.target
 
 
 class Image(NamedTuple):
-    """What the machine boots from. `device` is the root device's name, which differs between images; `least_gib` the snapshot's size."""
+    """What the machine boots from. `device` is the root device's name, which differs between
+    images; `least_gib` the snapshot's size.
+    """
 
     id: str
     device: str = "/dev/sda1"
@@ -74,9 +85,11 @@ class Reservation(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What was found in the region beforehand. `zones` are the ids of those that the account has enabled (empty: not known), `subnets` the default
-    ones by zone id; `zone_names` is empty where the client's API model takes zone ids, else this account's names by id. `new_group` is the security
-    group if it was made just now, for this order. `placement_group` is that of the machines which the order joins.
+    """What was found in the region beforehand. `zones` are the ids of those that the account has
+    enabled (empty: not known), `subnets` the default ones by zone id; `zone_names` is empty where
+    the client's API model takes zone ids, else this account's names by id. `new_group` is the
+    security group if it was made just now, for this order. `placement_group` is that of the
+    machines which the order joins.
     """
 
     image: Image
@@ -90,7 +103,8 @@ class Around(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One creating call. `template` is the launch template that a fleet needs, made before and deleted after it; None otherwise.
+    """One creating call. `template` is the launch template that a fleet needs, made before and
+    deleted after it; None otherwise.
 
     `candidates` are those that the call can make. `notes` say what a user would not expect.
     """
@@ -104,12 +118,14 @@ class Call(NamedTuple):
 
 
 def group(candidates: Sequence[Candidate]) -> int:
-    """How many leading candidates one creating call may choose among without changing the plan's order; at least 1.
+    """How many leading candidates one creating call may choose among without changing the plan's
+    order; at least 1.
 
-    A fleet on demand tries its overrides strictly by priority (`prioritized`), so a region's whole run goes out as one, types mixed. On Spot EC2
-    looks at capacity first and at priorities second (`capacity-optimized-prioritized`), so only candidates that rank equal (one entry, one price) go
-    together. A named reservation is at one place that EC2 is asked for first, so all candidates of it in a region are one call. Several nodes go
-    zone by zone.
+    A fleet on demand tries its overrides strictly by priority (`prioritized`), so a region's whole
+    run goes out as one, types mixed. On Spot EC2 looks at capacity first and at priorities second
+    (`capacity-optimized-prioritized`), so only candidates that rank equal (one entry, one price) go
+    together. A named reservation is at one place that EC2 is asked for first, so all candidates of
+    it in a region are one call. Several nodes go zone by zone.
     """
     first = candidates[0]
     if first.nodes > 1 and not first.reservation:
@@ -128,7 +144,9 @@ def group(candidates: Sequence[Candidate]) -> int:
             and len(seen) < MOST_OVERRIDES
         )
         if alike and not first.reservation:
-            alike = bool(candidate.zone) and machines.architecture(candidate.machine_type) == machines.architecture(first.machine_type)
+            alike = bool(candidate.zone) and machines.architecture(
+                candidate.machine_type
+            ) == machines.architecture(first.machine_type)
         if alike and first.capacity == SPOT:
             alike = candidate.entry == first.entry and candidate.micro_usd == first.micro_usd
         if not alike:
@@ -143,25 +161,39 @@ def options_of(order: Order) -> Options:
 
 
 def template_name(order: Order) -> str:
-    """The name of an order's launch template: known before it is made, so that a repeated call says exactly the same."""
+    """The name of an order's launch template: known before it is made, so that a repeated call says
+    exactly the same.
+    """
     return f"gpus-{order.token}"
 
 
 def placement_group(order: Order) -> tuple[str, bool]:
-    """(name, whether it is ours to make) of the placement group; ("", False) for none. Several nodes get one of their own unless told otherwise."""
+    """(name, whether it is ours to make) of the placement group; ("", False) for none. Several
+    nodes get one of their own unless told otherwise.
+    """
     chosen = options_of(order).placement_group
     if chosen == NONE:
         return "", False
     if chosen:
         return chosen, False
     # What joins others goes into their group, which is looked up at the machines themselves.
-    return (f"gpus-{order.token}", True) if len(order.node_names) > 1 and not order.joins else ("", False)
+    return (
+        (f"gpus-{order.token}", True)
+        if len(order.node_names) > 1 and not order.joins
+        else ("", False)
+    )
 
 
 def mark_tags(order: Order) -> dict[str, str]:
     """The tags that say whose something is, and which order made it."""
     mark = order.mark
-    return {OWNER: mark.owner, CLUSTER: mark.cluster, GENERATION: mark.generation, FINGERPRINT: mark.fingerprint, ORDER: order.token}
+    return {
+        OWNER: mark.owner,
+        CLUSTER: mark.cluster,
+        GENERATION: mark.generation,
+        FINGERPRINT: mark.fingerprint,
+        ORDER: order.token,
+    }
 
 
 def mark_of(tags: Mapping[str, str]) -> Mark | None:
@@ -193,8 +225,8 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 def creating_call(order: Order, around: Around) -> Call:
     """The call that makes all of the order's nodes in one zone, or none.
 
-    Raises Unsupported where the order cannot be said to EC2: a Spot machine that is to be kept after its ttl, EFA on a type without it, zones
-    without a subnet.
+    Raises Unsupported where the order cannot be said to EC2: a Spot machine that is to be kept
+    after its ttl, EFA on a type without it, zones without a subnet.
     """
     options = options_of(order)
     usable: list[Candidate] = []
@@ -217,18 +249,25 @@ def creating_call(order: Order, around: Around) -> Call:
 
 
 def matching(order: Order, reservation: Reservation) -> Candidate | None:
-    """The candidate that a reservation is for, its zone filled in where the catalog knows only the region."""
+    """The candidate that a reservation is for, its zone filled in where the catalog knows only the
+    region.
+    """
     for candidate in order.candidates:
-        if candidate.machine_type == reservation.machine_type and candidate.zone in ("", reservation.zone):
+        if candidate.machine_type == reservation.machine_type and candidate.zone in (
+            "",
+            reservation.zone,
+        ):
             return candidate._replace(offer=candidate.offer._replace(zone=reservation.zone))
     return None
 
 
 def first_boot(setup: Setup, region: str = "", *, alone: bool = True) -> str:
-    """What a machine runs at its first boot: it makes the user with the keys, and what runs at every boot, such as the timer that ends the machine.
+    """What a machine runs at its first boot: it makes the user with the keys, and what runs at
+    every boot, such as the timer that ends the machine.
 
-    EC2 has no run limit of its own: the limit is a timer inside the machine (see `limit`), and the machine's own shutdown then terminates it (or
-    stops it, where the spec says to keep it). A machine that hangs does not end itself.
+    EC2 has no run limit of its own: the limit is a timer inside the machine (see `limit`), and the
+    machine's own shutdown then terminates it (or stops it, where the spec says to keep it). A
+    machine that hangs does not end itself.
     """
     keys = [key.strip() for key in (setup.ssh_public_key, setup.own_public_key) if key.strip()]
     secrets = referred(setup.secrets)
@@ -236,15 +275,25 @@ def first_boot(setup: Setup, region: str = "", *, alone: bool = True) -> str:
         limit.script(setup.ttl_s, setup.on_ttl) if setup.ttl_s else "",
         idle.script(setup.idle_s) if setup.idle_s and alone else "",
         secret.fetching(secrets, region) if secrets else "",
-        shell.service("gpus-work", _WORK_UNIT, BOOT_SCRIPT, setup.script, mode=0o644, at_once=False) if setup.script else "",
+        (
+            shell.service(
+                "gpus-work", _WORK_UNIT, BOOT_SCRIPT, setup.script, mode=0o644, at_once=False
+            )
+            if setup.script
+            else ""
+        ),
     )
     if not keys and not any(programs):
         return ""
-    return "".join((keep_status(), shell.program(__file__, "login", user=setup.ssh_user, keys=keys), *programs))
+    return "".join(
+        (keep_status(), shell.program(__file__, "login", user=setup.ssh_user, keys=keys), *programs)
+    )
 
 
 def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
-    """The script for cloud-init: `first_boot`, packed, after the lines that are read back. Empty where there is nothing to do."""
+    """The script for cloud-init: `first_boot`, packed, after the lines that are read back. Empty
+    where there is nothing to do.
+    """
     program = first_boot(setup, region, alone=alone)
     if not program:
         return ""
@@ -259,7 +308,9 @@ def user_data(setup: Setup, region: str = "", *, alone: bool = True) -> str:
 
 
 def timed_idle(order: Order) -> bool:
-    """Whether the machine ends itself when it is idle. One of several does not: it cannot see whether the others work."""
+    """Whether the machine ends itself when it is idle. One of several does not: it cannot see
+    whether the others work.
+    """
     return bool(order.setup.idle_s) and not several(order)
 
 
@@ -268,17 +319,29 @@ def unreachable(placed: Placement, setup: Setup) -> str:
     options = read_options(dict(setup.options))
     many = len(machines.efa_cards(placed.machine_type)) > 1
     efa = placed.nodes > 1 if options.efa is None else options.efa
-    return "EC2 gives no public address to a machine with several network cards" if many and efa and placed.nodes > 1 else ""
+    return (
+        "EC2 gives no public address to a machine with several network cards"
+        if many and efa and placed.nodes > 1
+        else ""
+    )
 
 
 def fits(setup: Setup) -> list[Problem]:
     """What a machine is told at its start that is more than EC2 takes. Pure."""
-    found = too_large("", "user data", len(user_data(setup).encode()), USER_DATA_MAX, "fetch the rest from a bucket")
+    found = too_large(
+        "",
+        "user data",
+        len(user_data(setup).encode()),
+        USER_DATA_MAX,
+        "fetch the rest from a bucket",
+    )
     return [found] if found is not None else []
 
 
 def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
-    """Whether the machines get EFA: as told, else where there are several nodes and the type takes it."""
+    """Whether the machines get EFA: as told, else where there are several nodes and the type takes
+    it.
+    """
     if options.efa is not None:
         return options.efa
     return several(order) and bool(machines.efa_cards(candidate.machine_type))
@@ -297,27 +360,63 @@ def needs_subnet(order: Order) -> bool:
 
 def _check(order: Order, candidate: Candidate, options: Options, around: Around) -> None:
     def refuse(wanted: str, found: str, todo: str, scope: Scope) -> Unsupported:
-        text = f"aws {candidate.zone or candidate.region} {candidate.machine_type} {candidate.capacity}: wanted {wanted}, found {found}; {todo}"
+        text = (
+            f"aws {candidate.zone or candidate.region} {candidate.machine_type}"
+            f" {candidate.capacity}: wanted {wanted}, found {found}; {todo}"
+        )
         # Not remembered: another spec may well fit here.
         return Unsupported(text, provider="aws", block_s=0.0, scopes=[scope])
 
     kind = Scope("aws", machine_type=candidate.machine_type)
     here = Scope("aws", candidate.region, candidate.zone)
-    if candidate.capacity == SPOT and (order.setup.ttl_s or order.setup.idle_s) and order.setup.on_ttl == "keep":
-        # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked machine by itself.
-        raise refuse("on_ttl: release, since a one-time Spot machine can only end", "on_ttl: keep", "change on_ttl", Scope("aws", capacity=SPOT))
+    if (
+        candidate.capacity == SPOT
+        and (order.setup.ttl_s or order.setup.idle_s)
+        and order.setup.on_ttl == "keep"
+    ):
+        # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked
+        # machine by itself.
+        raise refuse(
+            "on_ttl: release, since a one-time Spot machine can only end",
+            "on_ttl: keep",
+            "change on_ttl",
+            Scope("aws", capacity=SPOT),
+        )
     if order.setup.secrets and not options.instance_profile:
-        raise refuse("an instance profile that may read the secrets", "none", "set options.aws.instance_profile", Scope("aws"))
-    if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (options.ami or options.ami_ssm_parameter):
-        raise refuse("an image with NVIDIA's proprietary driver", "the default one, with the open driver", "set options.aws.ami", kind)
+        raise refuse(
+            "an instance profile that may read the secrets",
+            "none",
+            "set options.aws.instance_profile",
+            Scope("aws"),
+        )
+    if machines.family(candidate.machine_type) in machines.PROPRIETARY_DRIVER and not (
+        options.ami or options.ami_ssm_parameter
+    ):
+        raise refuse(
+            "an image with NVIDIA's proprietary driver",
+            "the default one, with the open driver",
+            "set options.aws.ami",
+            kind,
+        )
     if wants_efa(order, candidate, options) and not machines.efa_cards(candidate.machine_type):
         raise refuse("a type with EFA", candidate.machine_type, "drop options.aws.efa", kind)
     if around.zones and candidate.zone and candidate.zone not in around.zones:
-        text = f"aws {candidate.zone} {candidate.machine_type} {candidate.capacity}: wanted a zone that the account has, found it is not enabled"
-        todo = optin.closed(candidate.region, candidate.zone) or "it can't be enabled: it is not among this account's zones"
+        text = (
+            f"aws {candidate.zone} {candidate.machine_type} {candidate.capacity}: wanted a zone"
+            " that the account has, found it is not enabled"
+        )
+        todo = (
+            optin.closed(candidate.region, candidate.zone)
+            or "it can't be enabled: it is not among this account's zones"
+        )
         raise NotEnabled(f"{text}; {todo}", provider="aws", code="ZONE_NOT_ENABLED", scopes=[here])
     if options.subnets and candidate.zone and not options.subnet(candidate.zone):
-        raise refuse("a subnet in this zone", "none in options.aws.subnets", "add one, or leave the zone out", here)
+        raise refuse(
+            "a subnet in this zone",
+            "none in options.aws.subnets",
+            "add one, or leave the zone out",
+            here,
+        )
     if wants_efa(order, candidate, options) and not _subnet(candidate.zone, options, around):
         raise refuse("a default subnet in this zone", "none", "set options.aws.subnets", here)
 
@@ -331,7 +430,11 @@ def _where(candidate: Candidate, around: Around) -> dict[str, str]:
     if not candidate.zone:
         return {}
     names = dict(around.zone_names)
-    return {"AvailabilityZone": names[candidate.zone]} if names else {"AvailabilityZoneId": candidate.zone}
+    return (
+        {"AvailabilityZone": names[candidate.zone]}
+        if names
+        else {"AvailabilityZoneId": candidate.zone}
+    )
 
 
 def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
@@ -350,16 +453,25 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
     body: dict[str, Any] = {
         "ImageId": around.image.id,
         "BlockDeviceMappings": [{"DeviceName": around.image.device, "Ebs": volume}],
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")],
-        # Version 2 of the metadata service only: the user data and the profile's keys are not for whoever can make the machine fetch a URL.
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")
+        ],
+        # Version 2 of the metadata service only: the user data and the profile's keys are not for
+        # whoever can make the machine fetch a URL.
         "MetadataOptions": {"HttpTokens": "required"},
     }
     if options.key_name:
         body["KeyName"] = options.key_name
     if options.instance_profile:
-        body["IamInstanceProfile"] = {"Arn" if options.instance_profile.startswith("arn:") else "Name": options.instance_profile}
+        body["IamInstanceProfile"] = {
+            (
+                "Arn" if options.instance_profile.startswith("arn:") else "Name"
+            ): options.instance_profile
+        }
     if setup.ttl_s or setup.script or timed_idle(order):
-        body["InstanceInitiatedShutdownBehavior"] = "stop" if setup.on_ttl == "keep" else "terminate"
+        body["InstanceInitiatedShutdownBehavior"] = (
+            "stop" if setup.on_ttl == "keep" else "terminate"
+        )
     return body
 
 
@@ -373,7 +485,13 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     if efa:
         # One interface serves every type of the fleet: the primary card's.
         data["NetworkInterfaces"] = [
-            {"DeviceIndex": 0, "NetworkCardIndex": 0, "InterfaceType": "efa", "Groups": list(around.groups), "DeleteOnTermination": True}
+            {
+                "DeviceIndex": 0,
+                "NetworkCardIndex": 0,
+                "InterfaceType": "efa",
+                "Groups": list(around.groups),
+                "DeleteOnTermination": True,
+            }
         ]
     else:
         data["SecurityGroupIds"] = list(around.groups)
@@ -381,8 +499,13 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         data["Placement"] = {"GroupName": name}
     overrides: list[dict[str, Any]] = []
     for priority, candidate in enumerate(candidates):
-        override: dict[str, Any] = {"InstanceType": candidate.machine_type, "Priority": float(priority)}
-        subnet = options.subnet(candidate.zone) or (_subnet(candidate.zone, options, around) if efa else "")
+        override: dict[str, Any] = {
+            "InstanceType": candidate.machine_type,
+            "Priority": float(priority),
+        }
+        subnet = options.subnet(candidate.zone) or (
+            _subnet(candidate.zone, options, around) if efa else ""
+        )
         override.update({"SubnetId": subnet} if subnet else _where(candidate, around))
         overrides.append(override)
     spot = first.capacity == SPOT
@@ -390,22 +513,43 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         "Type": "instant",
         "ClientToken": order.token,
         "LaunchTemplateConfigs": [
-            {"LaunchTemplateSpecification": {"LaunchTemplateName": template_name(order), "Version": "1"}, "Overrides": overrides}
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateName": template_name(order),
+                    "Version": "1",
+                },
+                "Overrides": overrides,
+            }
         ],
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": SPOT if spot else ON_DEMAND},
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": SPOT if spot else ON_DEMAND,
+        },
         "TagSpecifications": [{"ResourceType": "fleet", "Tags": tag_list(mark_tags(order))}],
     }
     if spot:
-        body["SpotOptions"] = {"AllocationStrategy": "capacity-optimized-prioritized", "InstanceInterruptionBehavior": "terminate"}
+        body["SpotOptions"] = {
+            "AllocationStrategy": "capacity-optimized-prioritized",
+            "InstanceInterruptionBehavior": "terminate",
+        }
     else:
         body["OnDemandOptions"] = {"AllocationStrategy": "prioritized"}
     template = {
         "LaunchTemplateName": template_name(order),
         "ClientToken": order.token,
         "LaunchTemplateData": data,
-        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tag_list(mark_tags(order))}],
+        "TagSpecifications": [
+            {"ResourceType": "launch-template", "Tags": tag_list(mark_tags(order))}
+        ],
     }
-    return Call(FLEET, first.region, tuple(candidates), body, template, _notes(order.setup, first, options, 1))
+    return Call(
+        FLEET,
+        first.region,
+        tuple(candidates),
+        body,
+        template,
+        _notes(order.setup, first, options, 1),
+    )
 
 
 def _run(order: Order, candidate: Candidate, options: Options, around: Around) -> Call:
@@ -447,32 +591,67 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
     if candidate.capacity == SPOT:
         body["InstanceMarketOptions"] = {
             "MarketType": "spot",
-            "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
+            "SpotOptions": {
+                "SpotInstanceType": "one-time",
+                "InstanceInterruptionBehavior": "terminate",
+            },
         }
         body["TagSpecifications"] = [
             *body["TagSpecifications"],
             {"ResourceType": "spot-instances-request", "Tags": tag_list(mark_tags(order))},
         ]
     if candidate.capacity == RESERVATION and around.reservation is not None:
-        body["CapacityReservationSpecification"] = {"CapacityReservationTarget": {"CapacityReservationId": around.reservation.id}}
+        body["CapacityReservationSpecification"] = {
+            "CapacityReservationTarget": {"CapacityReservationId": around.reservation.id}
+        }
         if around.reservation.block:
             body["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
-    return Call(RUN, candidate.region, (candidate,), body, None, _notes(order.setup, candidate, options, len(order.node_names)))
+    return Call(
+        RUN,
+        candidate.region,
+        (candidate,),
+        body,
+        None,
+        _notes(order.setup, candidate, options, len(order.node_names)),
+    )
 
 
 def plan_notes(candidate: Candidate, setup: Setup) -> tuple[str, ...]:
-    """What to know of a candidate before it is bought; `setup.options` has every provider's section."""
+    """What to know of a candidate before it is bought; `setup.options` has every provider's
+    section.
+    """
     section = dict(setup.options).get("aws")
-    return _notes(setup, candidate, read_options(section if isinstance(section, dict) else {}), candidate.nodes)
+    return _notes(
+        setup,
+        candidate,
+        read_options(section if isinstance(section, dict) else {}),
+        candidate.nodes,
+    )
 
 
 def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> tuple[str, ...]:
     notes: list[str] = []
     if setup.ttl_s:
         what = "stopped" if setup.on_ttl == "keep" else "terminated"
-        notes.append(f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)} after its start, and it is then {what}")
-        if setup.on_ttl == "keep" and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE:
-            notes.append("warning: what is on its instance store is lost when it is stopped; the EBS disk stays")
-    if nodes > 1 and options.efa is not False and len(machines.efa_cards(candidate.machine_type)) > 1:
-        notes.append("EC2 gives no public address to a machine with several network cards: it is reached from inside its VPC")
+        notes.append(
+            f"EC2 has no run limit: a timer inside the machine ends it {duration_text(setup.ttl_s)}"
+            f" after its start, and it is then {what}"
+        )
+        if (
+            setup.on_ttl == "keep"
+            and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE
+        ):
+            notes.append(
+                "warning: what is on its instance store is lost when it is stopped; the EBS disk"
+                " stays"
+            )
+    if (
+        nodes > 1
+        and options.efa is not False
+        and len(machines.efa_cards(candidate.machine_type)) > 1
+    ):
+        notes.append(
+            "EC2 gives no public address to a machine with several network cards: it is reached"
+            " from inside its VPC"
+        )
     return tuple(notes)

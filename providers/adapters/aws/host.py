@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 DEFAULT_DISK_GIB = 100
 IMAGE_GIB = 75
-"""The snapshot of the Deep Learning base image, below which EC2 makes no volume (its refusals, 2026)."""
+"""The snapshot of the Deep Learning base image, below which EC2 makes no volume (its refusals,
+2026).
+"""
 USED_GIB = 45
 """What of it is full: it brings several releases of CUDA. Assumed."""
 DRIVER = 580
-"""NVIDIA's driver in the newest Deep Learning base image with the open driver (AWS DLAMI release notes, as remembered 2026-11)."""
+"""NVIDIA's driver in the newest Deep Learning base image with the open driver (AWS DLAMI release
+notes, as remembered 2026-11).
+"""
 
 
 class Kind(NamedTuple):
@@ -44,7 +48,9 @@ MICRO_USD_PER_MIB_S = 40_000
 
 
 def host(_machine_type: str, section: Mapping[str, object]) -> Host:
-    """The figures under the options. Of an image of the user's own neither size nor driver is known."""
+    """The figures under the options. Of an image of the user's own neither size nor driver is
+    known.
+    """
     options = read_options(section)
     kind = KINDS[options.volume_type]
     own = options.ami or options.ami_ssm_parameter

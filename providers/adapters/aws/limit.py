@@ -1,8 +1,10 @@
-"""The end of a machine's run at EC2: a timer inside it, which counts from each start. Owns the script that sets it, and the line that a start writes.
+"""The end of a machine's run at EC2: a timer inside it, which counts from each start. Owns the
+script that sets it, and the line that a start writes.
 
-EC2 has no run limit of its own. User data can be written anew while a machine is stopped, and the metadata service then shows the new one (EC2 user
-guide, "Work with instance user data", read 2026-11-28): so a start by this product is another one
-to the machine, and a mere reboot is not. Pure.
+EC2 has no run limit of its own. User data can be written anew while a machine is stopped, and the
+metadata service then shows the new one (EC2 user guide, "Work with instance user data", read
+2026-11-28): so a start by this product is another one to the machine, and a mere reboot is not.
+Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from providers.model import foreign, shell
 TTL_LINE = "gpus_ttl_s="
 """The line of the user data that says after how many seconds the machine shuts itself down."""
 START_LINE = "gpus_start="
-"""The line of the user data that names the start from which they count; another value is another start."""
+"""The line of the user data that names the start from which they count; another value is another
+start.
+"""
 FOLDER = "/var/lib/gpus"
 METADATA = "http://169.254.169.254/latest"
 
@@ -31,12 +35,22 @@ WantedBy=multi-user.target
 
 
 def timer(ttl_s: int, on_ttl: str, file: str = _FILE) -> str:
-    """The program that sets the end at each boot, and keeps it in this file: a reboot does not prolong the run.
+    """The program that sets the end at each boot, and keeps it in this file: a reboot does not
+    prolong the run.
 
-    A machine whose end has passed without another start (somebody started it by hand) ends at once, unless it is to be kept. Where the metadata
-    service gives no answer, an end to come stays as it is, and one that has passed is set anew: a disk is not lost for that.
+    A machine whose end has passed without another start (somebody started it by hand) ends at once,
+    unless it is to be kept. Where the metadata service gives no answer, an end to come stays as it
+    is, and one that has passed is set anew: a disk is not lost for that.
     """
-    return shell.program(__file__, "limit", ttl_s=ttl_s, on_ttl=on_ttl, limit=file, metadata=METADATA, start_line=START_LINE)
+    return shell.program(
+        __file__,
+        "limit",
+        ttl_s=ttl_s,
+        on_ttl=on_ttl,
+        limit=file,
+        metadata=METADATA,
+        start_line=START_LINE,
+    )
 
 
 def script(ttl_s: int, on_ttl: str) -> str:
@@ -55,11 +69,22 @@ def start(user_data: str) -> str:
 
 
 def started(user_data: str, name: str) -> str:
-    """The user data of the next start; empty where there is nothing to set. `name` is any word that no earlier start bore."""
+    """The user data of the next start; empty where there is nothing to set. `name` is any word that
+    no earlier start bore.
+    """
     lines = user_data.split("\n")
-    at = next((number for number, line in enumerate(lines) if line.startswith(START_LINE) and line != START_LINE), None)
+    at = next(
+        (
+            number
+            for number, line in enumerate(lines)
+            if line.startswith(START_LINE) and line != START_LINE
+        ),
+        None,
+    )
     return "" if at is None else "\n".join([*lines[:at], f"{START_LINE}{name}", *lines[at + 1 :]])
 
 
 def _value(user_data: str, name: str) -> str:
-    return next((line.removeprefix(name) for line in user_data.splitlines() if line.startswith(name)), "")
+    return next(
+        (line.removeprefix(name) for line in user_data.splitlines() if line.startswith(name)), ""
+    )

@@ -1,7 +1,8 @@
-"""What the adapter must know of an instance type to order it and to recognise it. Owns types, families and their quota buckets; pure.
+"""What the adapter must know of an instance type to order it and to recognise it. Owns types,
+families and their quota buckets; pure.
 
-Figures: EC2's own description of its types as of 2026-10 (moto 5.2.5's copy). EC2's answer about an instance names its type alone, so the GPUs come
-from here.
+Figures: EC2's own description of its types as of 2026-10 (moto 5.2.5's copy). EC2's answer about an
+instance names its type alone, so the GPUs come from here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import NamedTuple
 
 
 class Type(NamedTuple):
-    """One instance type. `gpu` is the catalog's name; `efa` is how many EFA interfaces it takes (0: none)."""
+    """One instance type. `gpu` is the catalog's name; `efa` is how many EFA interfaces it takes (0:
+    none).
+    """
 
     gpu: str
     gpus: int
@@ -84,15 +87,21 @@ TYPES: dict[str, Type] = {
 
 ARM_FAMILIES = frozenset({"g5g"})
 PROPRIETARY_DRIVER = frozenset({"p3dn"})
-"""Volta has no open kernel module: the default image's driver does not run it (NVIDIA; the Deep Learning AMI's release notes, 2026-01)."""
+"""Volta has no open kernel module: the default image's driver does not run it (NVIDIA; the Deep
+Learning AMI's release notes, 2026-01).
+"""
 NO_INSTANCE_STORE = frozenset({"g5g"})
 """Families with EBS disks alone (EC2's description of types, 2026-10)."""
 BARE_CARD_0 = frozenset({"p6-b300"})
-"""Families whose network card 0 carries no EFA: 17 cards, EFA on the other 16 (EC2 description of types, 2026-10)."""
+"""Families whose network card 0 carries no EFA: 17 cards, EFA on the other 16 (EC2 description of
+types, 2026-10).
+"""
 
 
 class Bucket(NamedTuple):
-    """One account limit of a region, in vCPUs: its Service Quotas codes and the families that draw on it."""
+    """One account limit of a region, in vCPUs: its Service Quotas codes and the families that draw
+    on it.
+    """
 
     name: str
     on_demand: str
@@ -130,13 +139,17 @@ def bucket(instance_type: str) -> Bucket:
 
 def bucket_gpus(row: Bucket) -> tuple[str, ...]:
     """Every GPU sold in a bucket; no GPU is in two."""
-    return tuple(dict.fromkeys(kind.gpu for name, kind in TYPES.items() if name.startswith(row.families)))
+    return tuple(
+        dict.fromkeys(kind.gpu for name, kind in TYPES.items() if name.startswith(row.families))
+    )
 
 
 def efa_cards(instance_type: str) -> tuple[tuple[int, int, str], ...]:
-    """(network card, device on it, kind of interface), the primary first; empty where the type takes no EFA.
+    """(network card, device on it, kind of interface), the primary first; empty where the type
+    takes no EFA.
 
-    One interface a card: the primary carries the address, the others EFA alone (`efa-only`), so that a subnet's addresses are not used up.
+    One interface a card: the primary carries the address, the others EFA alone (`efa-only`), so
+    that a subnet's addresses are not used up.
     """
     count = TYPES[instance_type].efa if instance_type in TYPES else 0
     if not count:

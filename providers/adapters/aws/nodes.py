@@ -1,7 +1,9 @@
-"""From EC2's instance to a node. Owns statuses, why a machine is not running, and the comparison with what was ordered. Pure.
+"""From EC2's instance to a node. Owns statuses, why a machine is not running, and the comparison
+with what was ordered. Pure.
 
-A terminated instance stays in EC2's answers for about an hour; it holds nothing and costs nothing, so it is gone. State reasons as in Amazon's
-reference of StateReason (2026) and the codes that public operators report.
+A terminated instance stays in EC2's answers for about an hour; it holds nothing and costs nothing,
+so it is gone. State reasons as in Amazon's reference of StateReason (2026) and the codes that
+public operators report.
 """
 
 from __future__ import annotations
@@ -13,7 +15,18 @@ from providers.adapters.aws import machines
 from providers.adapters.aws.errors import Context, from_exception
 from providers.model import foreign
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
-from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Node
+from providers.model.machine import (
+    ENDED,
+    FAILED,
+    GONE,
+    PREEMPTED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    Handle,
+    Node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +54,15 @@ REASONS = {
     "Client.VolumeLimitExceeded": FAILED,
     "Client.InstanceInitiatedShutdown": ENDED,
 }
-"""What a state reason says about a machine that stops or stopped. A shutdown from inside is the end of its run: its timer's, or its user's."""
+"""What a state reason says about a machine that stops or stopped. A shutdown from inside is the end
+of its run: its timer's, or its user's.
+"""
 
-_DETAILS = {PREEMPTED: "preempted and deleted", ENDED: "shut itself down and deleted", FAILED: "failed and deleted"}
+_DETAILS = {
+    PREEMPTED: "preempted and deleted",
+    ENDED: "shut itself down and deleted",
+    FAILED: "failed and deleted",
+}
 
 
 def handle(region: str, instance_id: str) -> Handle:
@@ -55,7 +74,9 @@ def parse(found: Handle) -> tuple[str, str]:
     """(region, instance id) of a handle. Raises ValueError for what is none."""
     region, slash, instance_id = found.native_id.partition("/")
     if not slash or not instance_id.startswith("i-") or "/" in instance_id or region.count("-") < 2:
-        raise ValueError(f"wanted REGION/INSTANCE as in us-east-1/i-0123456789abcdef0, found {found.native_id!r}")
+        raise ValueError(
+            f"wanted REGION/INSTANCE as in us-east-1/i-0123456789abcdef0, found {found.native_id!r}"
+        )
     return region, instance_id
 
 
@@ -66,7 +87,9 @@ def tags(instance: Mapping[str, Any]) -> dict[str, str]:
 
 def launch_order(instance: Mapping[str, Any]) -> tuple[int, str]:
     """The same order of one call's machines at every look."""
-    return foreign.whole(instance.get("AmiLaunchIndex"), foreign.COUNT) or 0, str(instance["InstanceId"])
+    return foreign.whole(instance.get("AmiLaunchIndex"), foreign.COUNT) or 0, str(
+        instance["InstanceId"]
+    )
 
 
 def state(instance: Mapping[str, Any]) -> str:
@@ -75,12 +98,20 @@ def state(instance: Mapping[str, Any]) -> str:
 
 
 def capacity(instance: Mapping[str, Any]) -> str:
-    """How it was bought. A machine on demand that fell into an open reservation was still bought on demand."""
+    """How it was bought. A machine on demand that fell into an open reservation was still bought on
+    demand.
+    """
     lifecycle = instance.get("InstanceLifecycle")
     if lifecycle == "spot":
         return SPOT
-    target = (instance.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
-    return RESERVATION if lifecycle == "capacity-block" or target.get("CapacityReservationId") else ON_DEMAND
+    target = (instance.get("CapacityReservationSpecification") or {}).get(
+        "CapacityReservationTarget"
+    ) or {}
+    return (
+        RESERVATION
+        if lifecycle == "capacity-block" or target.get("CapacityReservationId")
+        else ON_DEMAND
+    )
 
 
 def zone(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
@@ -125,7 +156,9 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
 
 
 def machines_of(page: Mapping[str, Any], context: Context) -> Iterable[dict[str, Any]]:
-    """The machines in an answer of DescribeInstances. Raises for one that is not whole: it is not read as none."""
+    """The machines in an answer of DescribeInstances. Raises for one that is not whole: it is not
+    read as none.
+    """
     if "Reservations" not in page:
         raise from_exception(ValueError("an answer without a list of machines"), context)
     for reservation in page["Reservations"]:
@@ -138,17 +171,24 @@ def machines_of(page: Mapping[str, Any], context: Context) -> Iterable[dict[str,
 def gone(found: Handle) -> Node:
     """A machine that EC2 says does not exist."""
     region, instance_id = parse(found)
-    return Node(handle=found, name=instance_id, status=GONE, region=region, detail="EC2 does not know it")
+    return Node(
+        handle=found, name=instance_id, status=GONE, region=region, detail="EC2 does not know it"
+    )
 
 
 def describe(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
     """What a machine is, for a message."""
     kind = str(instance.get("InstanceType", ""))
     gpu, count = machines.gpus_of(kind)
-    return f"{kind} with {count} x {gpu or 'no GPU'} {capacity(instance)} in {zone(instance, zone_ids)}"
+    return (
+        f"{kind} with {count} x {gpu or 'no GPU'} {capacity(instance)} in"
+        f" {zone(instance, zone_ids)}"
+    )
 
 
-def placed(order: Order, instances: Sequence[Mapping[str, Any]], zone_ids: Mapping[str, str]) -> Candidate | None:
+def placed(
+    order: Order, instances: Sequence[Mapping[str, Any]], zone_ids: Mapping[str, str]
+) -> Candidate | None:
     """The candidate that all instances are, or None when they are not what was ordered.
 
     A zone that no candidate names is filled in where a candidate names only the region.
@@ -160,10 +200,15 @@ def placed(order: Order, instances: Sequence[Mapping[str, Any]], zone_ids: Mappi
     for candidate in order.candidates:
         same = all(
             str(instance.get("InstanceType")) == candidate.machine_type
-            and machines.gpus_of(candidate.machine_type) == (candidate.gpu_type, candidate.gpu_count)
+            and machines.gpus_of(candidate.machine_type)
+            == (candidate.gpu_type, candidate.gpu_count)
             and capacity(instance) == candidate.capacity
             for instance in instances
         )
         if same and candidate.zone in ("", where):
-            return candidate if candidate.zone else candidate._replace(offer=candidate.offer._replace(zone=where))
+            return (
+                candidate
+                if candidate.zone
+                else candidate._replace(offer=candidate.offer._replace(zone=where))
+            )
     return None

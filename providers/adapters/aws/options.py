@@ -9,8 +9,9 @@ from typing import NamedTuple
 from providers.errors import Problem
 
 AMI_PARAMETER = "/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
-"""AWS's own public parameter of the newest Deep Learning base image with NVIDIA's open driver (AWS DLAMI release notes, 2026-01). `{architecture}` is
-x86_64 or arm64."""
+"""AWS's own public parameter of the newest Deep Learning base image with NVIDIA's open driver (AWS
+DLAMI release notes, 2026-01). `{architecture}` is x86_64 or arm64.
+"""
 
 VOLUME_TYPES = ("gp3", "gp2", "io2", "io1")
 NONE = "none"
@@ -29,10 +30,11 @@ _PROFILE = re.compile(r"^(arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/)?[\w+=
 class Options(NamedTuple):
     """What a user may say about EC2 machines.
 
-    `subnets` maps zone ids to subnets (a machine is then made only in those zones of theirs); left out, the default VPC's. `security_group` is one
-    group or several; left out, one of the owner's own is made. `ami` wins over `ami_ssm_parameter`. `placement_group` names an existing one;
-    `none` makes none for several nodes either. `efa` left out means: for several nodes, where the type has it. `key_name` is an existing key pair,
-    beside the spec's ssh_key.
+    `subnets` maps zone ids to subnets (a machine is then made only in those zones of theirs); left
+    out, the default VPC's. `security_group` is one group or several; left out, one of the owner's
+    own is made. `ami` wins over `ami_ssm_parameter`. `placement_group` names an existing one;
+    `none` makes none for several nodes either. `efa` left out means: for several nodes, where the
+    type has it. `key_name` is an existing key pair, beside the spec's ssh_key.
     """
 
     subnets: tuple[tuple[str, str], ...] = ()
@@ -89,14 +91,40 @@ def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
     options = Options(**values)  # type: ignore[arg-type]
     if options.ami and options.ami_ssm_parameter:
         found.append(
-            Problem("ami_ssm_parameter", "an image or a parameter", "both", "drop one: ami is exactly one, the parameter the newest of its kind")
+            Problem(
+                "ami_ssm_parameter",
+                "an image or a parameter",
+                "both",
+                "drop one: ami is exactly one, the parameter the newest of its kind",
+            )
         )
     if options.volume_iops and options.volume_type == "gp2":
-        found.append(Problem("volume_iops", "a volume type that takes it: gp3, io1 or io2", "gp2", "drop it, or change volume_type"))
+        found.append(
+            Problem(
+                "volume_iops",
+                "a volume type that takes it: gp3, io1 or io2",
+                "gp2",
+                "drop it, or change volume_type",
+            )
+        )
     if options.volume_type in ("io1", "io2") and not options.volume_iops:
-        found.append(Problem("volume_iops", f"a number, which {options.volume_type} needs", "nothing", "set volume_iops"))
+        found.append(
+            Problem(
+                "volume_iops",
+                f"a number, which {options.volume_type} needs",
+                "nothing",
+                "set volume_iops",
+            )
+        )
     if options.volume_throughput and options.volume_type != "gp3":
-        found.append(Problem("volume_throughput", "gp3, the volume type that takes it", options.volume_type, "drop it, or change volume_type"))
+        found.append(
+            Problem(
+                "volume_throughput",
+                "gp3, the volume type that takes it",
+                options.volume_type,
+                "drop it, or change volume_type",
+            )
+        )
     return options, found
 
 
@@ -114,13 +142,25 @@ def _problems(key: str, value: object) -> list[Problem]:
     shown = repr(value)[:80]
     if key in _TEXTS:
         pattern, wanted = _TEXTS[key]
-        return [] if isinstance(value, str) and pattern.match(value) else [Problem(key, wanted, shown)]
+        return (
+            [] if isinstance(value, str) and pattern.match(value) else [Problem(key, wanted, shown)]
+        )
     if key in _NUMBERS:
         least, most = _NUMBERS[key]
-        whole = not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
-        return [] if whole and least <= value <= most else [Problem(key, f"a whole number from {least} to {most}", shown)]  # type: ignore[operator]
+        whole = (
+            not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
+        )
+        return (
+            []
+            if whole and least <= value <= most
+            else [Problem(key, f"a whole number from {least} to {most}", shown)]
+        )  # type: ignore[operator]
     if key == "volume_type":
-        return [] if value in VOLUME_TYPES else [Problem(key, "one of " + ", ".join(VOLUME_TYPES), shown)]
+        return (
+            []
+            if value in VOLUME_TYPES
+            else [Problem(key, "one of " + ", ".join(VOLUME_TYPES), shown)]
+        )
     if key == "efa":
         return [] if isinstance(value, bool) else [Problem(key, "true or false", shown)]
     if key == "security_group":
@@ -130,17 +170,42 @@ def _problems(key: str, value: object) -> list[Problem]:
             and 1 <= len(listed) <= MOST_GROUPS
             and all(isinstance(item, str) and _GROUP.match(item) for item in listed)
         )
-        return [] if good else [Problem(key, f'a security group such as "sg-0123456789abcdef0", or a list of up to {MOST_GROUPS}', shown)]
+        return (
+            []
+            if good
+            else [
+                Problem(
+                    key,
+                    'a security group such as "sg-0123456789abcdef0", or a list of up to'
+                    f" {MOST_GROUPS}",
+                    shown,
+                )
+            ]
+        )
     if key == "subnets":
         if not isinstance(value, Mapping) or not value:
-            return [Problem(key, 'a mapping of zone ids to subnets, as in {use1-az1: "subnet-0123456789abcdef0"}', shown)]
+            return [
+                Problem(
+                    key,
+                    "a mapping of zone ids to subnets, as in {use1-az1:"
+                    ' "subnet-0123456789abcdef0"}',
+                    shown,
+                )
+            ]
         wrong = [
-            Problem(f"subnets.{zone}", 'a zone id such as "use1-az1"', repr(zone), "zone names such as us-east-1a differ from account to account")
+            Problem(
+                f"subnets.{zone}",
+                'a zone id such as "use1-az1"',
+                repr(zone),
+                "zone names such as us-east-1a differ from account to account",
+            )
             for zone in value
             if not _ZONE.match(str(zone))
         ]
         return wrong + [
-            Problem(f"subnets.{zone}", 'a subnet such as "subnet-0123456789abcdef0"', repr(subnet)[:80])
+            Problem(
+                f"subnets.{zone}", 'a subnet such as "subnet-0123456789abcdef0"', repr(subnet)[:80]
+            )
             for zone, subnet in value.items()
             if not (isinstance(subnet, str) and _SUBNET.match(subnet))
         ]
@@ -148,4 +213,11 @@ def _problems(key: str, value: object) -> list[Problem]:
 
     near = difflib.get_close_matches(str(key), Options._fields, n=2, cutoff=0.6)
     hint = f" (near: {', '.join(near)})" if near else ""
-    return [Problem(str(key), f"a known option{hint}", repr(str(key)), "known: " + ", ".join(Options._fields))]
+    return [
+        Problem(
+            str(key),
+            f"a known option{hint}",
+            repr(str(key)),
+            "known: " + ", ".join(Options._fields),
+        )
+    ]

@@ -1,6 +1,8 @@
-"""What an order needs in a region besides the machine: image, network, security group, placement group, reservation, launch template.
+"""What an order needs in a region besides the machine: image, network, security group, placement
+group, reservation, launch template.
 
-Owns finding and making them, and tidying away what this adapter made. None of it costs anything. Must not create or delete machines.
+Owns finding and making them, and tidying away what this adapter made. None of it costs anything.
+Must not create or delete machines.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ LIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 class Surroundings:
-    """One account's, over all regions; what does not change is asked for once. Safe from several threads."""
+    """One account's, over all regions; what does not change is asked for once. Safe from several
+    threads.
+    """
 
     def __init__(self, client: Client, now: Callable[[], float]) -> None:
         self._client = client
@@ -47,8 +51,12 @@ class Surroundings:
     def enabled(self) -> tuple[str, ...]:
         """The regions that the account has enabled. One call a process."""
         if not self._enabled:
-            found = self._client.call("describe_regions", Context("aws: listing regions"), AllRegions=False)
-            self._enabled = tuple(sorted(str(region["RegionName"]) for region in found.get("Regions", ())))
+            found = self._client.call(
+                "describe_regions", Context("aws: listing regions"), AllRegions=False
+            )
+            self._enabled = tuple(
+                sorted(str(region["RegionName"]) for region in found.get("Regions", ()))
+            )
         return self._enabled
 
     def zone_ids(self, region: str) -> dict[str, str]:
@@ -56,18 +64,31 @@ class Surroundings:
         with self._lock:
             known = self._zones.get(region)
         if known is None:
-            found = self._client.call("describe_availability_zones", Context(f"aws {region}: listing zones", region))
-            known = {str(zone["ZoneName"]): str(zone.get("ZoneId", "")) for zone in found.get("AvailabilityZones", ())}
+            found = self._client.call(
+                "describe_availability_zones", Context(f"aws {region}: listing zones", region)
+            )
+            known = {
+                str(zone["ZoneName"]): str(zone.get("ZoneId", ""))
+                for zone in found.get("AvailabilityZones", ())
+            }
             with self._lock:
                 self._zones[region] = known
         return known
 
     def usable(self, places: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Those of these (region, zone) that the account can use now. Two calls at most for each region, remembered."""
-        return tuple((region, zone) for region, zone in places if region in self.enabled() and (not zone or zone in self.zone_ids(region).values()))
+        """Those of these (region, zone) that the account can use now. Two calls at most for each
+        region, remembered.
+        """
+        return tuple(
+            (region, zone)
+            for region, zone in places
+            if region in self.enabled() and (not zone or zone in self.zone_ids(region).values())
+        )
 
     def image(self, region: str, options: Options, architecture: str) -> native.Image:
-        """What to boot from: as told, else the newest Deep Learning image. Up to two calls, remembered for an hour."""
+        """What to boot from: as told, else the newest Deep Learning image. Up to two calls,
+        remembered for an hour.
+        """
         key = (region, options.ami or options.parameter(architecture), architecture)
         with self._lock:
             moment, known = self._images.get(key, (0.0, None))
@@ -78,85 +99,172 @@ class Surroundings:
         if not image_id:
             name = options.parameter(architecture)
             context = context._replace(what=f"aws {region}: looking for the image of {name}")
-            image_id = str(self._client.call("get_parameter", context, service="ssm", Name=name)["Parameter"]["Value"])
-        images = self._client.call("describe_images", context, ImageIds=[image_id]).get("Images", ())
+            image_id = str(
+                self._client.call("get_parameter", context, service="ssm", Name=name)["Parameter"][
+                    "Value"
+                ]
+            )
+        images = self._client.call("describe_images", context, ImageIds=[image_id]).get(
+            "Images", ()
+        )
         found = _one_image(image_id, images[0] if images else {}, region, architecture)
         with self._lock:
             self._images[key] = (self._now(), found)
         return found
 
     def reservation(self, order: Order) -> native.Reservation:
-        """The reservation that an order names, by its id or its Name tag, with room for all nodes. Raises NoCapacity or Unsupported."""
+        """The reservation that an order names, by its id or its Name tag, with room for all nodes.
+        Raises NoCapacity or Unsupported.
+        """
         first = order.candidates[0]
         region, name, nodes = first.region, first.reservation, len(order.node_names)
-        context = Context(f"aws {region}: looking for reservation {name}", region, candidates=order.candidates)
+        context = Context(
+            f"aws {region}: looking for reservation {name}", region, candidates=order.candidates
+        )
         by_id = name.startswith("cr-")
-        wanted: dict[str, Any] = {"CapacityReservationIds": [name]} if by_id else {"Filters": [{"Name": "tag:Name", "Values": [name]}]}
-        found = [item for page in self._client.pages("describe_capacity_reservations", context, **wanted) for item in page["CapacityReservations"]]
+        wanted: dict[str, Any] = (
+            {"CapacityReservationIds": [name]}
+            if by_id
+            else {"Filters": [{"Name": "tag:Name", "Values": [name]}]}
+        )
+        found = [
+            item
+            for page in self._client.pages("describe_capacity_reservations", context, **wanted)
+            for item in page["CapacityReservations"]
+        ]
         found.sort(key=lambda item: item.get("State") != "active")
         if not found:
             raise Unsupported(
-                f"{context.what}: there is none of that name", provider=PROVIDER, code="InvalidCapacityReservationId.NotFound", block_s=0.0
+                f"{context.what}: there is none of that name",
+                provider=PROVIDER,
+                code="InvalidCapacityReservationId.NotFound",
+                block_s=0.0,
             )
         item = found[0]
         ids = self.zone_ids(region)
         zone = str(item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), ""))
         reservation = native.Reservation(
-            str(item["CapacityReservationId"]), str(item.get("InstanceType", "")), zone, item.get("ReservationType") == "capacity-block"
+            str(item["CapacityReservationId"]),
+            str(item.get("InstanceType", "")),
+            zone,
+            item.get("ReservationType") == "capacity-block",
         )
-        state, free = str(item.get("State", "")), foreign.whole(item.get("AvailableInstanceCount"), foreign.COUNT) or 0
+        state, free = (
+            str(item.get("State", "")),
+            foreign.whole(item.get("AvailableInstanceCount"), foreign.COUNT) or 0,
+        )
         if native.matching(order, reservation) is None:
-            text = f"{context.what}: it is for {reservation.machine_type} in {zone}, which this plan does not ask for"
+            text = (
+                f"{context.what}: it is for {reservation.machine_type} in {zone}, which this plan"
+                " does not ask for"
+            )
             raise Unsupported(text, provider=PROVIDER, code="RESERVATION_DIFFERS", block_s=0.0)
         if state != "active":
-            begins = f", begins {item['StartDate']:%Y-%m-%d %H:%M} UTC" if state == "scheduled" and item.get("StartDate") else ""
-            raise NoCapacity(f"{context.what}: it is {state}{begins}", provider=PROVIDER, code="InvalidCapacityReservationState")
+            begins = (
+                f", begins {item['StartDate']:%Y-%m-%d %H:%M} UTC"
+                if state == "scheduled" and item.get("StartDate")
+                else ""
+            )
+            raise NoCapacity(
+                f"{context.what}: it is {state}{begins}",
+                provider=PROVIDER,
+                code="InvalidCapacityReservationState",
+            )
         if free < nodes:
             raise NoCapacity(
-                f"{context.what}: {free} of its machines are free, {nodes} are wanted", provider=PROVIDER, code="ReservationCapacityExceeded"
+                f"{context.what}: {free} of its machines are free, {nodes} are wanted",
+                provider=PROVIDER,
+                code="ReservationCapacityExceeded",
             )
         return reservation
 
     def around(self, order: Order, context: Context) -> native.Around:
-        """Everything the order needs in its region; what must be made is made. Reads, and at most three calls that make helpers."""
+        """Everything the order needs in its region; what must be made is made. Reads, and at most
+        three calls that make helpers.
+        """
         first = order.candidates[0]
         region, options = first.region, native.options_of(order)
         if region not in self.enabled():
-            text = f"aws {region}: wanted a region that the account has enabled; enable it: {optin.region_command(region)}"
-            raise NotEnabled(text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)])
+            text = (
+                f"aws {region}: wanted a region that the account has enabled; enable it:"
+                f" {optin.region_command(region)}"
+            )
+            raise NotEnabled(
+                text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)]
+            )
         reservation = self.reservation(order) if first.reservation else None
-        by_id = self._client.takes("CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId") and self._client.takes(
-            "RunInstances", "Placement", "AvailabilityZoneId"
-        )
+        by_id = self._client.takes(
+            "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
+        ) and self._client.takes("RunInstances", "Placement", "AvailabilityZoneId")
         ids = self.zone_ids(region)
         zones = tuple(zone_id for zone_id in ids.values() if zone_id)
         names = () if by_id else tuple((zone_id, name) for name, zone_id in ids.items())
         image = self.image(region, options, _architecture(order))
-        subnets = self._default_subnets(region, context) if native.needs_subnet(order) and not options.subnets else ()
-        own, new = ("", False) if options.security_group else self._security_group(order, options, context)
+        subnets = (
+            self._default_subnets(region, context)
+            if native.needs_subnet(order) and not options.subnets
+            else ()
+        )
+        own, new = (
+            ("", False) if options.security_group else self._security_group(order, options, context)
+        )
         self._placement_group(order, context)
-        joined = self._joined_group(order, context) if order.joins and not options.placement_group else ""
-        return native.Around(image, options.security_group or (own,), zones, subnets, names, reservation, own if new else "", joined)
+        joined = (
+            self._joined_group(order, context)
+            if order.joins and not options.placement_group
+            else ""
+        )
+        return native.Around(
+            image,
+            options.security_group or (own,),
+            zones,
+            subnets,
+            names,
+            reservation,
+            own if new else "",
+            joined,
+        )
 
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
-        found = self._client.call("describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}])
+        found = self._client.call(
+            "describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}]
+        )
         ids = self.zone_ids(region)
         return tuple(
-            (str(item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), "")), str(item["SubnetId"]))
+            (
+                str(
+                    item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), "")
+                ),
+                str(item["SubnetId"]),
+            )
             for item in found.get("Subnets", ())
         )
 
     def _vpc(self, region: str, options: Options, context: Context) -> str:
         if options.subnets:
             ids = sorted({subnet for _, subnet in options.subnets})
-            # A spec may name subnets of several regions: those of this one are picked out, instead of asked for by id.
-            found = self._client.call("describe_subnets", context, Filters=[{"Name": "subnet-id", "Values": ids}]).get("Subnets", ())
+            # A spec may name subnets of several regions: those of this one are picked out, instead
+            # of asked for by id.
+            found = self._client.call(
+                "describe_subnets", context, Filters=[{"Name": "subnet-id", "Values": ids}]
+            ).get("Subnets", ())
         else:
-            found = self._client.call("describe_vpcs", context, Filters=[{"Name": "is-default", "Values": ["true"]}]).get("Vpcs", ())
+            found = self._client.call(
+                "describe_vpcs", context, Filters=[{"Name": "is-default", "Values": ["true"]}]
+            ).get("Vpcs", ())
         if not found:
             wanted = "one of options.aws.subnets" if options.subnets else "a default VPC"
-            text = f"aws {region}: wanted {wanted}, found none here; aws ec2 create-default-vpc makes one, or set options.aws.subnets"
-            raise Unsupported(text, provider=PROVIDER, code="VPCIdNotSpecified", scopes=[Scope(PROVIDER, region)], block_s=0.0)
+            text = (
+                f"aws {region}: wanted {wanted}, found none here; aws ec2 create-default-vpc makes"
+                " one, or set options.aws.subnets"
+            )
+            raise Unsupported(
+                text,
+                provider=PROVIDER,
+                code="VPCIdNotSpecified",
+                scopes=[Scope(PROVIDER, region)],
+                block_s=0.0,
+            )
         return str(found[0]["VpcId"])
 
     # Making
@@ -164,14 +272,17 @@ class Surroundings:
     def _security_group(self, order: Order, options: Options, context: Context) -> tuple[str, bool]:
         """The owner's group in the region, and whether it had to be made.
 
-        It lets in ssh from anywhere and everything from itself (which EFA needs), and lets out everything. The default VPC's own group lets nobody
-        in, so a machine in it could not be reached.
+        It lets in ssh from anywhere and everything from itself (which EFA needs), and lets out
+        everything. The default VPC's own group lets nobody in, so a machine in it could not be
+        reached.
         """
         vpc = self._vpc(context.region, options, context)
         owner = order.mark.owner
         name = f"gpus-{owner}"
         wanted = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc]}]
-        found = self._client.call("describe_security_groups", context, Filters=wanted).get("SecurityGroups", ())
+        found = self._client.call("describe_security_groups", context, Filters=wanted).get(
+            "SecurityGroups", ()
+        )
         if found:
             group_id = str(found[0]["GroupId"])
             if found[0].get("IpPermissions"):
@@ -195,16 +306,38 @@ class Surroundings:
             "ToPort": SSH_PORT,
             "IpRanges": [{"CidrIp": "0.0.0.0/0", "Description": "ssh, by key only"}],
         }
-        self._quietly("InvalidPermission.Duplicate", "authorize_security_group_ingress", context, GroupId=group_id, IpPermissions=[itself, ssh])
-        # EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does (EC2 user guide on EFA).
-        self._quietly("InvalidPermission.Duplicate", "authorize_security_group_egress", context, GroupId=group_id, IpPermissions=[itself])
+        self._quietly(
+            "InvalidPermission.Duplicate",
+            "authorize_security_group_ingress",
+            context,
+            GroupId=group_id,
+            IpPermissions=[itself, ssh],
+        )
+        # EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does
+        # (EC2 user guide on EFA).
+        self._quietly(
+            "InvalidPermission.Duplicate",
+            "authorize_security_group_egress",
+            context,
+            GroupId=group_id,
+            IpPermissions=[itself],
+        )
         return group_id, not found
 
     def _joined_group(self, order: Order, context: Context) -> str:
-        """The placement group of the machines that the order joins; empty where they are in none. One call."""
+        """The placement group of the machines that the order joins; empty where they are in none.
+        One call.
+        """
         ids = [parse(handle)[1] for handle in order.joins]
         answer = self._client.call("describe_instances", context, InstanceIds=ids)
-        return next((name for instance in machines_of(answer, context) if (name := str((instance.get("Placement") or {}).get("GroupName", "")))), "")
+        return next(
+            (
+                name
+                for instance in machines_of(answer, context)
+                if (name := str((instance.get("Placement") or {}).get("GroupName", "")))
+            ),
+            "",
+        )
 
     def _placement_group(self, order: Order, context: Context) -> None:
         name, ours = native.placement_group(order)
@@ -221,9 +354,16 @@ class Surroundings:
         )
 
     def template(self, call: native.Call, context: Context) -> None:
-        """Makes the launch template of a fleet; one that an earlier try of the same order made is the same."""
+        """Makes the launch template of a fleet; one that an earlier try of the same order made is
+        the same.
+        """
         if call.template is not None:
-            self._quietly("InvalidLaunchTemplateName.AlreadyExistsException", "create_launch_template", context, **call.template)
+            self._quietly(
+                "InvalidLaunchTemplateName.AlreadyExistsException",
+                "create_launch_template",
+                context,
+                **call.template,
+            )
 
     def _quietly(self, fine: str, operation: str, context: Context, **parameters: Any) -> None:
         try:
@@ -240,7 +380,9 @@ class Surroundings:
         self._try("delete_launch_template", region, LaunchTemplateName=native.template_name(order))
 
     def drop_groups(self, order: Order, new_group: str = "") -> None:
-        """Deletes the order's own placement group, if there is one, and a security group that was made for it; not what is in use."""
+        """Deletes the order's own placement group, if there is one, and a security group that was
+        made for it; not what is in use.
+        """
         name, ours = native.placement_group(order)
         region = order.candidates[0].region
         if ours:
@@ -249,31 +391,48 @@ class Surroundings:
             self._try("delete_security_group", region, GroupId=new_group)
 
     def tidy(self, region: str, owner: str) -> None:
-        """Deletes what the owner's machines no longer need in a region: old launch templates, empty placement groups, and, with the last machine, the
-        security group. A helper that another run needs at this moment is made again by it (see `errors.OWN`).
+        """Deletes what the owner's machines no longer need in a region: old launch templates, empty
+        placement groups, and, with the last machine, the security group. A helper that another run
+        needs at this moment is made again by it (see `errors.OWN`).
         """
         live = {"Name": "instance-state-name", "Values": list(LIVE_STATES)}
         machines = self._owned("describe_instances", "Reservations", region, owner, live)
-        for item in self._owned("describe_launch_templates", "LaunchTemplates", region, owner) or ():
+        for item in (
+            self._owned("describe_launch_templates", "LaunchTemplates", region, owner) or ()
+        ):
             if self._now() - item["CreateTime"].timestamp() > TEMPLATE_S:
-                self._try("delete_launch_template", region, LaunchTemplateId=item["LaunchTemplateId"])
-        for item in self._owned("describe_placement_groups", "PlacementGroups", region, owner) or ():
+                self._try(
+                    "delete_launch_template", region, LaunchTemplateId=item["LaunchTemplateId"]
+                )
+        for item in (
+            self._owned("describe_placement_groups", "PlacementGroups", region, owner) or ()
+        ):
             self._try("delete_placement_group", region, GroupName=item["GroupName"])
         if machines == []:
-            for item in self._owned("describe_security_groups", "SecurityGroups", region, owner) or ():
+            for item in (
+                self._owned("describe_security_groups", "SecurityGroups", region, owner) or ()
+            ):
                 self._try("delete_security_group", region, GroupId=item["GroupId"])
 
-    def _owned(self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]) -> list[dict[str, Any]] | None:
+    def _owned(
+        self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]
+    ) -> list[dict[str, Any]] | None:
         """What bears the owner's tag; None where it could not be listed, which is not nothing."""
         wanted = [{"Name": f"tag:{native.OWNER}", "Values": [owner]}, *more]
         context = Context(f"aws {region}: tidying", region)
         try:
-            return [item for page in self._client.pages(operation, context, Filters=wanted) for item in page.get(key, ())]
+            return [
+                item
+                for page in self._client.pages(operation, context, Filters=wanted)
+                for item in page.get(key, ())
+            ]
         except CloudError:
             return None
 
     def tidy_empty(self, region: str, owner: str) -> None:
-        """Tidies a region that holds none of the owner's machines, if his security group is still there. One call where it is not."""
+        """Tidies a region that holds none of the owner's machines, if his security group is still
+        there. One call where it is not.
+        """
         if self._owned("describe_security_groups", "SecurityGroups", region, owner):
             self.tidy(region, owner)
 
@@ -290,16 +449,30 @@ def _architecture(order: Order) -> str:
     return machines.architecture(order.candidates[0].machine_type)
 
 
-def _one_image(image_id: str, item: Mapping[str, Any], region: str, architecture: str) -> native.Image:
-    """What must be known of an image. Raises Unsupported for one that the region has not, or of another processor."""
+def _one_image(
+    image_id: str, item: Mapping[str, Any], region: str, architecture: str
+) -> native.Image:
+    """What must be known of an image. Raises Unsupported for one that the region has not, or of
+    another processor.
+    """
     where = [Scope(PROVIDER, region)]
     if not item:
-        text = f"aws {region}: wanted image {image_id}, found none of that id here; images exist in one region each"
-        raise Unsupported(text, provider=PROVIDER, code="InvalidAMIID.NotFound", scopes=where, block_s=0.0)
+        text = (
+            f"aws {region}: wanted image {image_id}, found none of that id here; images exist in"
+            " one region each"
+        )
+        raise Unsupported(
+            text, provider=PROVIDER, code="InvalidAMIID.NotFound", scopes=where, block_s=0.0
+        )
     found = str(item.get("Architecture") or architecture)
     if found != architecture:
-        text = f"aws {region}: wanted an image for {architecture}, found {image_id} for {found}; look at options.aws"
-        raise Unsupported(text, provider=PROVIDER, code="InvalidAMIID.Unavailable", scopes=where, block_s=0.0)
+        text = (
+            f"aws {region}: wanted an image for {architecture}, found {image_id} for {found}; look"
+            " at options.aws"
+        )
+        raise Unsupported(
+            text, provider=PROVIDER, code="InvalidAMIID.Unavailable", scopes=where, block_s=0.0
+        )
     device = str(item.get("RootDeviceName") or "/dev/sda1")
     sizes = [
         foreign.whole((mapping.get("Ebs") or {}).get("VolumeSize"), foreign.COUNT) or 0

@@ -1,4 +1,6 @@
-"""Clore.ai, a marketplace of strangers' GPU servers. Owns the manifest; imports no HTTP client: `adapter` does, when a call is about to be made."""
+"""Clore.ai, a marketplace of strangers' GPU servers. Owns the manifest; imports no HTTP client:
+`adapter` does, when a call is about to be made.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ CAPABILITIES = Capabilities(
     capacities=frozenset({"on-demand", "spot"}),
     # Servers of several hosts share no network: they cannot be joined.
     max_nodes=1,
-    # Neither is kept by the market: labels stand in the stack's state alone, and a ttl is what the longest rental must cover.
+    # Neither is kept by the market: labels stand in the stack's state alone, and a ttl is what the
+    # longest rental must cover.
     in_place=frozenset({"labels", "ttl"}),
     live_offers=True,
     marketplace=True,
@@ -37,10 +40,12 @@ CAPABILITIES = Capabilities(
 
 
 def connect(world: str, config: Mapping[str, str]) -> Adapter:
-    """The adapter. Config keys: every option of `options.clore`, as text; the key comes from CLORE_API_KEY alone, since settings stand in states.
+    """The adapter. Config keys: every option of `options.clore`, as text; the key comes from
+    CLORE_API_KEY alone, since settings stand in states.
 
-    In a rehearsal the stand-in is started inside this process, once. Live, no key is needed to list offers: `not_configured` of the adapter says when
-    one is missing for buying. Raises SpecError for a filter that cannot be read. No calls.
+    In a rehearsal the stand-in is started inside this process, once. Live, no key is needed to list
+    offers: `not_configured` of the adapter says when one is missing for buying. Raises SpecError
+    for a filter that cannot be read. No calls.
     """
     from providers.adapters.clore.worlds import connect as opened
 
@@ -55,36 +60,62 @@ def options(section: Mapping[str, object]) -> Sequence[Problem]:
 
 
 def unreachable(_placed: Placement, setup: Setup) -> str:
-    """An order takes one key (clore.ai, create_order, read 2026-11-27): with the user's there is no room for another."""
+    """An order takes one key (clore.ai, create_order, read 2026-11-27): with the user's there is no
+    room for another.
+    """
     return "Clore takes one key, and that is your ssh_key" if setup.ssh_public_key else ""
 
 
-def runs(program: Program, script: str, _kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
-    """The section with the program's image and its start-up script as the container's command. Pure."""
+def runs(
+    program: Program, script: str, _kind: str, section: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The section with the program's image and its start-up script as the container's command.
+    Pure.
+    """
     from providers.adapters.clore.options import running
 
     return running(program, script, section)
 
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """A host has no identity to fetch a secret with: its owner would be handed the value, which only the user can allow. Pure."""
+    """A host has no identity to fetch a secret with: its owner would be handed the value, which
+    only the user can allow. Pure.
+    """
     from providers.model.secret import providers_of
 
-    if NAME not in providers_of(setup.secrets) or str(section.get("trust_marketplace", "")).lower() == "true":
+    if (
+        NAME not in providers_of(setup.secrets)
+        or str(section.get("trust_marketplace", "")).lower() == "true"
+    ):
         return ()
     todo = f"true hands the {kind}'s secrets to whoever owns the host"
-    return [Problem("trust_marketplace", "no secrets on a stranger's machine, unless it is trusted", "not trusted", todo)]
+    return [
+        Problem(
+            "trust_marketplace",
+            "no secrets on a stranger's machine, unless it is trusted",
+            "not trusted",
+            todo,
+        )
+    ]
 
 
 def reference(text: str) -> str:
-    """The variable of this machine's environment that holds the value when the order is sent; it stands in no state."""
+    """The variable of this machine's environment that holds the value when the order is sent; it
+    stands in no state.
+    """
     import re
 
-    return "" if re.match(r"^env:[A-Za-z_][A-Za-z0-9_]{0,127}\Z", text) else 'a variable of the environment that runs pulumi, as in "env:HF_TOKEN"'
+    return (
+        ""
+        if re.match(r"^env:[A-Za-z_][A-Za-z0-9_]{0,127}\Z", text)
+        else 'a variable of the environment that runs pulumi, as in "env:HF_TOKEN"'
+    )
 
 
 def host(_machine_type: str, section: Mapping[str, object]) -> Host:
-    """Its disk is the server's own, which the market lists and its price holds. An image comes at the least speed that the filter asks for."""
+    """Its disk is the server's own, which the market lists and its price holds. An image comes at
+    the least speed that the filter asks for.
+    """
     from providers.adapters.clore.options import Options, read
     from providers.errors import SpecError
 
@@ -101,10 +132,24 @@ def host(_machine_type: str, section: Mapping[str, object]) -> Host:
 
 
 SETTINGS = (
-    *("reliability", "cuda", "down_mbps", "up_mbps", "disk_gb", "ram_gb", "pcie_rev", "pcie_width", "rating", "min_hours", "include_servers"),
+    *(
+        "reliability",
+        "cuda",
+        "down_mbps",
+        "up_mbps",
+        "disk_gb",
+        "ram_gb",
+        "pcie_rev",
+        "pcie_width",
+        "rating",
+        "min_hours",
+        "include_servers",
+    ),
     *("exclude_servers", "pay_with", "max_bid_usd_per_hour", "start_deadline", "claimed_orders"),
 )
-"""The options that a stack's configuration may set for all its clusters: who is good enough, and how to pay."""
+"""The options that a stack's configuration may set for all its clusters: who is good enough, and
+how to pay.
+"""
 
 MANIFEST = Manifest(
     name=NAME,

@@ -1,7 +1,8 @@
 """Spot bids on one server: what a bid must be, and whether ours holds the server. Pure.
 
-Reads a `spot_marketplace` reply: `offers` of {bid, active, my, currency}, `server.min_pricing`, `currency_rates_in_usd` (recorded by public clients,
-read 2026-11-27). Bids are per day for the whole server; anyone may bid higher at any time, and then the rental ends without notice.
+Reads a `spot_marketplace` reply: `offers` of {bid, active, my, currency}, `server.min_pricing`,
+`currency_rates_in_usd` (recorded by public clients, read 2026-11-27). Bids are per day for the
+whole server; anyone may bid higher at any time, and then the rental ends without notice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 OVER = Decimal("1.01")
 """A bid over another's: no step is documented, so one per cent."""
 
-_STEPS = {market.USD: Decimal("0.0001"), "CLORE-Blockchain": Decimal("0.0001"), "bitcoin": Decimal("0.00000001")}
+_STEPS = {
+    market.USD: Decimal("0.0001"),
+    "CLORE-Blockchain": Decimal("0.0001"),
+    "bitcoin": Decimal("0.00000001"),
+}
 
 
 class Bid(NamedTuple):
@@ -34,8 +39,13 @@ class Bid(NamedTuple):
 
 def rates(view: Mapping[str, object]) -> dict[str, Decimal]:
     """Dollars per coin, as the reply states them."""
-    found = {str(coin): foreign.number(rate, foreign.MONEY) for coin, rate in market.section(view, "currency_rates_in_usd").items()}
-    return {market.USD: Decimal(1)} | {coin: rate for coin, rate in found.items() if rate is not None and rate > 0}
+    found = {
+        str(coin): foreign.number(rate, foreign.MONEY)
+        for coin, rate in market.section(view, "currency_rates_in_usd").items()
+    }
+    return {market.USD: Decimal(1)} | {
+        coin: rate for coin, rate in found.items() if rate is not None and rate > 0
+    }
 
 
 def bids(view: Mapping[str, object]) -> Iterator[Bid]:
@@ -47,7 +57,13 @@ def bids(view: Mapping[str, object]) -> Iterator[Bid]:
         if amount is None or amount <= 0:
             continue
         coin = str(row.get("currency"))
-        yield Bid(coin, amount, amount * known[coin] if coin in known else None, row.get("active") is True, row.get("my") is True)
+        yield Bid(
+            coin,
+            amount,
+            amount * known[coin] if coin in known else None,
+            row.get("active") is True,
+            row.get("my") is True,
+        )
 
 
 def outbid(view: Mapping[str, object]) -> bool:
@@ -57,9 +73,19 @@ def outbid(view: Mapping[str, object]) -> bool:
 
 
 def needed(view: Mapping[str, object], coin: str, floor: Decimal, usd_rate: Decimal) -> Decimal:
-    """The least bid per day in `coin` that takes the server: its floor, or just over the bid that holds it. `usd_rate` is dollars per coin."""
-    least = foreign.number(market.section(market.section(view, "server"), "min_pricing").get(coin), foreign.MONEY)
-    holders = [bid.usd_per_day for bid in bids(view) if bid.active and not bid.ours and bid.usd_per_day is not None]
+    """The least bid per day in `coin` that takes the server: its floor, or just over the bid that
+    holds it. `usd_rate` is dollars per coin.
+    """
+    least = foreign.number(
+        market.section(market.section(view, "server"), "min_pricing").get(coin), foreign.MONEY
+    )
+    holders = [
+        bid.usd_per_day
+        for bid in bids(view)
+        if bid.active and not bid.ours and bid.usd_per_day is not None
+    ]
     over = max(holders, default=Decimal(0)) * OVER / usd_rate
     # More than anybody pays need not be exact.
-    return min(max(floor, least or Decimal(0), over), Decimal(foreign.MONEY.most)).quantize(_STEPS[coin], rounding=ROUND_UP)
+    return min(max(floor, least or Decimal(0), over), Decimal(foreign.MONEY.most)).quantize(
+        _STEPS[coin], rounding=ROUND_UP
+    )

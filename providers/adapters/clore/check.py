@@ -1,4 +1,6 @@
-"""`gpus check clore`: the market, the key, the wallet, the fees, and orders that nothing here made. Owns those lines; reads only."""
+"""`gpus check clore`: the market, the key, the wallet, the fees, and orders that nothing here made.
+Owns those lines; reads only.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,16 @@ DEPOSIT = "deposit at clore.ai (Account, Deposit)"
 CLAIM = "cancel them at clore.ai, or claim them: clore:claimed_orders in the stack's configuration"
 
 
-def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callable[[Rows], Sequence[int]], not_configured: str) -> list[CheckLine]:
+def lines(
+    client: Client,
+    listing: Callable[[], market.Listing],
+    unknown: Callable[[Rows], Sequence[int]],
+    not_configured: str,
+) -> list[CheckLine]:
     """What is there and what is missing. Calls: 4; without a key 1."""
     if not_configured:
-        # What somebody can do about it comes first; the market may take its time, and cannot be rented without.
+        # What somebody can do about it comes first; the market may take its time, and cannot be
+        # rented without.
         return [_line("key", "missing", "no API key", not_configured), _market(listing)]
     found = [_market(listing)]
     try:
@@ -34,20 +42,36 @@ def lines(client: Client, listing: Callable[[], market.Listing], unknown: Callab
         found.append(_line("key", "ok", f"{len(rows)} orders run on it"))
         strangers = unknown(rows)
         if strangers:
-            found.append(_line("orders", "unknown", f"made by nothing here: {', '.join(map(str, strangers))}", CLAIM))
+            found.append(
+                _line(
+                    "orders",
+                    "unknown",
+                    f"made by nothing here: {', '.join(map(str, strangers))}",
+                    CLAIM,
+                )
+            )
         found.append(_wallet(balances(client), rows))
         found.append(_fees(client.renter_fees()))
     except BadCredentials as error:
-        found.append(_line("key", "refused", str(error), "make a new one at clore.ai and set CLORE_API_KEY"))
+        found.append(
+            _line("key", "refused", str(error), "make a new one at clore.ai and set CLORE_API_KEY")
+        )
     except CloudError as error:
-        found.append(_line("key", "unknown", str(error), _later(error, "what the key has was not read")))
+        found.append(
+            _line("key", "unknown", str(error), _later(error, "what the key has was not read"))
+        )
     return found
 
 
 def balances(client: Client) -> dict[str, Decimal]:
     """The wallet by coin; a balance that is not told is left out. Calls: 1."""
-    found = {str(row.get("name") or row.get("currency")): foreign.number(row.get("balance")) for row in client.wallets()}
-    return {coin: balance for coin, balance in found.items() if balance is not None and coin in COINS}
+    found = {
+        str(row.get("name") or row.get("currency")): foreign.number(row.get("balance"))
+        for row in client.wallets()
+    }
+    return {
+        coin: balance for coin, balance in found.items() if balance is not None and coin in COINS
+    }
 
 
 def _line(topic: str, state: str, found: str, todo: str = "") -> CheckLine:
@@ -58,7 +82,10 @@ def _later(error: CloudError, what: str) -> str:
     """What to do about an answer that did not come; nothing where the error says it already."""
     if errors.row_for(error.code).todo:
         return ""
-    return f"{what}, which may pass: `gpus check clore` once more in a minute; if it lasts, look at clore.ai"
+    return (
+        f"{what}, which may pass: `gpus check clore` once more in a minute; if it lasts, look at"
+        " clore.ai"
+    )
 
 
 def _market(listing: Callable[[], market.Listing]) -> CheckLine:
@@ -78,22 +105,39 @@ def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
     burn: dict[str, Decimal] = {}
     for row in rows:
         coin, per_day = str(row.get("currency")), foreign.number(row.get("price"))
-        burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (1 + market.RENTER_FEE[orders.capacity(row) or ON_DEMAND])
+        burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (
+            1 + market.RENTER_FEE[orders.capacity(row) or ON_DEMAND]
+        )
     parts = []
     for coin, balance in sorted(held.items()):
         per_hour = burn.get(coin, Decimal(0)) / 24
-        parts.append(f"{balance.normalize():f} {coin}" + (f" ({balance / per_hour:.1f} h of what runs)" if per_hour else ""))
+        parts.append(
+            f"{balance.normalize():f} {coin}"
+            + (f" ({balance / per_hour:.1f} h of what runs)" if per_hour else "")
+        )
     empty = not any(balance > 0 for balance in held.values())
     return _line("wallet", "missing" if empty else "ok", ", ".join(parts), DEPOSIT if empty else "")
 
 
 def _fees(fees: Mapping[str, object]) -> CheckLine:
-    """Whether the service still charges what offers reckon with. The reply's shape is known in part only: `on_demand.base` and `spot.base`."""
-    stated = {kind: foreign.number(market.section(fees, key).get("base")) for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))}
+    """Whether the service still charges what offers reckon with. The reply's shape is known in part
+    only: `on_demand.base` and `spot.base`.
+    """
+    stated = {
+        kind: foreign.number(market.section(fees, key).get("base"))
+        for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))
+    }
     parts = [f"{kind} {rate:f} % in all" for kind, rate in stated.items() if rate is not None]
-    off = [kind for kind, rate in stated.items() if rate is not None and rate / 200 != market.RENTER_FEE[kind]]
+    off = [
+        kind
+        for kind, rate in stated.items()
+        if rate is not None and rate / 200 != market.RENTER_FEE[kind]
+    ]
     if not parts:
         return _line("fees", "unknown", "the service states no base fee")
     return _line(
-        "fees", "unknown" if off else "ok", ", ".join(parts), f"prices here reckon with another {' and '.join(off)} fee: report it" if off else ""
+        "fees",
+        "unknown" if off else "ok",
+        ", ".join(parts),
+        f"prices here reckon with another {' and '.join(off)} fee: report it" if off else "",
     )

@@ -1,7 +1,8 @@
-"""Clore's REST API over httpx: one method a call. Owns requests, answers and their reading; imports httpx on the first call.
+"""Clore's REST API over httpx: one method a call. Owns requests, answers and their reading; imports
+httpx on the first call.
 
-Nothing is ever sent twice: the pace is kept before a call, and what went wrong is raised as an error of the tree. The key is in the header `auth`
-alone, never in an address, a message or a log.
+Nothing is ever sent twice: the pace is kept before a call, and what went wrong is raised as an
+error of the tree. The key is in the header `auth` alone, never in an address, a message or a log.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ MARKET_TIMEOUT_S = 60.0
 
 
 class Client:
-    """Calls of one key. Safe from several threads. `base` is asked for the API's address when the first call is made.
+    """Calls of one key. Safe from several threads. `base` is asked for the API's address when the
+    first call is made.
 
     `trust_environment` lets proxy variables count; not for loopback.
     """
 
-    def __init__(self, key: str, gate: Gate, base: Callable[[], str], *, trust_environment: bool = True) -> None:
+    def __init__(
+        self, key: str, gate: Gate, base: Callable[[], str], *, trust_environment: bool = True
+    ) -> None:
         self._key = key
         self._gate = gate
         self._base = base
@@ -45,16 +49,22 @@ class Client:
 
     def marketplace(self) -> list[object]:
         """Every server, rented ones too. Needs no key, so none is sent. Calls: 1."""
-        servers = self._call("GET", "marketplace", keyed=False, timeout_s=MARKET_TIMEOUT_S).get("servers")
+        servers = self._call("GET", "marketplace", keyed=False, timeout_s=MARKET_TIMEOUT_S).get(
+            "servers"
+        )
         return list(servers) if isinstance(servers, list) else []
 
     def my_orders(self, *, completed: bool = False) -> list[Mapping[str, object]]:
-        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply without rows is malformed, not empty; so is one with
-        a row that does not say which order it is, or of which server: it may be the very one that is looked for.
+        """The rows of the key's orders, those that ended too where asked for. Calls: 1. A reply
+        without rows is malformed, not empty; so is one with a row that does not say which order it
+        is, or of which server: it may be the very one that is looked for.
         """
         params = {"return_completed": "true"} if completed else {}
         rows = self._call("GET", "my_orders", params=params).get("orders")
-        if not isinstance(rows, list) or not all(isinstance(row, dict) and _is_id(row.get("id")) and _is_id(row.get("si")) for row in rows):
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and _is_id(row.get("id")) and _is_id(row.get("si"))
+            for row in rows
+        ):
             raise errors.error("html", doing="my_orders")
         return rows
 
@@ -73,9 +83,19 @@ class Client:
         inner = reply.get("market")
         return inner if isinstance(inner, dict) else reply
 
-    def create_order(self, body: Mapping[str, object], *, token: str, server: int, capacity: str) -> None:
+    def create_order(
+        self, body: Mapping[str, object], *, token: str, server: int, capacity: str
+    ) -> None:
         """Sends exactly one order. Returning means `{"code": 0}`, which holds no id. Calls: 1."""
-        self._call("POST", "create_order", body=body, creating=True, token=token, server=server, capacity=capacity)
+        self._call(
+            "POST",
+            "create_order",
+            body=body,
+            creating=True,
+            token=token,
+            server=server,
+            capacity=capacity,
+        )
 
     def cancel_order(self, order: int) -> None:
         """Ends an order. Calls: 1."""
@@ -122,7 +142,15 @@ class Client:
 
         def fault(code: str) -> Exception:
             told = reply if isinstance(reply, dict) else None
-            return errors.error(code, creating=creating, token=token, server=server, capacity=capacity, reply=told, doing=path)
+            return errors.error(
+                code,
+                creating=creating,
+                token=token,
+                server=server,
+                capacity=capacity,
+                reply=told,
+                doing=path,
+            )
 
         base = self._base()
         try:
@@ -138,7 +166,8 @@ class Client:
                 f"{base}/{path}",
                 params=dict(params or {}),
                 content=None if body is None else json.dumps(body),
-                headers=({"auth": self._key} if keyed else {}) | ({"content-type": "application/json"} if body is not None else {}),
+                headers=({"auth": self._key} if keyed else {})
+                | ({"content-type": "application/json"} if body is not None else {}),
                 timeout=timeout_s,
             )
         except Exception as problem:
@@ -163,7 +192,15 @@ def _code(problem: Exception) -> str:
     import httpx
 
     if isinstance(
-        problem, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL)
+        problem,
+        (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.PoolTimeout,
+            httpx.ProxyError,
+            httpx.UnsupportedProtocol,
+            httpx.InvalidURL,
+        ),
     ):
         return "unreachable"
     return "timeout" if isinstance(problem, httpx.TimeoutException) else "lost"

@@ -1,8 +1,10 @@
-"""The pace of calls. Owns one gate per key that all processes of this user share; writes one small file under the home.
-Where that cannot be written, each process keeps the pace by itself: what ends an order must not wait for a disk.
+"""The pace of calls. Owns one gate per key that all processes of this user share; writes one small
+file under the home. Where that cannot be written, each process keeps the pace by itself: what ends
+an order must not wait for a disk.
 
-One call a second over all endpoints, one order in five seconds (docs.clore.ai for-hosts/api, read 2026-11-27). A turn is taken under a file lock
-and waited for outside it, so a waiting process never holds up the others.
+One call a second over all endpoints, one order in five seconds (docs.clore.ai for-hosts/api, read
+2026-11-27). A turn is taken under a file lock and waited for outside it, so a waiting process never
+holds up the others.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ LIVE_PACE = Pace()
 
 
 class Gate:
-    """Turns for one key. `clock` and `sleep` are in real seconds; `path` is the file that the processes share."""
+    """Turns for one key. `clock` and `sleep` are in real seconds; `path` is the file that the
+    processes share.
+    """
 
-    def __init__(self, path: Path, pace: Pace, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, path: Path, pace: Pace, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
         self.path = path
         self.pace = pace
         self.clock = clock
@@ -45,7 +51,9 @@ class Gate:
             self.sleep(wait)
 
     def _shared(self, *, order: bool) -> float:
-        """Takes a turn under the file's lock; how long to wait for it, in seconds. Raises OSError where the file cannot be used."""
+        """Takes a turn under the file's lock; how long to wait for it, in seconds. Raises OSError
+        where the file cannot be used.
+        """
         import fcntl
         import os
 
@@ -66,8 +74,15 @@ class Gate:
         call_at, order_at = _turns(content)
         # A turn far ahead is a clock that was set back since, not a queue.
         horizon = now + 100 * self.pace.order_s
-        at = max(now, call_at if call_at < horizon else now, order_at if order and order_at < horizon else now)
-        return at - now, f"{at + self.pace.call_s!r} {at + self.pace.order_s if order else order_at!r}".encode()
+        at = max(
+            now,
+            call_at if call_at < horizon else now,
+            order_at if order and order_at < horizon else now,
+        )
+        return (
+            at - now,
+            f"{at + self.pace.call_s!r} {at + self.pace.order_s if order else order_at!r}".encode(),
+        )
 
 
 def _turns(content: bytes) -> tuple[float, float]:

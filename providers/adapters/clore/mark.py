@@ -1,9 +1,12 @@
-"""The mark on an order. Owns the two port numbers that say whose an order is; pure, imports nothing of the package.
+"""The mark on an order. Owns the two port numbers that say whose an order is; pure, imports nothing
+of the package.
 
-Clore has no labels and no request ids. What an order does get back, in `my_orders`, is its port map: so two container ports that nobody listens on
-are asked for, and their numbers are the mark. The first is made from the owner; the second repeats a check of the first, so that ports somebody
-happens to use are not taken for a mark, and adds the cluster. That the service takes and returns such ports is unverified live; the local memory
-(`memory.py`) is the full record, and the mark what another machine has.
+Clore has no labels and no request ids. What an order does get back, in `my_orders`, is its port
+map: so two container ports that nobody listens on are asked for, and their numbers are the mark.
+The first is made from the owner; the second repeats a check of the first, so that ports somebody
+happens to use are not taken for a mark, and adds the cluster. That the service takes and returns
+such ports is unverified live; the local memory (`memory.py`) is the full record, and the mark what
+another machine has.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ def ports(owner: str, cluster: str) -> tuple[int, int]:
 
 
 def is_mark(found: Iterable[int]) -> bool:
-    """True when the ports hold a mark of this product, whoever its owner is. By chance: about one pair in 64."""
+    """True when the ports hold a mark of this product, whoever its owner is. By chance: about one
+    pair in 64.
+    """
     return _pair(found) is not None
 
 
@@ -37,7 +42,11 @@ def belongs(found: Iterable[int], owner: str, cluster: str = "") -> bool:
 
 
 def _second(first: int, owner: str, cluster: str) -> int:
-    return _SECOND + (_digest(f"check {first}") % 64) * 256 + _digest(f"cluster {owner} {cluster}") % 256
+    return (
+        _SECOND
+        + (_digest(f"check {first}") % 64) * 256
+        + _digest(f"cluster {owner} {cluster}") % 256
+    )
 
 
 def _pair(found: Iterable[int]) -> tuple[int, int] | None:

@@ -1,7 +1,9 @@
-"""The market's listing read: servers to offers, each refused host with its reason. Owns filters and prices; pure, no I/O.
+"""The market's listing read: servers to offers, each refused host with its reason. Owns filters and
+prices; pure, no I/O.
 
-Money is Decimal until it is whole micro-dollars. A listing's figures are the host's own words: whatever cannot be read makes that host refused,
-never the call. Shapes: docs.clore.ai for-hosts/api and recorded replies of public clients, read 2026-11-27.
+Money is Decimal until it is whole micro-dollars. A listing's figures are the host's own words:
+whatever cannot be read makes that host refused, never the call. Shapes: docs.clore.ai for-hosts/api
+and recorded replies of public clients, read 2026-11-27.
 """
 
 from __future__ import annotations
@@ -29,15 +31,23 @@ USD = "USD-Blockchain"
 CAPACITIES = (ON_DEMAND, SPOT)
 
 RENTER_FEE = {ON_DEMAND: Decimal("0.05"), SPOT: Decimal("0.0125")}
-"""The renter's half of the fee, on top of the listed price: 10 % and 2.5 % in all (docs.clore.ai fee-structure, read 2026-11-27). Holders of
-2 million CLORE pay less; that is not reckoned with."""
+"""The renter's half of the fee, on top of the listed price: 10 % and 2.5 % in all (docs.clore.ai
+fee-structure, read 2026-11-27). Holders of 2 million CLORE pay less; that is not reckoned with.
+"""
 
-LEFT_OUT = "creation fee (about $0.10, on demand only, none if cancelled within 10 min); 6 h minimum per the FAQ, unsettled"
-"""docs.clore.ai order-management and FAQ, read 2026-11-27; the pages contradict each other on the minimum."""
+LEFT_OUT = (
+    "creation fee (about $0.10, on demand only, none if cancelled within 10 min); 6 h minimum per"
+    " the FAQ, unsettled"
+)
+"""docs.clore.ai order-management and FAQ, read 2026-11-27; the pages contradict each other on the
+minimum.
+"""
 
 _QUOTES = {"bitcoin": "on_demand_btc", "CLORE-Blockchain": "on_demand_clore", USD: "on_demand_usd"}
 _APART = Decimal("1.30")
-"""A coin's dollar quote further than this from the same server's dollar price is no price: the quotes of a listing are known to disagree."""
+"""A coin's dollar quote further than this from the same server's dollar price is no price: the
+quotes of a listing are known to disagree.
+"""
 
 _DISK = re.compile(r"(?<![\d.])(\d{1,12}(?:\.\d{1,9})?)\s{0,9}([GT])B", re.IGNORECASE)
 _TEXT_MAX = 1_000
@@ -49,7 +59,9 @@ _NAMED = 3
 
 
 class Refusal(NamedTuple):
-    """A host that is not offered, and why. `server` is its id as listed. `unreadable`: its listing says what cannot be."""
+    """A host that is not offered, and why. `server` is its id as listed. `unreadable`: its listing
+    says what cannot be.
+    """
 
     server: str
     gpu: str
@@ -58,7 +70,9 @@ class Refusal(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a reply held. A refused host whose model is known is also an offer, with the reason as its restriction, so that a plan can show it."""
+    """What a reply held. A refused host whose model is known is also an offer, with the reason as
+    its restriction, so that a plan can show it.
+    """
 
     offers: tuple[Offer, ...]
     refused: tuple[Refusal, ...]
@@ -69,13 +83,20 @@ class Listing(NamedTuple):
         found = [refusal for refusal in self.refused if refusal.unreadable]
         if not found:
             return ""
-        named = "; ".join(f"server {refusal.server}: {refusal.reason}" for refusal in found[:_NAMED])
+        named = "; ".join(
+            f"server {refusal.server}: {refusal.reason}" for refusal in found[:_NAMED]
+        )
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return f"{len(found)} listing{'s' if len(found) > 1 else ''} left out that cannot be read: {named}{more}"
+        return (
+            f"{len(found)} listing{'s' if len(found) > 1 else ''} left out that cannot be read:"
+            f" {named}{more}"
+        )
 
 
 class Terms(NamedTuple):
-    """What a server costs in one coin: the listed price for the whole server and day, and the same in dollars (None: no rate is known)."""
+    """What a server costs in one coin: the listed price for the whole server and day, and the same
+    in dollars (None: no rate is known).
+    """
 
     coin: str
     per_day: Decimal
@@ -119,7 +140,9 @@ def region(server: Mapping[str, object]) -> str:
 
 
 class Contradiction(str):
-    """Why what a row says of its GPUs cannot all be true. Of an order that is not what was sold; what a row leaves out is only unknown."""
+    """Why what a row says of its GPUs cannot all be true. Of an order that is not what was sold;
+    what a row leaves out is only unknown.
+    """
 
     __slots__ = ()
 
@@ -127,7 +150,8 @@ class Contradiction(str):
 def gpus(server: Mapping[str, object]) -> Gpus | str:
     """The model and count of a server, or why it has none that could be rented.
 
-    Text and array must agree wherever both speak: a count or a model on which they differ is never rented on a guess.
+    Text and array must agree wherever both speak: a count or a model on which they differ is never
+    rented on a guess.
     """
     specs = section(server, "specs")
     text = specs.get("gpu")
@@ -148,16 +172,26 @@ def gpus(server: Mapping[str, object]) -> Gpus | str:
     if not models:
         return Contradiction(f"says {text!r} and {listed[0]!r}")
     if len(models) > 1:
-        return f"{spoken[0]!r} without its memory: one of {', '.join(sorted(model.name for model in models))}"
+        return (
+            f"{spoken[0]!r} without its memory: one of"
+            f" {', '.join(sorted(model.name for model in models))}"
+        )
     counts = {count for count in (names.count_of(text), len(listed) or None) if count is not None}
     if len(counts) > 1:
         return Contradiction(f"counts disagree: {text!r} and {len(listed)} in the array")
     partial = server.get("partial_gpu_rental")
     count = counts.pop() if counts else 1
     if isinstance(partial, Mapping):
-        free, total = foreign.number(partial.get("available_gpus")), foreign.number(partial.get("total_gpus"))
+        free, total = (
+            foreign.number(partial.get("available_gpus")),
+            foreign.number(partial.get("total_gpus")),
+        )
         if free is None or free != total or free != count:
-            return "rented by parts; not all of its GPUs are free" if free is not None else "rented by parts; how many GPUs are free is not said"
+            return (
+                "rented by parts; not all of its GPUs are free"
+                if free is not None
+                else "rented by parts; how many GPUs are free is not said"
+            )
     elif partial:
         return "rented by parts; how many GPUs are free is not said"
     return Gpus(models.pop(), count, reported) if count >= 1 else "names no GPU"
@@ -171,10 +205,17 @@ def _flat(value: object) -> list[str]:
     return []
 
 
-def terms(server: Mapping[str, object], capacity: str, pay_with: Sequence[str], rates: Mapping[str, Decimal] | None = None) -> Terms | str:
-    """What a server costs in the first coin of `pay_with` that it takes, the first with a known dollar value if there is one; or why none.
+def terms(
+    server: Mapping[str, object],
+    capacity: str,
+    pay_with: Sequence[str],
+    rates: Mapping[str, Decimal] | None = None,
+) -> Terms | str:
+    """What a server costs in the first coin of `pay_with` that it takes, the first with a known
+    dollar value if there is one; or why none.
 
-    `rates` are dollars per coin from elsewhere; without one a coin is worth what this listing's own quote says, else its dollar price is unknown.
+    `rates` are dollars per coin from elsewhere; without one a coin is worth what this listing's own
+    quote says, else its dollar price is unknown.
     """
     price = section(server, "price")
     listed = section(price, "on_demand" if capacity == ON_DEMAND else "spot")
@@ -183,13 +224,24 @@ def terms(server: Mapping[str, object], capacity: str, pay_with: Sequence[str], 
         return "no spot"
     allowed = server.get("allowed_coins")
     coins = [coin for coin in _flat(allowed) if coin in _QUOTES]
-    amounts = {coin: amount for coin in coins if (amount := foreign.number(listed.get(coin), foreign.MONEY)) is not None and amount > 0}
+    amounts = {
+        coin: amount
+        for coin in coins
+        if (amount := foreign.number(listed.get(coin), foreign.MONEY)) is not None and amount > 0
+    }
     if not amounts:
         return "no spot" if capacity == SPOT else "no price in a coin that it takes"
     payable = [coin for coin in pay_with if coin in amounts]
     if not payable:
         return f"takes {', '.join(sorted(amounts))} only"
-    found = [Terms(coin, amounts[coin], None if (rate := _rate(coin, price, rates or {})) is None else amounts[coin] * rate) for coin in payable]
+    found = [
+        Terms(
+            coin,
+            amounts[coin],
+            None if (rate := _rate(coin, price, rates or {})) is None else amounts[coin] * rate,
+        )
+        for coin in payable
+    ]
     return next((one for one in found if one.usd_per_day is not None), found[0])
 
 
@@ -199,7 +251,10 @@ def _rate(coin: str, price: Mapping[str, object], rates: Mapping[str, Decimal]) 
     if coin in rates:
         return rates[coin]
     listed, quotes = section(price, "on_demand"), section(price, "usd")
-    amount, quote, dollars = (foreign.number(value, foreign.MONEY) for value in (listed.get(coin), quotes.get(_QUOTES[coin]), listed.get(USD)))
+    amount, quote, dollars = (
+        foreign.number(value, foreign.MONEY)
+        for value in (listed.get(coin), quotes.get(_QUOTES[coin]), listed.get(USD))
+    )
     if amount is None or quote is None or amount <= 0 or quote <= 0:
         return None
     if dollars is not None and dollars > 0 and not dollars / _APART <= quote <= dollars * _APART:
@@ -208,7 +263,9 @@ def _rate(coin: str, price: Mapping[str, object], rates: Mapping[str, Decimal]) 
 
 
 def hourly_micro_usd(usd_per_day: Decimal, capacity: str) -> int:
-    """Whole micro-dollars per hour for the whole server, the renter's fee included, from dollars per day."""
+    """Whole micro-dollars per hour for the whole server, the renter's fee included, from dollars
+    per day.
+    """
     return micro_usd(usd_per_day / 24 * (1 + RENTER_FEE[capacity]))
 
 
@@ -235,7 +292,12 @@ def unfit(server: Mapping[str, object], options: Options) -> str:
         ("RAM", options.ram_gb, foreign.number(specs.get("ram")), " GB"),
         ("PCIe revision", options.pcie_rev, foreign.number(specs.get("pcie_rev")), ""),
         ("PCIe width", options.pcie_width, foreign.number(specs.get("pcie_width")), ""),
-        ("rating", options.rating, foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None, ""),
+        (
+            "rating",
+            options.rating,
+            foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None,
+            "",
+        ),
         ("longest rental", options.min_hours, foreign.number(server.get("mrl")), " h"),
     )
     for what, least, found, unit in figures:
@@ -252,22 +314,33 @@ def short(server: Mapping[str, object], ttl_s: int | None, disk_gib: int | None)
     if ttl_s is not None and hours is not None and hours * 3_600 < ttl_s:
         return f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}"
     disk = disk_gb(section(server, "specs").get("disk"))
-    if disk_gib is not None and (disk is None or disk * 1_000_000_000 < disk_gib * Decimal(1 << 30)):
-        return f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted {disk_gib} GiB"
+    if disk_gib is not None and (
+        disk is None or disk * 1_000_000_000 < disk_gib * Decimal(1 << 30)
+    ):
+        return (
+            f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted"
+            f" {disk_gib} GiB"
+        )
     return ""
 
 
 def undriven(server: Mapping[str, object], image: str) -> str:
-    """Why a host's driver can't start a container image; empty where it can, or where the image's name does not say its CUDA.
+    """Why a host's driver can't start a container image; empty where it can, or where the image's
+    name does not say its CUDA.
 
-    `cuda_version` is the newest CUDA that the driver runs; within a major all do (`images.LEAST_DRIVER`).
+    `cuda_version` is the newest CUDA that the driver runs; within a major all do
+    (`images.LEAST_DRIVER`).
     """
     wanted, found = images.cuda(image), foreign.number(server.get("cuda_version"))
     if wanted is None:
         return ""
     if found is None:
         return f"states no CUDA, wanted {wanted} for {image}"
-    return f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}" if found < wanted.major else ""
+    return (
+        f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}"
+        if found < wanted.major
+        else ""
+    )
 
 
 def disk_gb(text: object) -> Decimal | None:
@@ -292,17 +365,31 @@ def read(
     disk_gib: int | None = None,
     image: str = "",
 ) -> Listing:
-    """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per hour with the renter's fee.
+    """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per
+    hour with the renter's fee.
 
-    A host is refused by the options, by a time or a disk that it has not, and by a driver that does not run the image.
+    A host is refused by the options, by a time or a disk that it has not, and by a driver that does
+    not run the image.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
     for server in servers if isinstance(servers, (list, tuple)) else ():
         try:
-            found, against = _read_one(server, options, as_of, source, rates, ttl_s, disk_gib, image)
+            found, against = _read_one(
+                server, options, as_of, source, rates, ttl_s, disk_gib, image
+            )
         except Exception as error:  # One host's words never cost another's offer.
-            found, against = (), (Refusal(_label(server), "", f"a listing that cannot be read ({type(error).__name__})", unreadable=True),)
+            found, against = (
+                (),
+                (
+                    Refusal(
+                        _label(server),
+                        "",
+                        f"a listing that cannot be read ({type(error).__name__})",
+                        unreadable=True,
+                    ),
+                ),
+            )
         offers.extend(found)
         refused.extend(against)
     return Listing(tuple(offers), tuple(refused))
@@ -327,8 +414,16 @@ def _read_one(
         return (), (Refusal(label, gpu, absurd, unreadable=True),)
     number_id, held = server_id(server), gpus(server)
     if number_id is None or isinstance(held, str):
-        return (), (Refusal(label, gpu, "no usable id" if number_id is None else _shown(str(held))),)
-    why = "rented" if server.get("rented") is True else "" if server.get("rented") is False else "does not say that it is free"
+        return (), (
+            Refusal(label, gpu, "no usable id" if number_id is None else _shown(str(held))),
+        )
+    why = (
+        "rented"
+        if server.get("rented") is True
+        else ""
+        if server.get("rented") is False
+        else "does not say that it is free"
+    )
     why = why or unfit(server, options) or short(server, ttl_s, disk_gib) or undriven(server, image)
     offers: list[Offer] = []
     refused = [Refusal(label, gpu, why)] if why else []
@@ -354,21 +449,45 @@ def _shown(text: str, most: int = _TEXT_MAX) -> str:
 
 
 def _absurd(server: Mapping[str, object]) -> str:
-    """What figure of a listing cannot be; empty when each can. A host that states one is not believed in the others."""
-    specs, rating, price = section(server, "specs"), section(server, "rating"), section(server, "price")
+    """What figure of a listing cannot be; empty when each can. A host that states one is not
+    believed in the others.
+    """
+    specs, rating, price = (
+        section(server, "specs"),
+        section(server, "rating"),
+        section(server, "price"),
+    )
     net, partial = section(specs, "net"), section(server, "partial_gpu_rental")
     figures = [
         ("id", server.get("id"), foreign.ID),
-        *((f"price.{kind}.{coin}", value, foreign.MONEY) for kind in ("on_demand", "spot", "usd") for coin, value in section(price, kind).items()),
+        *(
+            (f"price.{kind}.{coin}", value, foreign.MONEY)
+            for kind in ("on_demand", "spot", "usd")
+            for coin, value in section(price, kind).items()
+        ),
         *((name, server.get(name), foreign.ANY) for name in ("reliability", "cuda_version", "mrl")),
-        *((f"specs.{name}", specs.get(name), foreign.ANY) for name in ("ram", "gpuram", "pcie_rev", "pcie_width")),
+        *(
+            (f"specs.{name}", specs.get(name), foreign.ANY)
+            for name in ("ram", "gpuram", "pcie_rev", "pcie_width")
+        ),
         ("specs.cpus", _threads(specs), foreign.ANY),
         *((f"specs.net.{name}", net.get(name), foreign.ANY) for name in ("down", "up")),
         *((f"rating.{name}", rating.get(name), foreign.ANY) for name in ("avg", "cnt")),
-        *((f"partial_gpu_rental.{name}", value, foreign.COUNT) for name, value in partial.items() if name.endswith("_gpus")),
+        *(
+            (f"partial_gpu_rental.{name}", value, foreign.COUNT)
+            for name, value in partial.items()
+            if name.endswith("_gpus")
+        ),
     ]
-    bad = next(((name, value) for name, value, bounds in figures if foreign.impossible(value, bounds)), None)
-    return "" if bad is None else f"its {_shown(bad[0], _LABEL_MAX)} cannot be {_shown(str(bad[1]), _LABEL_MAX)}"
+    bad = next(
+        ((name, value) for name, value, bounds in figures if foreign.impossible(value, bounds)),
+        None,
+    )
+    return (
+        ""
+        if bad is None
+        else f"its {_shown(bad[0], _LABEL_MAX)} cannot be {_shown(str(bad[1]), _LABEL_MAX)}"
+    )
 
 
 def _threads(specs: Mapping[str, object]) -> str:
@@ -377,18 +496,38 @@ def _threads(specs: Mapping[str, object]) -> str:
 
 
 def _over_bid(found: Terms, capacity: str, options: Options) -> str:
-    """Why the lowest bid that a host takes is more than may be bid; empty when it is not, or nobody knows."""
+    """Why the lowest bid that a host takes is more than may be bid; empty when it is not, or nobody
+    knows.
+    """
     most = options.max_bid_usd_per_hour
     if capacity != SPOT or not most or found.usd_per_day is None:
         return ""
     lowest = hourly_micro_usd(found.usd_per_day, SPOT)
-    return f"takes ${lowest / 1_000_000:.4f}/h at least, wanted at most ${most:g}/h (max_bid_usd_per_hour)" if lowest > micro_usd(most) else ""
+    return (
+        f"takes ${lowest / 1_000_000:.4f}/h at least, wanted at most ${most:g}/h"
+        " (max_bid_usd_per_hour)"
+        if lowest > micro_usd(most)
+        else ""
+    )
 
 
-def _offer(server: Mapping[str, object], number_id: int, held: Gpus, capacity: str, found: Terms | str, why: str, as_of: str, source: str) -> Offer:
+def _offer(
+    server: Mapping[str, object],
+    number_id: int,
+    held: Gpus,
+    capacity: str,
+    found: Terms | str,
+    why: str,
+    as_of: str,
+    source: str,
+) -> Offer:
     specs = section(server, "specs")
     hours = longest_hours(server)
-    micro = None if isinstance(found, str) or found.usd_per_day is None else hourly_micro_usd(found.usd_per_day, capacity)
+    micro = (
+        None
+        if isinstance(found, str) or found.usd_per_day is None
+        else hourly_micro_usd(found.usd_per_day, capacity)
+    )
     return Offer(
         provider=PROVIDER,
         region=region(server),
@@ -416,4 +555,7 @@ def _parts(found: Terms, capacity: str) -> str:
         return f"{day}; no rate for this coin"
     hour = found.usd_per_day / 24
     word = "listed" if capacity == ON_DEMAND else "lowest bid"
-    return f"{word} {day} = ${hour:.4f}/h + renter's fee {float(RENTER_FEE[capacity] * 100):g} % ${hour * RENTER_FEE[capacity]:.4f}/h"
+    return (
+        f"{word} {day} = ${hour:.4f}/h + renter's fee {float(RENTER_FEE[capacity] * 100):g} %"
+        f" ${hour * RENTER_FEE[capacity]:.4f}/h"
+    )

@@ -1,7 +1,9 @@
-"""What this machine knows of its orders, since the market keeps no labels. Owns two tables of one SQLite file; sqlite3 is imported on first use.
+"""What this machine knows of its orders, since the market keeps no labels. Owns two tables of one
+SQLite file; sqlite3 is imported on first use.
 
-An intent is written, and synced to disk, before the order is sent; a rental when its row was seen. In a rehearsal both stand in the rehearsal
-store's file, so that they are forgotten together with the machines.
+An intent is written, and synced to disk, before the order is sent; a rental when its row was seen.
+In a rehearsal both stand in the rehearsal store's file, so that they are forgotten together with
+the machines.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ CREATE TABLE IF NOT EXISTS clore_rental (
 
 
 class Intent(NamedTuple):
-    """An order about to be sent, or sent with an answer that does not name it. Amounts are text, per day in `coin`; times on the world's clock.
+    """An order about to be sent, or sent with an answer that does not name it. Amounts are text,
+    per day in `coin`; times on the world's clock.
 
-    `before` are the orders that the key had already. `answered` is True once the service said `{"code": 0}`, `refused` once it
-    said that the server is rented already.
+    `before` are the orders that the key had already. `answered` is True once the service said
+    `{"code": 0}`, `refused` once it said that the server is rented already.
     """
 
     token: str
@@ -71,7 +74,10 @@ class Memory:
         import json
 
         with self._open() as db:
-            db.execute("INSERT OR REPLACE INTO clore_intent VALUES (?, ?)", (intent.token, json.dumps(intent._asdict())))
+            db.execute(
+                "INSERT OR REPLACE INTO clore_intent VALUES (?, ?)",
+                (intent.token, json.dumps(intent._asdict())),
+            )
 
     def intents(self) -> tuple[Intent, ...]:
         """Every intent that is not settled, the newest first."""
@@ -80,8 +86,14 @@ class Memory:
         if not self.path.exists():
             return ()
         with self._open() as db:
-            rows = [json.loads(row[0]) for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid DESC")]
-        return tuple(Intent(**(row | {"mark": Mark(*row["mark"]), "before": tuple(row["before"])})) for row in rows)
+            rows = [
+                json.loads(row[0])
+                for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid DESC")
+            ]
+        return tuple(
+            Intent(**(row | {"mark": Mark(*row["mark"]), "before": tuple(row["before"])}))
+            for row in rows
+        )
 
     def intent(self, token: str) -> Intent | None:
         """The unsettled intent of a token."""
@@ -95,38 +107,66 @@ class Memory:
     def keep(self, order_id: int, mark: Mark, token: str) -> None:
         """Keeps a rental, over what was known of it."""
         with self._open() as db:
-            db.execute("INSERT OR REPLACE INTO clore_rental VALUES (?, ?, ?, ?, ?, ?, 0)", (order_id, *mark, token))
+            db.execute(
+                "INSERT OR REPLACE INTO clore_rental VALUES (?, ?, ?, ?, ?, ?, 0)",
+                (order_id, *mark, token),
+            )
 
     def rentals(self) -> dict[int, Rental]:
         """Every rental by its order's id, ended ones too."""
         if not self.path.exists():
             return {}
         with self._open() as db:
-            rows = db.execute("SELECT order_id, owner, cluster, generation, fingerprint, token, cancelled FROM clore_rental").fetchall()
+            rows = db.execute(
+                "SELECT order_id, owner, cluster, generation, fingerprint, token, cancelled FROM"
+                " clore_rental"
+            ).fetchall()
         return {row[0]: Rental(row[0], Mark(*row[1:5]), row[5], bool(row[6])) for row in rows}
 
     def relabel(self, order_id: int, generation: str) -> bool:
         """Writes a new generation; False when this machine does not know the order."""
         with self._open() as db:
-            return bool(db.execute("UPDATE clore_rental SET generation = ? WHERE order_id = ?", (generation, order_id)).rowcount)
+            return bool(
+                db.execute(
+                    "UPDATE clore_rental SET generation = ? WHERE order_id = ?",
+                    (generation, order_id),
+                ).rowcount
+            )
 
     def cancelled(self, order_id: int) -> None:
-        """Notes that we ended it, known before or not, and forgets its intent. Where that cannot be written, this process knows it."""
+        """Notes that we ended it, known before or not, and forgets its intent. Where that cannot be
+        written, this process knows it.
+        """
         from contextlib import suppress
 
         self._ended.add(order_id)
         with suppress(*unusable()), self._open() as db:
-            db.execute("INSERT OR IGNORE INTO clore_rental VALUES (?, '', '', '', '', '', 1)", (order_id,))
+            db.execute(
+                "INSERT OR IGNORE INTO clore_rental VALUES (?, '', '', '', '', '', 1)", (order_id,)
+            )
             db.execute("UPDATE clore_rental SET cancelled = 1 WHERE order_id = ?", (order_id,))
-            db.execute("DELETE FROM clore_intent WHERE token = (SELECT token FROM clore_rental WHERE order_id = ?)", (order_id,))
+            db.execute(
+                "DELETE FROM clore_intent WHERE token = (SELECT token FROM clore_rental WHERE"
+                " order_id = ?)",
+                (order_id,),
+            )
 
     def readable(self) -> tuple[dict[int, Rental], tuple[Intent, ...]]:
-        """Rentals and intents as far as the file can be read. For what ends orders, which must not depend on it; never for what makes them."""
+        """Rentals and intents as far as the file can be read. For what ends orders, which must not
+        depend on it; never for what makes them.
+        """
         try:
             rentals, intents = self.rentals(), self.intents()
         except unusable():
             rentals, intents = {}, ()
-        ended = {number: rentals.get(number, Rental(number, Mark("", "", "", ""), "", True))._replace(cancelled=True) for number in self._ended}
+        ended = {
+            number: (
+                rentals.get(number, Rental(number, Mark("", "", "", ""), "", True))._replace(
+                    cancelled=True
+                )
+            )
+            for number in self._ended
+        }
         return rentals | ended, intents
 
 

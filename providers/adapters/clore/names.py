@@ -1,7 +1,9 @@
-"""Clore's GPU texts: which model a listing means. Owns the alias table of this market; pure, imports nothing of the package.
+"""Clore's GPU texts: which model a listing means. Owns the alias table of this market; pure,
+imports nothing of the package.
 
-Whole models only: what is left of a text after the count, the vendor and blanks must be a known spelling, or the model is unknown. Texts as they
-occur in `specs.gpu` and `gpu_array` (recorded by independent public clients, read 2026-11-27).
+Whole models only: what is left of a text after the count, the vendor and blanks must be a known
+spelling, or the model is unknown. Texts as they occur in `specs.gpu` and `gpu_array` (recorded by
+independent public clients, read 2026-11-27).
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ class Model(NamedTuple):
 
 
 def _table() -> dict[str, tuple[Model, ...]]:
-    """Spelling to the models it may mean; more than one only where the same text stands for two sizes, told apart by the memory that is reported."""
+    """Spelling to the models it may mean; more than one only where the same text stands for two
+    sizes, told apart by the memory that is reported.
+    """
     table: dict[str, tuple[Model, ...]] = {}
 
     def plain(memory_gb: float, name: str, *spellings: str) -> None:
@@ -114,20 +118,30 @@ _TABLE = _table()
 
 
 def count_of(text: str) -> int | None:
-    """The count that a text such as `2x NVIDIA GeForce RTX 3090` begins with; None where it names none."""
+    """The count that a text such as `2x NVIDIA GeForce RTX 3090` begins with; None where it names
+    none.
+    """
     match = _COUNT.match(text)
     return int(match[1]) if match else None
 
 
 def memory_fits(model: Model, reported_gb: float) -> bool:
-    """True when `gpuram` is what a card of this model reports: whole GB, sometimes one too few, and up to 8 % under the sheet for ECC and driver."""
+    """True when `gpuram` is what a card of this model reports: whole GB, sometimes one too few, and
+    up to 8 % under the sheet for ECC and driver.
+    """
     return 0.90 * model.memory_gb - 0.5 <= reported_gb <= 1.03 * model.memory_gb + 0.5
 
 
 def models_of(text: str, reported_gb: float | None = None) -> tuple[Model, ...]:
-    """The models that a text may mean, its count left aside: none when unknown or when the report fits none, two when only the memory could tell."""
+    """The models that a text may mean, its count left aside: none when unknown or when the report
+    fits none, two when only the memory could tell.
+    """
     found = _TABLE.get(_spelling(_COUNT.sub("", text)), ())
-    return found if reported_gb is None else tuple(model for model in found if memory_fits(model, reported_gb))
+    return (
+        found
+        if reported_gb is None
+        else tuple(model for model in found if memory_fits(model, reported_gb))
+    )
 
 
 def spellings() -> dict[str, tuple[Model, ...]]:

@@ -1,7 +1,8 @@
-"""Rows of `my_orders` read: which order it is, whether it is up, where it answers. Owns both recorded shapes; pure, no I/O.
+"""Rows of `my_orders` read: which order it is, whether it is up, where it answers. Owns both
+recorded shapes; pure, no I/O.
 
-The API has no state word: it is derived from `mon_container` (2 is up), the port map, `expired` and whether the row is there at all (recorded by
-three independent public clients, read 2026-11-27).
+The API has no state word: it is derived from `mon_container` (2 is up), the port map, `expired` and
+whether the row is there at all (recorded by three independent public clients, read 2026-11-27).
 """
 
 from __future__ import annotations
@@ -49,20 +50,37 @@ def host(row: Mapping[str, object]) -> str:
 
 
 def ports(row: Mapping[str, object]) -> dict[int, int]:
-    """Container port to public port. A list of `"22:1277"`, or a mapping; what cannot be read is left out."""
+    """Container port to public port. A list of `"22:1277"`, or a mapping; what cannot be read is
+    left out.
+    """
     found = row.get("tcp_ports")
     pairs: Iterable[tuple[object, object]] = ()
     if isinstance(found, Mapping):
         pairs = found.items()
     elif isinstance(found, (list, tuple)):
-        pairs = ((inside, outside) for inside, _, outside in (str(entry).partition(":") for entry in found))
-    read = ((foreign.whole(inside, foreign.PORT), foreign.whole(outside, foreign.PORT)) for inside, outside in pairs)
-    return {inside: outside for inside, outside in read if inside is not None and outside is not None}
+        pairs = (
+            (inside, outside)
+            for inside, _, outside in (str(entry).partition(":") for entry in found)
+        )
+    read = (
+        (foreign.whole(inside, foreign.PORT), foreign.whole(outside, foreign.PORT))
+        for inside, outside in pairs
+    )
+    return {
+        inside: outside for inside, outside in read if inside is not None and outside is not None
+    }
 
 
 def is_up(row: Mapping[str, object]) -> bool:
-    """True when the container runs and its ssh port is mapped: an order without a port is not ready, whatever else it says."""
-    return whole(row, "mon_container") == CONTAINER_UP and SSH_PORT in ports(row) and bool(host(row)) and not has_ended(row)
+    """True when the container runs and its ssh port is mapped: an order without a port is not
+    ready, whatever else it says.
+    """
+    return (
+        whole(row, "mon_container") == CONTAINER_UP
+        and SSH_PORT in ports(row)
+        and bool(host(row))
+        and not has_ended(row)
+    )
 
 
 def has_ended(row: Mapping[str, object]) -> bool:
@@ -71,7 +89,9 @@ def has_ended(row: Mapping[str, object]) -> bool:
 
 
 def from_completed(row: Mapping[str, object]) -> Mapping[str, object]:
-    """A row that only the list of completed orders had: it ended, unless it says that it did not (an order made since the first list)."""
+    """A row that only the list of completed orders had: it ended, unless it says that it did not
+    (an order made since the first list).
+    """
     return row if row.get("expired") is False else {**row, "expired": True}
 
 
@@ -88,9 +108,11 @@ def capacity(row: Mapping[str, object]) -> str:
 
 
 def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
-    """True when the row is what the intent ordered: this server, made since, not there before, and with our mark once it shows ports.
+    """True when the row is what the intent ordered: this server, made since, not there before, and
+    with our mark once it shows ports.
 
-    After a refusal it has to show the mark: another of the key's users may have been the faster one.
+    After a refusal it has to show the mark: another of the key's users may have been the faster
+    one.
     """
     made_at = made(row)
     return (
@@ -98,5 +120,9 @@ def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
         and order_id(row) not in intent.before
         and (made_at is None or made_at >= intent.started_at - SKEW_S)
         and (not intent.refused or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
-        and (not ports(row) or not mark.is_mark(ports(row)) or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
+        and (
+            not ports(row)
+            or not mark.is_mark(ports(row))
+            or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster)
+        )
     )

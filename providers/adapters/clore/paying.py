@@ -1,4 +1,6 @@
-"""With which coin a host is paid, out of those the wallet holds. Owns what counts as enough, and which hosts a wallet cannot pay; pure, no I/O."""
+"""With which coin a host is paid, out of those the wallet holds. Owns what counts as enough, and
+which hosts a wallet cannot pay; pure, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ REMEDY = "deposit at clore.ai (Account, Deposit), or pay with another coin: pay_
 
 
 class Funds(NamedTuple):
-    """What may pay: the balances by coin (a coin whose balance is not told is absent, and stops nothing) and the coins allowed, in order.
+    """What may pay: the balances by coin (a coin whose balance is not told is absent, and stops
+    nothing) and the coins allowed, in order.
 
     `refused` is a coin that the service itself would not take a moment ago, whatever its balance.
     """
@@ -29,27 +32,59 @@ class Funds(NamedTuple):
 
     def last(self, coin: str, per_day: Decimal) -> bool:
         """Whether they pay at least an hour."""
-        return coin != self.refused and (coin not in self.balances or self.balances[coin] >= per_day / 24)
+        return coin != self.refused and (
+            coin not in self.balances or self.balances[coin] >= per_day / 24
+        )
 
     def coins(self, server: Mapping[str, object], capacity: str) -> tuple[str, ...]:
         """The allowed coins that this host takes and that are there."""
         priced = ((coin, market.terms(server, capacity, (coin,))) for coin in self.pay_with)
-        return tuple(coin for coin, found in priced if not isinstance(found, str) and self.last(coin, found.per_day))
+        return tuple(
+            coin
+            for coin, found in priced
+            if not isinstance(found, str) and self.last(coin, found.per_day)
+        )
 
-    def short(self, server: Mapping[str, object], capacity: str, per_day: Decimal, coin: str, servers: Sequence[object]) -> InsufficientFunds:
-        """The refusal of a host that costs so much in this coin: every coin that it takes, those held, and all the hosts that cannot be paid."""
-        prices = {each: found.per_day for each in self.pay_with if not isinstance(found := market.terms(server, capacity, (each,)), str)}
-        wanted = " or ".join(f"{amount.normalize():f} {each}" for each, amount in {**prices, coin: per_day}.items())
-        held = ", ".join(f"{balance.normalize():f} {each}" for each, balance in sorted(self.balances.items()))
-        text = f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the wallet; {REMEDY}"
+    def short(
+        self,
+        server: Mapping[str, object],
+        capacity: str,
+        per_day: Decimal,
+        coin: str,
+        servers: Sequence[object],
+    ) -> InsufficientFunds:
+        """The refusal of a host that costs so much in this coin: every coin that it takes, those
+        held, and all the hosts that cannot be paid.
+        """
+        prices = {
+            each: found.per_day
+            for each in self.pay_with
+            if not isinstance(found := market.terms(server, capacity, (each,)), str)
+        }
+        wanted = " or ".join(
+            f"{amount.normalize():f} {each}" for each, amount in {**prices, coin: per_day}.items()
+        )
+        held = ", ".join(
+            f"{balance.normalize():f} {each}" for each, balance in sorted(self.balances.items())
+        )
+        text = (
+            f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the"
+            f" wallet; {REMEDY}"
+        )
         scopes = self.unpayable(market.server_id(server) or 0, capacity, servers)
         return InsufficientFunds(text, provider=market.PROVIDER, code="wallet", scopes=scopes)
 
     def unpayable(self, number: int, capacity: str, servers: Sequence[object]) -> tuple[Scope, ...]:
-        """This host, and every other one of the market that these funds cannot pay; the whole market where they pay none."""
+        """This host, and every other one of the market that these funds cannot pay; the whole
+        market where they pay none.
+        """
         closed, payable = [_scope(number, capacity)], False
         for each in servers:
-            if not isinstance(each, dict) or each.get("rented") is not False or (found := market.server_id(each)) is None:
+            if (
+                not isinstance(each, dict)
+                or each.get("rented") is not False
+                or (found := market.server_id(each)) is None
+            ):
                 continue
             for kind in (ON_DEMAND, SPOT):
                 if isinstance(market.terms(each, kind, self.pay_with), str):

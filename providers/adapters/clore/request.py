@@ -1,4 +1,6 @@
-"""The request for one server: what an order says to the market, and with it to the host's owner. Owns what of the user's goes into it. Pure."""
+"""The request for one server: what an order says to the market, and with it to the host's owner.
+Owns what of the user's goes into it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +34,34 @@ def body(
     jupyter_token: str,
     variable: Callable[[str], str],
 ) -> dict[str, object]:
-    """The request. Nothing in it comes from this machine's environment but what `secrets` names, if the hosts are trusted with it, and a token for
-    jupyter: a host's owner can read all of it. Raises NotConfigured and Unsupported as `secrets` does.
+    """The request. Nothing in it comes from this machine's environment but what `secrets` names, if
+    the hosts are trusted with it, and a token for jupyter: a host's owner can read all of it.
+    Raises NotConfigured and Unsupported as `secrets` does.
     """
-    ports = {orders.SSH_PORT: "tcp"} | dict.fromkeys(order.setup.ports, "tcp") | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
+    ports = (
+        {orders.SSH_PORT: "tcp"}
+        | dict.fromkeys(order.setup.ports, "tcp")
+        | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
+    )
     made: dict[str, object] = {
         "currency": terms.coin,
         "image": chosen.image,
         "renting_server": market.ordered_server(candidate.machine_type),
         "type": candidate.capacity,
         "env": {**dict(chosen.env), **secrets(order, chosen, variable)},
-        # Other images than the market's own bring no sshd: the market's entry point then takes the place of theirs, starts one and runs `command`.
+        # Other images than the market's own bring no sshd: the market's entry point then takes the
+        # place of theirs, starts one and runs `command`.
         "autossh_entrypoint": not chosen.image.startswith(OWN_IMAGES),
     }
     if chosen.jupyter:
         if not jupyter_token:
             message = "clore: wanted a token for jupyter, found none; set CLORE_JUPYTER_TOKEN"
-            raise NotConfigured(message, provider=market.PROVIDER, code="jupyter-token", scopes=(Scope(market.PROVIDER),))
+            raise NotConfigured(
+                message,
+                provider=market.PROVIDER,
+                code="jupyter-token",
+                scopes=(Scope(market.PROVIDER),),
+            )
         ports[HTTP_PORT] = "http"
         made["jupyter_token"] = jupyter_token
         made["image"] = JUPYTER_IMAGE if chosen.image == IMAGE else chosen.image
@@ -63,15 +76,29 @@ def body(
 
 
 def secrets(order: Order, chosen: Options, variable: Callable[[str], str]) -> dict[str, str]:
-    """The values, read when the order is sent: `variable` gives one of the environment. Raises NotConfigured for one that is not there, Unsupported
-    where hosts are not trusted.
+    """The values, read when the order is sent: `variable` gives one of the environment. Raises
+    NotConfigured for one that is not there, Unsupported where hosts are not trusted.
     """
     wanted = referred(order.setup.secrets)
     if wanted and not chosen.trust_marketplace:
-        message = "clore: wanted no secrets for a stranger's machine, found some; set options.clore.trust_marketplace, or leave Clore out"
-        raise Unsupported(message, provider=market.PROVIDER, code="secrets", scopes=(Scope(market.PROVIDER),), block_s=0.0)
+        message = (
+            "clore: wanted no secrets for a stranger's machine, found some; set"
+            " options.clore.trust_marketplace, or leave Clore out"
+        )
+        raise Unsupported(
+            message,
+            provider=market.PROVIDER,
+            code="secrets",
+            scopes=(Scope(market.PROVIDER),),
+            block_s=0.0,
+        )
     names = {name: reference.removeprefix("env:") for name, reference in wanted}
     if missing := [each for each in names.values() if not variable(each)]:
-        message = f"clore: wanted the secrets' values in the environment, found no {', '.join(missing)}; set them where pulumi runs"
-        raise NotConfigured(message, provider=market.PROVIDER, code="secrets", scopes=(Scope(market.PROVIDER),))
+        message = (
+            f"clore: wanted the secrets' values in the environment, found no {', '.join(missing)};"
+            " set them where pulumi runs"
+        )
+        raise NotConfigured(
+            message, provider=market.PROVIDER, code="secrets", scopes=(Scope(market.PROVIDER),)
+        )
     return {name: variable(each) for name, each in names.items()}

@@ -1,4 +1,6 @@
-"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Starts the stand-in for a rehearsal; makes no calls."""
+"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Starts the
+stand-in for a rehearsal; makes no calls.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,39 @@ _lock = threading.Lock()
 def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
     """See `providers.adapters.clore.connect`."""
     if find_spec("httpx") is None:
-        raise NotConfigured("clore: wanted the HTTP client httpx, found none; install it: pip install 'gpus[clore]'", provider="clore")
+        raise NotConfigured(
+            "clore: wanted the HTTP client httpx, found none; install it: pip install"
+            " 'gpus[clore]'",
+            provider="clore",
+        )
     fingerprint = config.get(ACCOUNT, "")
     try:
         chosen = read({name: value for name, value in config.items() if name != ACCOUNT})
     except SpecError as error:
-        raise SpecError([Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]) from None
+        raise SpecError(
+            [Problem(f"settings.clore.{found.path}", *found[1:]) for found in error.problems]
+        ) from None
     token = os.environ.get(JUPYTER_VARIABLE, "").strip()
     if world == REHEARSAL:
         return _rehearsal(chosen, token)
     key = os.environ.get(KEY_VARIABLE, "").strip()
-    missing = "" if key else f"wanted an API key to rent with, found none; make one at clore.ai (Account, API) and set {KEY_VARIABLE}"
+    missing = (
+        ""
+        if key
+        else (
+            "wanted an API key to rent with, found none; make one at clore.ai (Account, API) and"
+            f" set {KEY_VARIABLE}"
+        )
+    )
     if fingerprint and not key:
-        raise NotConfigured(f"clore: {missing}: the one with the fingerprint {fingerprint}, or a later one of that account", provider="clore")
-    gate = Gate(home(writable=False) / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep)
+        raise NotConfigured(
+            f"clore: {missing}: the one with the fingerprint {fingerprint}, or a later one of that"
+            " account",
+            provider="clore",
+        )
+    gate = Gate(
+        home(writable=False) / f"clore-{_short(key)}.pace", LIVE_PACE, time.time, time.sleep
+    )
     client, memory = Client(key, gate, lambda: BASE_URL), Memory(home(writable=False) / "clore.db")
     if fingerprint and fingerprint != fingerprint_of(key):
         same_account(client, memory, fingerprint, fingerprint_of(key))
@@ -80,20 +101,27 @@ def fingerprint_of(key: str) -> str:
 
 
 def same_account(client: Client, memory: Memory, wanted: str, found: str) -> None:
-    """Raises NotConfigured unless the present key, though another, sees an order that was made from here with an earlier one: a key that was changed.
+    """Raises NotConfigured unless the present key, though another, sees an order that was made from
+    here with an earlier one: a key that was changed.
 
-    Order ids are the market's own, so one that is seen tells the account. Calls: 1, or 2. Raises CloudError when the market cannot be asked.
+    Order ids are the market's own, so one that is seen tells the account. Calls: 1, or 2. Raises
+    CloudError when the market cannot be asked.
     """
     ours = set(memory.rentals())
     for completed in (False, True):
         if ours and ours & {order_id(row) for row in client.my_orders(completed=completed)}:
             return
-    text = f"clore: wanted the key that it was bought with (fingerprint {wanted}), or another of that account, found one of another ({found})"
+    text = (
+        f"clore: wanted the key that it was bought with (fingerprint {wanted}), or another of that"
+        f" account, found one of another ({found})"
+    )
     raise NotConfigured(f"{text}; set {KEY_VARIABLE}", provider="clore", code="other-key")
 
 
 class _Rehearsal:
-    """The rehearsal market of this home. Its store is opened, and its stand-in started (once in this process), when they are first needed."""
+    """The rehearsal market of this home. Its store is opened, and its stand-in started (once in
+    this process), when they are first needed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,7 +150,9 @@ class _Rehearsal:
             return server.url
 
     def unopened(self) -> list[object] | None:
-        """The market as the stand-in would list it, while nothing has happened in it: a plan then starts no server and imports no HTTP client."""
+        """The market as the stand-in would list it, while nothing has happened in it: a plan then
+        starts no server and imports no HTTP client.
+        """
         if self.path.exists():
             from providers.rehearsal.clouds.clore import untouched
 
@@ -141,7 +171,16 @@ def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
     client = Client(KEY, gate, found.address, trust_environment=False)
     memory = Memory(found.path)
     return CloreAdapter(
-        REHEARSAL, client, memory, chosen, found.now, SOURCE, jupyter_token=token, variable=_variable, unopened=found.unopened, sole=True
+        REHEARSAL,
+        client,
+        memory,
+        chosen,
+        found.now,
+        SOURCE,
+        jupyter_token=token,
+        variable=_variable,
+        unopened=found.unopened,
+        sole=True,
     )
 
 

@@ -1,4 +1,6 @@
-"""Google Cloud (Compute Engine). Owns the manifest; imports no SDK: `adapter` and Google's client are imported when a call is about to be made."""
+"""Google Cloud (Compute Engine). Owns the manifest; imports no SDK: `adapter` and Google's client
+are imported when a call is about to be made.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ CAPABILITIES = Capabilities(
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "flex-start", "reservation"}),
-    # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and within what one bulkInsert takes.
+    # One creating call makes the whole cluster or nothing. A thousand is the spec's own limit and
+    # within what one bulkInsert takes.
     max_nodes=1000,
     # No ttl: setScheduling is for stopped machines only (discovery document v1, revision 20261106).
     in_place=frozenset({"labels", "ssh_key", "state", "script"}),
@@ -36,17 +39,37 @@ CAPABILITIES = Capabilities(
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
-        {"a2-highgpu-", "a2-megagpu-", "a2-ultragpu-", "a3-edgegpu-", "a3-highgpu-", "a3-megagpu-", "a3-ultragpu-", "a4-highgpu-", "a4x-highgpu-"}
-        | {"a4x-maxgpu-", "g2-standard-", "g4-standard-48", "g4-standard-96", "g4-standard-192", "g4-standard-384", "n1-"}
+        {
+            "a2-highgpu-",
+            "a2-megagpu-",
+            "a2-ultragpu-",
+            "a3-edgegpu-",
+            "a3-highgpu-",
+            "a3-megagpu-",
+            "a3-ultragpu-",
+            "a4-highgpu-",
+            "a4x-highgpu-",
+        }
+        | {
+            "a4x-maxgpu-",
+            "g2-standard-",
+            "g4-standard-48",
+            "g4-standard-96",
+            "g4-standard-192",
+            "g4-standard-384",
+            "n1-",
+        }
     ),
 )
 
 
 def connect(world: str, config: Mapping[str, str]) -> Adapter:
-    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/compute/v1/`; in a rehearsal on loopback only).
+    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/compute/v1/`; in a
+    rehearsal on loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once. Live, reads Google's application default credentials (files, environment,
-    or one call to a metadata server). Raises NotConfigured when credentials or the project are missing.
+    In a rehearsal the stand-in is started inside this process, once. Live, reads Google's
+    application default credentials (files, environment, or one call to a metadata server). Raises
+    NotConfigured when credentials or the project are missing.
     """
     if world == REHEARSAL:
         from providers.adapters.gcp.lean import postpone
@@ -79,7 +102,9 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
 
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """What is more than Google takes; and secrets are fetched by the machine itself, as some service account. Pure."""
+    """What is more than Google takes; and secrets are fetched by the machine itself, as some
+    service account. Pure.
+    """
     from providers.adapters.gcp.compile import fits as told
     from providers.model.secret import providers_of
 
@@ -87,15 +112,31 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     account = section.get("service_account") or dict(setup.network).get("service_account")
     if NAME in providers_of(setup.secrets) and not account:
         role = "one with the role roles/secretmanager.secretAccessor on the secrets"
-        found.append(Problem("service_account", f"the service account that the {kind} fetches its secrets as", "none", role))
+        found.append(
+            Problem(
+                "service_account",
+                f"the service account that the {kind} fetches its secrets as",
+                "none",
+                role,
+            )
+        )
     if setup.keeps.startswith("gs://") and not account:
         role = f"one with the role roles/storage.objectAdmin on {setup.keeps}"
-        found.append(Problem("service_account", f"the service account that the {kind} keeps its checkpoints as", "none", role))
+        found.append(
+            Problem(
+                "service_account",
+                f"the service account that the {kind} keeps its checkpoints as",
+                "none",
+                role,
+            )
+        )
     return found
 
 
 def unreachable(_placed: Placement, setup: Setup) -> str:
-    """Without a way in from here by what was declared: a managed network lets ssh in through Google's own proxy alone."""
+    """Without a way in from here by what was declared: a managed network lets ssh in through
+    Google's own proxy alone.
+    """
     if setup.network:
         return "its managed network lets ssh in through Google's Identity-Aware Proxy alone"
     if dict(setup.options).get("external_ip") is False:
@@ -111,7 +152,9 @@ def reference(text: str) -> str:
 
 
 def shut(setup: Setup) -> str:
-    """Google's networks let nothing in that no firewall rule names, and the rule for a port is declared with a managed network alone. Pure."""
+    """Google's networks let nothing in that no firewall rule names, and the rule for a port is
+    declared with a managed network alone. Pure.
+    """
     return "" if setup.network else "network: managed, which declares the firewall"
 
 

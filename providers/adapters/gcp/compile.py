@@ -1,6 +1,8 @@
-"""From an order to the one creating call, and which candidates may share one. Pure: no client, no clock, no network.
+"""From an order to the one creating call, and which candidates may share one. Pure: no client, no
+clock, no network.
 
-Owns every field of the request body. Fields and enums: Compute Engine discovery document v1, revision 20261106.
+Owns every field of the request body. Fields and enums: Compute Engine discovery document v1,
+revision 20261106.
 """
 
 from __future__ import annotations
@@ -31,24 +33,37 @@ if TYPE_CHECKING:
 REGIONAL, ZONAL, INSERT = "regionInstances.bulkInsert", "instances.bulkInsert", "instances.insert"
 
 FLEX_START_MIN_S, FLEX_START_MAX_S = 600, 7 * 86_400
-"""Google, "create an A3 Ultra/A4 VM", 2026-04-06: a Flex-start machine must name a run duration from 10 minutes to 7 days."""
+"""Google, "create an A3 Ultra/A4 VM", 2026-04-06: a Flex-start machine must name a run duration
+from 10 minutes to 7 days.
+"""
 RUN_MIN_S, RUN_MAX_S = 30, 120 * 86_400
 """Google, "limit the run time of a VM": from 30 seconds to 120 days."""
 QUEUE_MIN_S, QUEUE_MAX_S = 90, 7_200
 """requestValidForDuration: 0 (only if there now), or 90 seconds to 2 hours (same page)."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
-"""The key that working code uses (dstack, Google's samples); the discovery text's shorter one is older."""
+"""The key that working code uses (dstack, Google's samples); the discovery text's shorter one is
+older.
+"""
 METADATA_MAX, METADATA_ALL_MAX = 262_144, 524_288
-"""Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read 2026-11-28)."""
+"""Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read
+2026-11-28).
+"""
 _FINISHED = "/var/lib/gpus/finished"
 """There once the container has ended well: then no boot runs it again."""
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
-OWNER, CLUSTER, GENERATION, FINGERPRINT = "gpus-owner", "gpus-cluster", "gpus-generation", "gpus-fingerprint"
+OWNER, CLUSTER, GENERATION, FINGERPRINT = (
+    "gpus-owner",
+    "gpus-cluster",
+    "gpus-generation",
+    "gpus-fingerprint",
+)
 
 
 class Call(NamedTuple):
-    """One creating call. `zone` is empty for the regional one; `notes` say what a user would not expect."""
+    """One creating call. `zone` is empty for the regional one; `notes` say what a user would not
+    expect.
+    """
 
     method: str
     region: str
@@ -59,16 +74,24 @@ class Call(NamedTuple):
 
 def mark_labels(mark: Mark) -> dict[str, str]:
     """The labels that say whose a machine is."""
-    return {OWNER: mark.owner, CLUSTER: mark.cluster, GENERATION: mark.generation, FINGERPRINT: mark.fingerprint}
+    return {
+        OWNER: mark.owner,
+        CLUSTER: mark.cluster,
+        GENERATION: mark.generation,
+        FINGERPRINT: mark.fingerprint,
+    }
 
 
 def group(candidates: Sequence[Candidate]) -> int:
-    """How many leading candidates one regional bulkInsert may choose among without changing the plan's order; at least 1.
+    """How many leading candidates one regional bulkInsert may choose among without changing the
+    plan's order; at least 1.
 
-    Google tries machine types by rank and, within one, picks a zone itself; so a group is every zone of the first type, then every zone of the next:
-    one region, one entry (entries may differ in time limits), one capacity kind, equal price within a type, and the same zones for each type, since
-    Google would also try the pairs that the plan refused. One body serves all of them, so disks, image and interfaces must be alike. GPUs on N1
-    cannot vary there; Flex-start's queue and a named reservation are zonal.
+    Google tries machine types by rank and, within one, picks a zone itself; so a group is every
+    zone of the first type, then every zone of the next: one region, one entry (entries may differ
+    in time limits), one capacity kind, equal price within a type, and the same zones for each type,
+    since Google would also try the pairs that the plan refused. One body serves all of them, so
+    disks, image and interfaces must be alike. GPUs on N1 cannot vary there; Flex-start's queue and
+    a named reservation are zonal.
     """
     first = candidates[0]
     if not first.zone or first.offer.accelerator or first.capacity in (FLEX_START, RESERVATION):
@@ -105,11 +128,15 @@ def group(candidates: Sequence[Candidate]) -> int:
 
 def _alike(one: str, other: str) -> bool:
     first, second = machines.family(one), machines.family(other)
-    return first._replace(prefix="") == second._replace(prefix="") and machines.bundled_ssd(one) == machines.bundled_ssd(other)
+    return first._replace(prefix="") == second._replace(prefix="") and machines.bundled_ssd(
+        one
+    ) == machines.bundled_ssd(other)
 
 
 def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
-    """How many leading candidates take the same interfaces under these options, so that one call can hold them; at least 1."""
+    """How many leading candidates take the same interfaces under these options, so that one call
+    can hold them; at least 1.
+    """
     named = read_options(section).fabric
     if not named:
         return len(candidates)
@@ -123,15 +150,21 @@ def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> 
 def scope_of(order: Order) -> str:
     """Where the order's operation lives: `zones/Z` or `regions/R`."""
     first = order.candidates[0]
-    return f"zones/{first.zone}" if first.zone and len(order.candidates) == 1 else f"regions/{first.region}"
+    return (
+        f"zones/{first.zone}"
+        if first.zone and len(order.candidates) == 1
+        else f"regions/{first.region}"
+    )
 
 
 def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool = False) -> Call:
     """The call that makes all of the order's nodes in one zone, or none.
 
-    `region_zones` are all zones of the region: those that the order does not list are denied, since Google considers every zone that is not. `bound`:
-    the order's reservation was delivered by a future reservation. Raises Unsupported where the order cannot be said to Google (a kind of capacity
-    that it does not sell of the machine, a time limit beyond its range, more local SSD than the machine takes).
+    `region_zones` are all zones of the region: those that the order does not list are denied, since
+    Google considers every zone that is not. `bound`: the order's reservation was delivered by a
+    future reservation. Raises Unsupported where the order cannot be said to Google (a kind of
+    capacity that it does not sell of the machine, a time limit beyond its range, more local SSD
+    than the machine takes).
     """
     options = read_options(dict(order.setup.options))
     first = order.candidates[0]
@@ -141,11 +174,20 @@ def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool
     if first.capacity == FLEX_START and len(order.node_names) == 1:
         if not first.zone:
             raise Unsupported(
-                f"gcp {first.region} {first.machine_type}: wanted a zone, since Flex-start waits in one; the catalog knows only the region",
+                f"gcp {first.region} {first.machine_type}: wanted a zone, since Flex-start waits in"
+                " one; the catalog knows only the region",
                 provider="gcp",
-                scopes=[Scope("gcp", first.region, machine_type=first.machine_type, capacity=FLEX_START)],
+                scopes=[
+                    Scope("gcp", first.region, machine_type=first.machine_type, capacity=FLEX_START)
+                ],
             )
-        return Call(INSERT, first.region, first.zone, _instance(order, first, options), _notes(order, options, bound=bound))
+        return Call(
+            INSERT,
+            first.region,
+            first.zone,
+            _instance(order, first, options),
+            _notes(order, options, bound=bound),
+        )
     zones = tuple(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
     properties = _properties(order, first, options, bound=bound)
     count = len(order.node_names)
@@ -160,34 +202,45 @@ def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool
     body["locationPolicy"] = {"targetShape": "ANY_SINGLE_ZONE"}
     if zones:
         body["locationPolicy"]["locations"] = {
-            f"zones/{zone}": {"preference": "ALLOW" if zone in zones else "DENY"} for zone in sorted({*zones, *region_zones})
+            f"zones/{zone}": {"preference": "ALLOW" if zone in zones else "DENY"}
+            for zone in sorted({*zones, *region_zones})
         }
     if len(types) > 1:
         del properties["machineType"]
         body["instanceFlexibilityPolicy"] = {
-            "instanceSelections": {f"choice-{rank}": {"machineTypes": [name], "rank": str(rank)} for rank, name in enumerate(types, 1)}
+            "instanceSelections": {
+                f"choice-{rank}": {"machineTypes": [name], "rank": str(rank)}
+                for rank, name in enumerate(types, 1)
+            }
         }
     return Call(REGIONAL, first.region, "", body, _notes(order, options, bound=bound))
 
 
 def run_limit_s(order: Order) -> int | None:
-    """The server-side run limit, in seconds; None for none. Flex-start must have one: the ttl, else its 7 days."""
+    """The server-side run limit, in seconds; None for none. Flex-start must have one: the ttl, else
+    its 7 days.
+    """
     if order.candidates[0].capacity == FLEX_START:
         return order.setup.ttl_s or FLEX_START_MAX_S
     return order.setup.ttl_s
 
 
 def scheduling(order: Order, options: Options, *, bound: bool = False) -> dict[str, Any]:
-    """Scheduling of a GPU machine: never live-migrated, and guarded by a run limit that Google itself carries out.
+    """Scheduling of a GPU machine: never live-migrated, and guarded by a run limit that Google
+    itself carries out.
 
-    Termination (preemption, the end of the run limit or of the reservation that it is bound to) deletes the machine, or stops it where the spec says
-    to keep it.
+    Termination (preemption, the end of the run limit or of the reservation that it is bound to)
+    deletes the machine, or stops it where the spec says to keep it.
     """
     capacity = order.candidates[0].capacity
     out: dict[str, Any] = {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": capacity not in (SPOT, FLEX_START),
-        "provisioningModel": "RESERVATION_BOUND" if bound else {SPOT: "SPOT", FLEX_START: "FLEX_START"}.get(capacity, "STANDARD"),
+        "provisioningModel": (
+            "RESERVATION_BOUND"
+            if bound
+            else {SPOT: "SPOT", FLEX_START: "FLEX_START"}.get(capacity, "STANDARD")
+        ),
     }
     action = "STOP" if order.setup.on_ttl == "keep" else "DELETE"
     limit_s = run_limit_s(order)
@@ -195,21 +248,38 @@ def scheduling(order: Order, options: Options, *, bound: bool = False) -> dict[s
         out["instanceTerminationAction"] = action
     if limit_s is not None:
         out["maxRunDuration"] = {"seconds": str(limit_s)}
-    if action == "STOP" and (bound or limit_s is not None) and has_local_ssd(order.candidates, options):
-        # Google stops no machine with local SSD unless told what becomes of it, and keeps none at the end of a run limit.
+    if (
+        action == "STOP"
+        and (bound or limit_s is not None)
+        and has_local_ssd(order.candidates, options)
+    ):
+        # Google stops no machine with local SSD unless told what becomes of it, and keeps none at
+        # the end of a run limit.
         out["onInstanceStopAction"] = {"discardLocalSsd": True}
     return out
 
 
 def reservation_affinity(candidate: Candidate) -> dict[str, Any]:
-    """Which reservations may be used: the named one; none for Spot and Flex-start; else any open one, as it is paid for already."""
+    """Which reservations may be used: the named one; none for Spot and Flex-start; else any open
+    one, as it is paid for already.
+    """
     if candidate.capacity == RESERVATION:
-        return {"consumeReservationType": "SPECIFIC_RESERVATION", "key": RESERVATION_KEY, "values": [candidate.reservation]}
-    return {"consumeReservationType": "NO_RESERVATION" if candidate.capacity in (SPOT, FLEX_START) else "ANY_RESERVATION"}
+        return {
+            "consumeReservationType": "SPECIFIC_RESERVATION",
+            "key": RESERVATION_KEY,
+            "values": [candidate.reservation],
+        }
+    return {
+        "consumeReservationType": (
+            "NO_RESERVATION" if candidate.capacity in (SPOT, FLEX_START) else "ANY_RESERVATION"
+        )
+    }
 
 
 def ssh_keys(user: str, *public_keys: str) -> str:
-    """The value of the metadata item `ssh-keys`: a line for each key (Google, "Add SSH keys to VMs": one entry a line). Empty without any."""
+    """The value of the metadata item `ssh-keys`: a line for each key (Google, "Add SSH keys to
+    VMs": one entry a line). Empty without any.
+    """
     return "\n".join(f"{user}:{key.strip()}" for key in dict.fromkeys(public_keys) if key.strip())
 
 
@@ -220,10 +290,12 @@ def own_keys(value: str) -> list[str]:
 
 
 def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()) -> str:
-    """A script that fetches the secrets and runs the container with all GPUs. Google runs it at every boot; it is safe to run again.
+    """A script that fetches the secrets and runs the container with all GPUs. Google runs it at
+    every boot; it is safe to run again.
 
-    A container that ended with 0 while the machine was up is finished, and is not run again; one that failed, or went down with the machine, is.
-    The Deep Learning images of 2026 come without docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
+    A container that ended with 0 while the machine was up is finished, and is not run again; one
+    that failed, or went down with the machine, is. The Deep Learning images of 2026 come without
+    docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
     """
     program = shell.program(
         __file__,
@@ -239,37 +311,80 @@ def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()
 
 def _check(order: Order, candidate: Candidate, options: Options) -> None:
     def refuse(wanted: str, found: str, todo: str, zone: str = "") -> Unsupported:
-        text = f"gcp {candidate.zone or candidate.region} {candidate.machine_type} {candidate.capacity}: wanted {wanted}, found {found}; {todo}"
+        text = (
+            f"gcp {candidate.zone or candidate.region} {candidate.machine_type}"
+            f" {candidate.capacity}: wanted {wanted}, found {found}; {todo}"
+        )
         # Not remembered: another spec may well fit here.
         return Unsupported(
             text,
             provider="gcp",
             block_s=0.0,
-            scopes=[Scope("gcp", candidate.region if zone else "", zone, candidate.machine_type, capacity=candidate.capacity)],
+            scopes=[
+                Scope(
+                    "gcp",
+                    candidate.region if zone else "",
+                    zone,
+                    candidate.machine_type,
+                    capacity=candidate.capacity,
+                )
+            ],
         )
 
     family = machines.family(candidate.machine_type)
     if candidate.capacity in family.never:
         sold = [kind for kind in CAPACITIES if kind not in family.never]
-        raise refuse(f"capacity that Google sells of it: {' or '.join(sold)}", candidate.capacity, f"set capacity to {sold[0]}")
-    if family.nics is not None and family.nics.host_type == "IDPF" and not fabric.chosen(options.fabric, candidate.zone, candidate.machine_type):
-        # Bare metal has no gVNIC, and its interfaces are IPv6 only: nothing that an ordinary network could serve.
+        raise refuse(
+            f"capacity that Google sells of it: {' or '.join(sold)}",
+            candidate.capacity,
+            f"set capacity to {sold[0]}",
+        )
+    if (
+        family.nics is not None
+        and family.nics.host_type == "IDPF"
+        and not fabric.chosen(options.fabric, candidate.zone, candidate.machine_type)
+    ):
+        # Bare metal has no gVNIC, and its interfaces are IPv6 only: nothing that an ordinary
+        # network could serve.
         where = candidate.zone or candidate.region
-        raise refuse(f"its fabric ({family.nics})", f"none named for {where}", "name it under options.gcp.fabric", candidate.zone)
+        raise refuse(
+            f"its fabric ({family.nics})",
+            f"none named for {where}",
+            "name it under options.gcp.fabric",
+            candidate.zone,
+        )
     limit_s = run_limit_s(order)
-    least, most = (FLEX_START_MIN_S, FLEX_START_MAX_S) if candidate.capacity == FLEX_START else (RUN_MIN_S, RUN_MAX_S)
+    least, most = (
+        (FLEX_START_MIN_S, FLEX_START_MAX_S)
+        if candidate.capacity == FLEX_START
+        else (RUN_MIN_S, RUN_MAX_S)
+    )
     if limit_s is not None and not least <= limit_s <= most:
-        raise refuse(f"a ttl from {duration_text(least)} to {duration_text(most)}", duration_text(limit_s), "change ttl")
-    if order.setup.secrets and not (options.service_account or dict(order.setup.network).get("service_account")):
-        raise refuse("a service account that may read the secrets", "none", "set options.gcp.service_account")
+        raise refuse(
+            f"a ttl from {duration_text(least)} to {duration_text(most)}",
+            duration_text(limit_s),
+            "change ttl",
+        )
+    if order.setup.secrets and not (
+        options.service_account or dict(order.setup.network).get("service_account")
+    ):
+        raise refuse(
+            "a service account that may read the secrets", "none", "set options.gcp.service_account"
+        )
     most_ssds = machines.most_local_ssds(candidate.machine_type)
     if not machines.bundled_ssd(candidate.machine_type) and options.local_ssd_count > most_ssds:
-        raise refuse(f"at most {most_ssds} local SSD", str(options.local_ssd_count), "lower options.gcp.local_ssd_count")
+        raise refuse(
+            f"at most {most_ssds} local SSD",
+            str(options.local_ssd_count),
+            "lower options.gcp.local_ssd_count",
+        )
 
 
 def has_local_ssd(candidates: Sequence[Candidate], options: Options) -> bool:
     """True when a machine of these has local SSD, bundled or asked for."""
-    return bool(options.local_ssd_count) or any(machines.bundled_ssd(candidate.machine_type) for candidate in candidates)
+    return bool(options.local_ssd_count) or any(
+        machines.bundled_ssd(candidate.machine_type) for candidate in candidates
+    )
 
 
 def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
@@ -278,8 +393,12 @@ def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
     capacity = order.candidates[0].capacity
     what = "stopped" if order.setup.on_ttl == "keep" else "deleted"
     if limit_s is not None:
-        why = " (Flex-start's own limit)" if capacity == FLEX_START and not order.setup.ttl_s else ""
-        notes.append(f"Google ends the run after {duration_text(limit_s)}{why}: the machine is {what}")
+        why = (
+            " (Flex-start's own limit)" if capacity == FLEX_START and not order.setup.ttl_s else ""
+        )
+        notes.append(
+            f"Google ends the run after {duration_text(limit_s)}{why}: the machine is {what}"
+        )
     if bound:
         notes.append(f"bound to its reservation: at the reservation's end the machine is {what}")
     if notes and what == "stopped" and has_local_ssd(order.candidates, options):
@@ -287,13 +406,20 @@ def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
     if capacity == FLEX_START and len(order.node_names) == 1 and order.wait_s >= QUEUE_MIN_S:
         notes.append(f"Google keeps the request queued for up to {duration_text(QUEUE_MAX_S)}")
     if capacity == FLEX_START and len(order.node_names) > 1:
-        notes.append("several Flex-start nodes are had at once or not at all: Google queues only single machines")
+        notes.append(
+            "several Flex-start nodes are had at once or not at all: Google queues only single"
+            " machines"
+        )
     return tuple(notes)
 
 
-def _disks(setup: Setup, candidate: Candidate, options: Options, labels: dict[str, str], prefix: str) -> list[dict[str, Any]]:
+def _disks(
+    setup: Setup, candidate: Candidate, options: Options, labels: dict[str, str], prefix: str
+) -> list[dict[str, Any]]:
     family = machines.family(candidate.machine_type)
-    disk_type = options.boot_disk_type if options.boot_disk_type in family.disks else family.disks[0]
+    disk_type = (
+        options.boot_disk_type if options.boot_disk_type in family.disks else family.disks[0]
+    )
     boot = {
         "boot": True,
         "autoDelete": True,
@@ -306,7 +432,12 @@ def _disks(setup: Setup, candidate: Candidate, options: Options, labels: dict[st
         },
     }
     count = 0 if machines.bundled_ssd(candidate.machine_type) else options.local_ssd_count
-    scratch = {"type": "SCRATCH", "autoDelete": True, "interface": "NVME", "initializeParams": {"diskType": f"{prefix}local-ssd"}}
+    scratch = {
+        "type": "SCRATCH",
+        "autoDelete": True,
+        "interface": "NVME",
+        "initializeParams": {"diskType": f"{prefix}local-ssd"},
+    }
     return [boot, *({**scratch} for _ in range(count))]
 
 
@@ -316,20 +447,36 @@ def partial(link: str) -> str:
 
 
 def _interfaces(setup: Setup, candidate: Candidate, options: Options) -> list[dict[str, Any]]:
-    """The fabric that the user named for the zone, if it is of the machine's kind; else a single interface."""
+    """The fabric that the user named for the zone, if it is of the machine's kind; else a single
+    interface.
+    """
     named = fabric.chosen(options.fabric, candidate.zone, candidate.machine_type)
-    return fabric.interfaces(named, candidate.region, external_ip=options.external_ip) if named else [_interface(setup, candidate, options)]
+    return (
+        fabric.interfaces(named, candidate.region, external_ip=options.external_ip)
+        if named
+        else [_interface(setup, candidate, options)]
+    )
 
 
 def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str, Any]:
     wiring = dict(setup.network)
     network = wiring.get("network") or options.network
-    subnetwork = wiring.get(f"subnetwork.{candidate.region}") or wiring.get("subnetwork") or options.subnetwork
+    subnetwork = (
+        wiring.get(f"subnetwork.{candidate.region}")
+        or wiring.get("subnetwork")
+        or options.subnetwork
+    )
     out: dict[str, Any] = {}
     if network or not subnetwork:
-        out["network"] = partial(network) if "/" in network else f"global/networks/{network or 'default'}"
+        out["network"] = (
+            partial(network) if "/" in network else f"global/networks/{network or 'default'}"
+        )
     if subnetwork:
-        out["subnetwork"] = partial(subnetwork) if "/" in subnetwork else f"regions/{candidate.region}/subnetworks/{subnetwork}"
+        out["subnetwork"] = (
+            partial(subnetwork)
+            if "/" in subnetwork
+            else f"regions/{candidate.region}/subnetworks/{subnetwork}"
+        )
     if machines.family(candidate.machine_type).gvnic:
         out["nicType"] = "GVNIC"
     if options.external_ip:
@@ -338,7 +485,9 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
 
 
 def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str, str]:
-    """What the machine is told at its start, by key. One of several (not `alone`) has no idle timer: it cannot see whether the others work."""
+    """What the machine is told at its start, by key. One of several (not `alone`) has no idle
+    timer: it cannot see whether the others work.
+    """
     found: dict[str, str] = {}
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
@@ -359,15 +508,25 @@ def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:
     told = _metadata(setup, read_options(section))
     paths = {"startup-script": "container"}
     found = [
-        too_large(paths.get(key, ""), f"metadata ({key})", len(value.encode()), METADATA_MAX, "fetch the rest from a bucket")
+        too_large(
+            paths.get(key, ""),
+            f"metadata ({key})",
+            len(value.encode()),
+            METADATA_MAX,
+            "fetch the rest from a bucket",
+        )
         for key, value in told.items()
     ]
     total = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
-    found.append(too_large("", "metadata in all", total, METADATA_ALL_MAX, "fetch the rest from a bucket"))
+    found.append(
+        too_large("", "metadata in all", total, METADATA_ALL_MAX, "fetch the rest from a bucket")
+    )
     return [problem for problem in found if problem is not None]
 
 
-def _properties(order: Order, candidate: Candidate, options: Options, *, bound: bool = False) -> dict[str, Any]:
+def _properties(
+    order: Order, candidate: Candidate, options: Options, *, bound: bool = False
+) -> dict[str, Any]:
     """`instanceProperties` of a bulkInsert: names where `instances.insert` takes URLs."""
     setup = order.setup
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
@@ -381,12 +540,30 @@ def _properties(order: Order, candidate: Candidate, options: Options, *, bound: 
         "networkInterfaces": _interfaces(setup, candidate, options),
         "scheduling": scheduling(order, options, bound=bound),
         "reservationAffinity": reservation_affinity(candidate),
-        "tags": {"items": list(dict.fromkeys(["gpus", f"gpus-{order.mark.cluster}", *options.tags, *(tag for tag in named if tag)]))},
+        "tags": {
+            "items": list(
+                dict.fromkeys(
+                    [
+                        "gpus",
+                        f"gpus-{order.mark.cluster}",
+                        *options.tags,
+                        *(tag for tag in named if tag),
+                    ]
+                )
+            )
+        },
     }
     if candidate.offer.accelerator:
-        body["guestAccelerators"] = [{"acceleratorType": candidate.offer.accelerator, "acceleratorCount": candidate.gpu_count}]
+        body["guestAccelerators"] = [
+            {
+                "acceleratorType": candidate.offer.accelerator,
+                "acceleratorCount": candidate.gpu_count,
+            }
+        ]
     if metadata:
-        body["metadata"] = {"items": [{"key": key, "value": value} for key, value in metadata.items()]}
+        body["metadata"] = {
+            "items": [{"key": key, "value": value} for key, value in metadata.items()]
+        }
     account = options.service_account or wiring.get("service_account", "")
     if account:
         body["serviceAccounts"] = [{"email": account, "scopes": SCOPES}]
@@ -399,9 +576,13 @@ def _instance(order: Order, candidate: Candidate, options: Options) -> dict[str,
     body = _properties(order, candidate, options)
     body["name"] = order.node_names[0]
     body["machineType"] = f"zones/{zone}/machineTypes/{candidate.machine_type}"
-    body["disks"] = _disks(order.setup, candidate, options, body["labels"], f"zones/{zone}/diskTypes/")
+    body["disks"] = _disks(
+        order.setup, candidate, options, body["labels"], f"zones/{zone}/diskTypes/"
+    )
     for accelerator in body.get("guestAccelerators", ()):
-        accelerator["acceleratorType"] = f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
+        accelerator["acceleratorType"] = (
+            f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
+        )
     # Longer than this run waits: a later run waits on, and Google itself ends the queue.
     wait_s = 0 if order.wait_s < QUEUE_MIN_S else QUEUE_MAX_S
     body["params"] = {"requestValidForDuration": {"seconds": str(wait_s)}}

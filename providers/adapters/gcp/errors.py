@@ -1,7 +1,9 @@
-"""The one error table: Compute Engine's codes, HTTP statuses and the client's exceptions, each with the class it means and what it blocks.
+"""The one error table: Compute Engine's codes, HTTP statuses and the client's exceptions, each with
+the class it means and what it blocks.
 
-Owns the reading of failed operations, refused HTTP calls and exceptions of the client. Decides by code, never by the words of a message. Pure; the
-client's classes are known by name, so that nothing of Google's is imported here.
+Owns the reading of failed operations, refused HTTP calls and exceptions of the client. Decides by
+code, never by the words of a message. Pure; the client's classes are known by name, so that nothing
+of Google's is imported here.
 """
 
 from __future__ import annotations
@@ -36,15 +38,19 @@ if TYPE_CHECKING:
 PROVIDER = "gcp"
 
 PLACE, ZONE, REGION, QUOTA, ALL, NOTHING = "place", "zone", "region", "quota", "provider", "nothing"
-"""What a row blocks. place: machine type and capacity kind in the zone. zone: the machine type in the zone, however bought. region: the region.
-quota: what the limit counts, in its region, or the provider for a limit without one. provider: Google. nothing: ask again."""
+"""What a row blocks. place: machine type and capacity kind in the zone. zone: the machine type in
+the zone, however bought. region: the region. quota: what the limit counts, in its region, or the
+provider for a limit without one. provider: Google. nothing: ask again.
+"""
 
 FACTS = "apis.md A3"
 PEERS = "public failure reports and provisioners' tables"
 
 
 class Context(NamedTuple):
-    """What was being done. `creating`: a lost answer may mean a machine. `candidates` and `token` are the order's, if there is one."""
+    """What was being done. `creating`: a lost answer may mean a machine. `candidates` and `token`
+    are the order's, if there is one.
+    """
 
     what: str
     project: str = ""
@@ -55,9 +61,17 @@ class Context(NamedTuple):
 
 _STOCKOUT = "Google has none there now"
 _USER = "iam.serviceAccounts.actAs (roles/iam.serviceAccountUser)"
-_ACT_AS = f"grant {_USER} on the machine's service account, or name another in options.gcp.service_account"
-_RIGHTS = f"run `gpus check gcp`; grant roles/compute.instanceAdmin.v1, and {_USER} on a service account"
-SIGN_IN = "sign in again: gcloud auth application-default login; look at this machine's clock too: with a wrong one Google refuses good tokens"
+_ACT_AS = (
+    f"grant {_USER} on the machine's service account, or name another in"
+    " options.gcp.service_account"
+)
+_RIGHTS = (
+    f"run `gpus check gcp`; grant roles/compute.instanceAdmin.v1, and {_USER} on a service account"
+)
+SIGN_IN = (
+    "sign in again: gcloud auth application-default login; look at this machine's clock too: with a"
+    " wrong one Google refuses good tokens"
+)
 _QUOTA = "ask for more"
 _AGAIN = "it is asked again"
 _SETTLE = "it is looked up before anything else is bought"
@@ -66,30 +80,64 @@ _API = "https://docs.cloud.google.com/compute/docs/troubleshooting"
 _DISCOVERY = "Compute Engine error bodies, discovery v1 revision 20261106"
 
 CODES: dict[str, Row] = {
-    # None right now. Karpenter's three minutes to our ten: GPU stockouts last hours (packer-plugin-googlecompute#354).
-    "ZONE_RESOURCE_POOL_EXHAUSTED": Row(NoCapacity, PLACE, _STOCKOUT, "doitintl/gpu-finder#1", "2026-11-27"),
-    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": Row(NoCapacity, PLACE, _STOCKOUT, "kubernetes/k8s.io#9834, skypilot#831", "2026-08"),
-    "STOCKOUT": Row(NoCapacity, PLACE, _STOCKOUT, "skypilot#831", "2026-11-27"),
-    "resource_availability": Row(NoCapacity, PLACE, _STOCKOUT, "errorInfo.reason in kubernetes/k8s.io#9834", "2026-08"),
-    "insufficientCapacity": Row(NoCapacity, PLACE, _STOCKOUT, "SkyPilot 0.14.1 (HTTP 503 of the bulk call)", "2026-10-19"),
-    "VM_MIN_COUNT_NOT_REACHED": Row(NoCapacity, PLACE, "not all nodes could be had, so none was kept", "discovery: bulkInsert", "2026-11-06"),
-    "UNSUPPORTED_OPERATION": Row(
-        NoCapacity, PLACE, "seen when a Spot machine is taken while being made", "SkyPilot 0.14.1", "2026-10-19", block_s=180.0
+    # None right now. Karpenter's three minutes to our ten: GPU stockouts last hours
+    # (packer-plugin-googlecompute#354).
+    "ZONE_RESOURCE_POOL_EXHAUSTED": Row(
+        NoCapacity, PLACE, _STOCKOUT, "doitintl/gpu-finder#1", "2026-11-27"
     ),
-    "RESOURCE_NOT_FOUND": Row(NoCapacity, PLACE, "the machine vanished while being made", "skypilot#1797", "2026-10-19"),
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": Row(
+        NoCapacity, PLACE, _STOCKOUT, "kubernetes/k8s.io#9834, skypilot#831", "2026-08"
+    ),
+    "STOCKOUT": Row(NoCapacity, PLACE, _STOCKOUT, "skypilot#831", "2026-11-27"),
+    "resource_availability": Row(
+        NoCapacity, PLACE, _STOCKOUT, "errorInfo.reason in kubernetes/k8s.io#9834", "2026-08"
+    ),
+    "insufficientCapacity": Row(
+        NoCapacity, PLACE, _STOCKOUT, "SkyPilot 0.14.1 (HTTP 503 of the bulk call)", "2026-10-19"
+    ),
+    "VM_MIN_COUNT_NOT_REACHED": Row(
+        NoCapacity,
+        PLACE,
+        "not all nodes could be had, so none was kept",
+        "discovery: bulkInsert",
+        "2026-11-06",
+    ),
+    "UNSUPPORTED_OPERATION": Row(
+        NoCapacity,
+        PLACE,
+        "seen when a Spot machine is taken while being made",
+        "SkyPilot 0.14.1",
+        "2026-10-19",
+        block_s=180.0,
+    ),
+    "RESOURCE_NOT_FOUND": Row(
+        NoCapacity, PLACE, "the machine vanished while being made", "skypilot#1797", "2026-10-19"
+    ),
     # The account's limits.
-    "QUOTA_EXCEEDED": Row(QuotaExceeded, QUOTA, _QUOTA, "discovery: QuotaExceededInfo; ai-on-gke#849", "2026-11-06"),
+    "QUOTA_EXCEEDED": Row(
+        QuotaExceeded, QUOTA, _QUOTA, "discovery: QuotaExceededInfo; ai-on-gke#849", "2026-11-06"
+    ),
     "quotaExceeded": Row(QuotaExceeded, QUOTA, _QUOTA, "HTTP 403 usageLimits", "2026-11-27"),
     # Too fast, or too early.
     "RESOURCE_OPERATION_RATE_EXCEEDED": Row(RateLimited, NOTHING, _AGAIN, PEERS, "2026-10-19"),
     "OPERATION_RATE_EXCEEDED": Row(RateLimited, NOTHING, _AGAIN, PEERS, "2026-10-19"),
     "RATE_LIMIT_EXCEEDED": Row(RateLimited, NOTHING, _AGAIN, "HTTP 403 errorInfo", "2026-11-27"),
     "rateLimitExceeded": Row(RateLimited, NOTHING, _AGAIN, "HTTP 403 usageLimits", "2026-11-27"),
-    "userRateLimitExceeded": Row(RateLimited, NOTHING, _AGAIN, "HTTP 403 usageLimits", "2026-11-27"),
-    "RESOURCE_NOT_READY": Row(Transient, NOTHING, "the name is still being stopped", "SkyPilot 0.14.1", "2026-10-19"),
-    "resourceNotReady": Row(Transient, NOTHING, "it is still being changed", "HTTP 400", "2026-11-27"),
-    "conditionNotMet": Row(Transient, NOTHING, "somebody changed it meanwhile", "HTTP 412, fingerprints", "2026-11-27"),
-    "resourceInUseByAnotherResource": Row(Transient, NOTHING, "it is still in use", "HTTP 400", "2026-11-27"),
+    "userRateLimitExceeded": Row(
+        RateLimited, NOTHING, _AGAIN, "HTTP 403 usageLimits", "2026-11-27"
+    ),
+    "RESOURCE_NOT_READY": Row(
+        Transient, NOTHING, "the name is still being stopped", "SkyPilot 0.14.1", "2026-10-19"
+    ),
+    "resourceNotReady": Row(
+        Transient, NOTHING, "it is still being changed", "HTTP 400", "2026-11-27"
+    ),
+    "conditionNotMet": Row(
+        Transient, NOTHING, "somebody changed it meanwhile", "HTTP 412, fingerprints", "2026-11-27"
+    ),
+    "resourceInUseByAnotherResource": Row(
+        Transient, NOTHING, "it is still in use", "HTTP 400", "2026-11-27"
+    ),
     # Who asks.
     "authError": Row(BadCredentials, ALL, SIGN_IN, "HTTP 401", "2026-11-27"),
     "required": Row(BadCredentials, ALL, SIGN_IN, "HTTP 401", "2026-11-27"),
@@ -98,27 +146,85 @@ CODES: dict[str, Row] = {
     "insufficientPermissions": Row(BadCredentials, ALL, _RIGHTS, "HTTP 403", "2026-11-27"),
     "IAM_PERMISSION_DENIED": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-10-19"),
     "PERMISSIONS_ERROR": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-10-19"),
-    "SERVICE_ACCOUNT_ACCESS_DENIED": Row(BadCredentials, ALL, _ACT_AS, "kubicorn#475, google-cloud-java#10061", "2026-11-28"),
-    "accessNotConfigured": Row(NotConfigured, ALL, "enable it: gcloud services enable compute.googleapis.com", "HTTP 403", "2026-11-27"),
-    "SERVICE_DISABLED": Row(NotConfigured, ALL, "enable it: gcloud services enable compute.googleapis.com", "HTTP 403 errorInfo", "2026-11-27"),
-    "BILLING_DISABLED": Row(InsufficientFunds, ALL, "link a billing account to the project", "HTTP 403 errorInfo", "2026-11-27"),
-    "billingNotEnabled": Row(InsufficientFunds, ALL, "link a billing account to the project", "HTTP 403", "2026-11-27"),
+    "SERVICE_ACCOUNT_ACCESS_DENIED": Row(
+        BadCredentials, ALL, _ACT_AS, "kubicorn#475, google-cloud-java#10061", "2026-11-28"
+    ),
+    "accessNotConfigured": Row(
+        NotConfigured,
+        ALL,
+        "enable it: gcloud services enable compute.googleapis.com",
+        "HTTP 403",
+        "2026-11-27",
+    ),
+    "SERVICE_DISABLED": Row(
+        NotConfigured,
+        ALL,
+        "enable it: gcloud services enable compute.googleapis.com",
+        "HTTP 403 errorInfo",
+        "2026-11-27",
+    ),
+    "BILLING_DISABLED": Row(
+        InsufficientFunds,
+        ALL,
+        "link a billing account to the project",
+        "HTTP 403 errorInfo",
+        "2026-11-27",
+    ),
+    "billingNotEnabled": Row(
+        InsufficientFunds, ALL, "link a billing account to the project", "HTTP 403", "2026-11-27"
+    ),
     # What does not exist, or not there.
-    "VPC_NOT_FOUND": Row(NotConfigured, ALL, "make the network, or set options.gcp.network", PEERS, "2026-10-19"),
-    "SUBNET_NOT_FOUND_FOR_VPC": Row(Unsupported, REGION, "make a subnetwork in that region, or set options.gcp.subnetwork", PEERS, "2026-10-19"),
-    "invalid": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400: a machine type or count that the zone has not", "2026-11-27"),
-    "invalidParameter": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400: a value in the path, the query or the body", "2026-11-27"),
+    "VPC_NOT_FOUND": Row(
+        NotConfigured, ALL, "make the network, or set options.gcp.network", PEERS, "2026-10-19"
+    ),
+    "SUBNET_NOT_FOUND_FOR_VPC": Row(
+        Unsupported,
+        REGION,
+        "make a subnetwork in that region, or set options.gcp.subnetwork",
+        PEERS,
+        "2026-10-19",
+    ),
+    "invalid": Row(
+        Unsupported,
+        ZONE,
+        _ELSEWHERE,
+        "HTTP 400: a machine type or count that the zone has not",
+        "2026-11-27",
+    ),
+    "invalidParameter": Row(
+        Unsupported,
+        ZONE,
+        _ELSEWHERE,
+        "HTTP 400: a value in the path, the query or the body",
+        "2026-11-27",
+    ),
     "badRequest": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 400", "2026-11-27"),
-    "notFound": Row(Unsupported, ZONE, _ELSEWHERE, "HTTP 404: an accelerator type that the zone has not", "2026-11-27"),
+    "notFound": Row(
+        Unsupported,
+        ZONE,
+        _ELSEWHERE,
+        "HTTP 404: an accelerator type that the zone has not",
+        "2026-11-27",
+    ),
     "INVALID_FIELD_VALUE": Row(Unsupported, ZONE, _ELSEWHERE, _API, "2026-11-27"),
     # It may be there already, or may yet come.
-    "alreadyExists": Row(OutcomeUnknown, NOTHING, _SETTLE, "HTTP 409", "2026-11-27", reading=Transient),
-    "RESOURCE_ALREADY_EXISTS": Row(OutcomeUnknown, NOTHING, _SETTLE, PEERS, "2026-10-19", reading=Transient),
-    "backendError": Row(OutcomeUnknown, NOTHING, _SETTLE, "HTTP 503", "2026-11-27", reading=Transient),
-    "internalError": Row(OutcomeUnknown, NOTHING, _SETTLE, "HTTP 500", "2026-11-27", reading=Transient),
+    "alreadyExists": Row(
+        OutcomeUnknown, NOTHING, _SETTLE, "HTTP 409", "2026-11-27", reading=Transient
+    ),
+    "RESOURCE_ALREADY_EXISTS": Row(
+        OutcomeUnknown, NOTHING, _SETTLE, PEERS, "2026-10-19", reading=Transient
+    ),
+    "backendError": Row(
+        OutcomeUnknown, NOTHING, _SETTLE, "HTTP 503", "2026-11-27", reading=Transient
+    ),
+    "internalError": Row(
+        OutcomeUnknown, NOTHING, _SETTLE, "HTTP 500", "2026-11-27", reading=Transient
+    ),
     "INTERNAL_ERROR": Row(OutcomeUnknown, NOTHING, _SETTLE, _API, "2026-11-27", reading=Transient),
 }
-"""By the code of an operation's error, by `errorInfo.reason`, or by the `reason` of a refused HTTP call."""
+"""By the code of an operation's error, by `errorInfo.reason`, or by the `reason` of a refused HTTP
+call.
+"""
 
 STATUSES: dict[int, Row] = {
     401: Row(BadCredentials, ALL, SIGN_IN, _DISCOVERY, "2026-11-06"),
@@ -137,10 +243,30 @@ STATUSES: dict[int, Row] = {
 _CLIENT = "google-api-python-client 2.202.0, httplib2 0.32.1, google-auth 2.63.0"
 _OFFLINE = "look at the network: Google cannot be reached from here"
 _BEFORE = Row(Transient, NOTHING, _OFFLINE, _CLIENT, "2026-11-27")
-_LOST = Row(OutcomeUnknown, NOTHING, "the answer was lost; " + _SETTLE, _CLIENT, "2026-11-27", reading=Transient)
-_GARBLED = Row(OutcomeUnknown, NOTHING, "the answer could not be read; " + _SETTLE, _CLIENT, "2026-11-27", reading=Transient)
+_LOST = Row(
+    OutcomeUnknown,
+    NOTHING,
+    "the answer was lost; " + _SETTLE,
+    _CLIENT,
+    "2026-11-27",
+    reading=Transient,
+)
+_GARBLED = Row(
+    OutcomeUnknown,
+    NOTHING,
+    "the answer could not be read; " + _SETTLE,
+    _CLIENT,
+    "2026-11-27",
+    reading=Transient,
+)
 _KEYS = Row(BadCredentials, ALL, SIGN_IN, _CLIENT, "2026-11-27")
-_NO_KEYS = Row(NotConfigured, ALL, "set up credentials: gcloud auth application-default login", _CLIENT, "2026-11-27")
+_NO_KEYS = Row(
+    NotConfigured,
+    ALL,
+    "set up credentials: gcloud auth application-default login",
+    _CLIENT,
+    "2026-11-27",
+)
 
 EXCEPTIONS: dict[str, Row] = {
     # Nothing was sent.
@@ -150,15 +276,34 @@ EXCEPTIONS: dict[str, Row] = {
     "builtins.ConnectionRefusedError": _BEFORE,
     "providers.adapters.gcp.client.NotSent": _BEFORE,
     "ssl.SSLCertVerificationError": Row(
-        Transient, NOTHING, "Google's certificate was not accepted: look at the proxy and the clock", _CLIENT, "2026-11-27"
+        Transient,
+        NOTHING,
+        "Google's certificate was not accepted: look at the proxy and the clock",
+        _CLIENT,
+        "2026-11-27",
     ),
-    "google.auth.exceptions.TransportError": Row(Transient, NOTHING, "a token could not be fetched: look at the network", _CLIENT, "2026-11-27"),
-    "google.auth.exceptions.TimeoutError": Row(Transient, NOTHING, "a token could not be fetched: look at the network", _CLIENT, "2026-11-27"),
-    "google.auth.exceptions.ResponseError": Row(Transient, NOTHING, "a token could not be fetched", _CLIENT, "2026-11-27"),
+    "google.auth.exceptions.TransportError": Row(
+        Transient,
+        NOTHING,
+        "a token could not be fetched: look at the network",
+        _CLIENT,
+        "2026-11-27",
+    ),
+    "google.auth.exceptions.TimeoutError": Row(
+        Transient,
+        NOTHING,
+        "a token could not be fetched: look at the network",
+        _CLIENT,
+        "2026-11-27",
+    ),
+    "google.auth.exceptions.ResponseError": Row(
+        Transient, NOTHING, "a token could not be fetched", _CLIENT, "2026-11-27"
+    ),
     # Keys.
     "google.auth.exceptions.DefaultCredentialsError": _NO_KEYS,
     "google.auth.exceptions.MutualTLSChannelError": _NO_KEYS,
-    # `invalid_grant` is Google's word both for a sign-in that has ended and for a token signed by a clock that is wrong.
+    # `invalid_grant` is Google's word both for a sign-in that has ended and for a token signed by a
+    # clock that is wrong.
     "google.auth.exceptions.RefreshError": _KEYS,
     "google.auth.exceptions.GoogleAuthError": _KEYS,
     # Sent, and no good answer.
@@ -169,11 +314,15 @@ EXCEPTIONS: dict[str, Row] = {
     "builtins.ValueError": _GARBLED,
     "builtins.EOFError": _GARBLED,
 }
-"""By the name of an exception's class or of its nearest base in this table. HttpError is read by its status and body before."""
+"""By the name of an exception's class or of its nearest base in this table. HttpError is read by
+its status and body before.
+"""
 
 
 def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError:
-    """The refusal in a finished operation: the widest of its errors, with the zones that Google names as worth trying."""
+    """The refusal in a finished operation: the widest of its errors, with the zones that Google
+    names as worth trying.
+    """
     entries: list[Mapping[str, Any]] = (operation.get("error") or {}).get("errors") or []
     if not entries:
         code = str(operation.get("httpErrorStatusCode") or "no code")
@@ -187,20 +336,42 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
             known.append((_width(row, entry), row, entry))
     _, row, entry = max(known, key=lambda item: item[0])
     if row is _UNKNOWN:
-        return _unknown(str(entry.get("code") or "no code"), str(entry.get("message") or ""), context)
+        return _unknown(
+            str(entry.get("code") or "no code"), str(entry.get("message") or ""), context
+        )
     failed_zones = {zone for item in entries if (zone := _metadatas(item).get("zone"))}
-    named = [zone.strip() for item in entries for zone in _metadatas(item).get("zonesAvailable", "").split(",")]
+    named = [
+        zone.strip()
+        for item in entries
+        for zone in _metadatas(item).get("zonesAvailable", "").split(",")
+    ]
     hints = tuple(dict.fromkeys(zone for zone in named if zone and zone not in failed_zones))
-    return _error(row.kind, row, str(entry.get("code") or ""), str(entry.get("message") or ""), context, hints=hints, quota=_quota(entry))
+    return _error(
+        row.kind,
+        row,
+        str(entry.get("code") or ""),
+        str(entry.get("message") or ""),
+        context,
+        hints=hints,
+        quota=_quota(entry),
+    )
 
 
-def from_http(status: int, content: bytes | str, context: Context, retry_after: str = "") -> CloudError:
-    """The refusal in an HTTP answer: by its reason, else by its status. A page that is no JSON is read by its status alone."""
+def from_http(
+    status: int, content: bytes | str, context: Context, retry_after: str = ""
+) -> CloudError:
+    """The refusal in an HTTP answer: by its reason, else by its status. A page that is no JSON is
+    read by its status alone.
+    """
     code, message, quota = _body(content)
     if status == 400:
         # `required` says "sign in" at 401, but "a field is missing" at 400.
         code = ["invalid" if item == "required" else item for item in code]
-    row = next((CODES[item] for item in code if item in CODES), None) or STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)
+    row = (
+        next((CODES[item] for item in code if item in CODES), None)
+        or STATUSES.get(status)
+        or (STATUSES[500] if status >= 500 else None)
+    )
     shown = next((item for item in code if item in CODES), code[0] if code else f"HTTP {status}")
     if row is None:
         return _unknown(shown, message, context)
@@ -208,9 +379,20 @@ def from_http(status: int, content: bytes | str, context: Context, retry_after: 
     return _error(kind, row, shown, message, context, quota=quota, retry_after=retry_after)
 
 
-def quota_exceeded(code: str, metric: str, limit: float, region: str, context: Context) -> CloudError:
-    """A refusal for quota whose limit was found by reading the quotas. `region` is empty for a limit that counts everywhere."""
-    return _error(QuotaExceeded, CODES["quotaExceeded"], code, "", context, quota=Quota(metric, "", f"{limit:g}", region))
+def quota_exceeded(
+    code: str, metric: str, limit: float, region: str, context: Context
+) -> CloudError:
+    """A refusal for quota whose limit was found by reading the quotas. `region` is empty for a
+    limit that counts everywhere.
+    """
+    return _error(
+        QuotaExceeded,
+        CODES["quotaExceeded"],
+        code,
+        "",
+        context,
+        quota=Quota(metric, "", f"{limit:g}", region),
+    )
 
 
 def from_exception(error: BaseException, context: Context) -> CloudError:
@@ -252,7 +434,9 @@ def quota_page(project: str) -> str:
 
 
 class Quota(NamedTuple):
-    """`quotaInfo` of an error. `region` is empty for a limit that counts everywhere; None when the error does not say."""
+    """`quotaInfo` of an error. `region` is empty for a limit that counts everywhere; None when the
+    error does not say.
+    """
 
     metric: str
     limit_name: str
@@ -261,14 +445,20 @@ class Quota(NamedTuple):
 
 
 _RIGHT = re.compile(r"\b((?:compute|iam|resourcemanager|serviceusage)\.[a-zA-Z]+\.[a-zA-Z]+)\b")
-"""The name of a right in Google's words (`Required 'compute.instances.create' permission for ...`): only shown, nothing is decided by it."""
+"""The name of a right in Google's words (`Required 'compute.instances.create' permission for ...`):
+only shown, nothing is decided by it.
+"""
 
 
 def _role(right: str) -> str:
     """The least role of Google's own that has the right."""
     if right.startswith("iam.serviceAccounts."):
         return "roles/iam.serviceAccountUser on the service account"
-    return "roles/compute.instanceAdmin.v1" if right.startswith("compute.") else "ask who owns the project"
+    return (
+        "roles/compute.instanceAdmin.v1"
+        if right.startswith("compute.")
+        else "ask who owns the project"
+    )
 
 
 _UNKNOWN = Row(Unclassified, NOTHING, "", "", "")
@@ -325,15 +515,27 @@ def _body(content: bytes | str) -> tuple[list[str], str, Quota | None]:
     for detail in error.get("details") or ():
         if isinstance(detail, dict):
             codes.append(str(detail.get("reason") or ""))
-            entry = detail if "quotaInfo" in detail else {"quotaInfo": detail} if "metricName" in detail else {}
+            entry = (
+                detail
+                if "quotaInfo" in detail
+                else {"quotaInfo": detail}
+                if "metricName" in detail
+                else {}
+            )
             quota = quota or (_quota({"errorDetails": [entry]}) if entry else None)
-    codes.extend(str(item.get("reason") or "") for item in error.get("errors") or () if isinstance(item, dict))
+    codes.extend(
+        str(item.get("reason") or "")
+        for item in error.get("errors") or ()
+        if isinstance(item, dict)
+    )
     return [code for code in codes if code], str(error.get("message") or ""), quota
 
 
 def _unknown(code: str, message: str, context: Context) -> CloudError:
     text = f"{context.what}: {code}: a code that no table knows; please report it"
-    return Unclassified(text, token=context.token, provider=PROVIDER, code=code, words=clean(message))
+    return Unclassified(
+        text, token=context.token, provider=PROVIDER, code=code, words=clean(message)
+    )
 
 
 def _error(
@@ -347,7 +549,13 @@ def _error(
     quota: Quota | None = None,
     retry_after: str = "",
 ) -> CloudError:
-    base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context, hints, quota), "hints": hints, "block_s": row.block_s}
+    base: dict[str, Any] = {
+        "provider": PROVIDER,
+        "code": code,
+        "scopes": _scopes(row, context, hints, quota),
+        "hints": hints,
+        "block_s": row.block_s,
+    }
     base["words"] = clean(message)
     todo = row.todo
     if row.todo == _RIGHTS and (right := _RIGHT.search(message)):
@@ -359,20 +567,41 @@ def _error(
     if kind is QuotaExceeded:
         metric = _metric(quota.metric) if quota else ""
         limit = quota.limit if quota else ""
-        where = "" if quota is None or quota.region is None else f" in {quota.region}" if quota.region else " over all regions"
-        limit_name = f" ({quota.limit_name})" if quota and quota.limit_name not in {"", metric} else ""
-        named = f"{metric}{limit_name} is {limit or 'reached'}{where}" if quota else "which limit, only Google's words say"
+        where = (
+            ""
+            if quota is None or quota.region is None
+            else f" in {quota.region}"
+            if quota.region
+            else " over all regions"
+        )
+        limit_name = (
+            f" ({quota.limit_name})" if quota and quota.limit_name not in {"", metric} else ""
+        )
+        named = (
+            f"{metric}{limit_name} is {limit or 'reached'}{where}"
+            if quota
+            else "which limit, only Google's words say"
+        )
         text = f"{context.what}: {code}: {named}; {todo} at {quota_page(context.project)}"
-        return QuotaExceeded(text, metric=metric, limit=limit, **base | ({} if quota is None else {"words": ""}))
-    if (first := next(iter(context.candidates), None)) is not None and first.reservation and todo == _STOCKOUT:
+        return QuotaExceeded(
+            text, metric=metric, limit=limit, **base | ({} if quota is None else {"words": ""})
+        )
+    if (
+        (first := next(iter(context.candidates), None)) is not None
+        and first.reservation
+        and todo == _STOCKOUT
+    ):
         todo = _used_up(first)
-        # It is the user's own, who may free it any time; and what is remembered for the place would close other reservations there.
+        # It is the user's own, who may free it any time; and what is remembered for the place would
+        # close other reservations there.
         base["block_s"] = 0.0
     text = f"{context.what}: {code}; {todo}"
     if kind is NoCapacity and hints:
         text += f"; it names {', '.join(hints)} as worth trying"
     if kind is RateLimited:
-        return RateLimited(text, retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0, **base)
+        return RateLimited(
+            text, retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0, **base
+        )
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)
@@ -381,8 +610,14 @@ def _error(
 def _used_up(candidate: Candidate) -> str:
     name = candidate.reservation
     zone = f" --zone={candidate.zone}" if candidate.zone else ""
-    look = f"`gcloud compute reservations describe {name.rsplit('/', 1)[-1]}{zone}` shows how much is in use"
-    return f"reservation {name} has too little free: end what uses it, enlarge it, or list another capacity after it; {look}"
+    look = (
+        f"`gcloud compute reservations describe {name.rsplit('/', 1)[-1]}{zone}` shows how much is"
+        " in use"
+    )
+    return (
+        f"reservation {name} has too little free: end what uses it, enlarge it, or list another"
+        f" capacity after it; {look}"
+    )
 
 
 def _metric(name: str) -> str:
@@ -390,7 +625,9 @@ def _metric(name: str) -> str:
     return name.rsplit("/", 1)[-1].upper()
 
 
-def _scopes(row: Row, context: Context, hints: Sequence[str], quota: Quota | None) -> tuple[Scope, ...]:
+def _scopes(
+    row: Row, context: Context, hints: Sequence[str], quota: Quota | None
+) -> tuple[Scope, ...]:
     if row.scope == NOTHING:
         return ()
     if row.scope == ALL or (row.scope == QUOTA and quota is not None and quota.region == ""):
@@ -406,7 +643,10 @@ def _scopes(row: Row, context: Context, hints: Sequence[str], quota: Quota | Non
         elif candidate.zone not in hints:
             found.append(_machine(candidate)._replace(capacity=candidate.capacity))
     if row.scope == PLACE and not found:
-        found = [_machine(candidate)._replace(capacity=candidate.capacity) for candidate in context.candidates]
+        found = [
+            _machine(candidate)._replace(capacity=candidate.capacity)
+            for candidate in context.candidates
+        ]
     return tuple(dict.fromkeys(found))
 
 
@@ -418,9 +658,13 @@ def _machine(candidate: Candidate) -> Scope:
 
 
 def _quota_scopes(candidate: Candidate, quota: Quota | None) -> list[Scope]:
-    """Limits are regional. One that counts GPUs stops that GPU, bought that way (Spot and Flex-start draw on their own limit); another the region."""
+    """Limits are regional. One that counts GPUs stops that GPU, bought that way (Spot and
+    Flex-start draw on their own limit); another the region.
+    """
     region = Scope(PROVIDER, (quota.region if quota else None) or candidate.region)
     if quota is not None and "GPU" not in _metric(quota.metric):
         return [region]
-    kinds = (SPOT, FLEX_START) if candidate.capacity in (SPOT, FLEX_START) else (candidate.capacity,)
+    kinds = (
+        (SPOT, FLEX_START) if candidate.capacity in (SPOT, FLEX_START) else (candidate.capacity,)
+    )
     return [region._replace(gpu_type=candidate.gpu_type, capacity=kind) for kind in kinds]

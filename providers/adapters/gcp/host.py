@@ -1,6 +1,7 @@
 """What Google's machines boot from and what their boot disks can be. Owns the figures; pure.
 
-Prices and limits: Google's disk pricing page (us-central1) and "About Persistent Disk" / "About Hyperdisk", as remembered 2026-11.
+Prices and limits: Google's disk pricing page (us-central1) and "About Persistent Disk" / "About
+Hyperdisk", as remembered 2026-11.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
 DEFAULT_DISK_GIB = 100
 MOST_DISK_GIB = 65_536
 IMAGE_GIB = 50
-"""The size of Google's Deep Learning images, below which no boot disk can be (their `diskSizeGb`, 2026)."""
+"""The size of Google's Deep Learning images, below which no boot disk can be (their `diskSizeGb`,
+2026).
+"""
 USED_GIB = 30
 """What of it is full: the system, driver and CUDA. Assumed."""
 _DRIVER = re.compile(r"nvidia-(\d{3})")
 
 
 class Kind(NamedTuple):
-    """A kind of disk: micro-dollars for a GiB and month, and MiB/s of writing, fixed and for each GiB."""
+    """A kind of disk: micro-dollars for a GiB and month, and MiB/s of writing, fixed and for each
+    GiB.
+    """
 
     micro_usd_per_gib_month: int
     write_mib_s: float

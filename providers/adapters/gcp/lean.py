@@ -1,7 +1,9 @@
-"""Two imports of Google's client that a rehearsal never uses, put off until they are: some 60 ms of every command on a stack with machines.
+"""Two imports of Google's client that a rehearsal never uses, put off until they are: some 60 ms of
+every command on a stack with machines.
 
-Owns nothing else; imports nothing of the package. httplib2 0.32 builds a grammar of HTTP challenges (pyparsing), googleapiclient 2.202 loads the
-signing of service accounts (cryptography); both only name the module, and reach into it once there is a challenge or such an account.
+Owns nothing else; imports nothing of the package. httplib2 0.32 builds a grammar of HTTP challenges
+(pyparsing), googleapiclient 2.202 loads the signing of service accounts (cryptography); both only
+name the module, and reach into it once there is a challenge or such an account.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _lock = threading.RLock()
 
 
 class _Later(ModuleType):
-    """Stands for a module until somebody asks it for something; then that module is imported, and this has its content."""
+    """Stands for a module until somebody asks it for something; then that module is imported, and
+    this has its content.
+    """
 
     def __getattr__(self, attribute: str) -> object:
         if attribute.startswith("__"):

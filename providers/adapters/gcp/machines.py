@@ -1,7 +1,8 @@
-"""What the adapter must know of a machine type to order it and to recognise it. Owns families and accelerator names; pure, imports nothing.
+"""What the adapter must know of a machine type to order it and to recognise it. Owns families and
+accelerator names; pure, imports nothing.
 
-Figures: Google's "GPU machine types" page, stamp 2026-04-14; boot disk rules: SkyPilot 0.14.1 and cluster-toolkit as of 2026; accelerator strings:
-the API's own list, 2026-08-17.
+Figures: Google's "GPU machine types" page, stamp 2026-04-14; boot disk rules: SkyPilot 0.14.1 and
+cluster-toolkit as of 2026; accelerator strings: the API's own list, 2026-08-17.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ LOCAL_SSD_GIB = 375
 
 
 class Nics(NamedTuple):
-    """The interfaces of a machine type at its full network: `host` of type `host_type`, the first of them the primary, then `rdma` of type MRDMA."""
+    """The interfaces of a machine type at its full network: `host` of type `host_type`, the first
+    of them the primary, then `rdma` of type MRDMA.
+    """
 
     host_type: str
     host: int
@@ -42,10 +45,12 @@ class Nics(NamedTuple):
 
 
 class Family(NamedTuple):
-    """`disks` are the boot disk types it takes, the default first. `bundled_ssd`: local SSD comes with the machine type (save `-nolssd`).
+    """`disks` are the boot disk types it takes, the default first. `bundled_ssd`: local SSD comes
+    with the machine type (save `-nolssd`).
 
-    `never` are the kinds of capacity that Google does not sell of it. `bound`: where a future reservation delivered the reservation, machines are
-    bound to it. `nics` is its full network where that is more than one interface.
+    `never` are the kinds of capacity that Google does not sell of it. `bound`: where a future
+    reservation delivered the reservation, machines are bound to it. `nics` is its full network
+    where that is more than one interface.
     """
 
     prefix: str
@@ -65,12 +70,47 @@ _ROCE, _ROCE_NVL72, _ROCE_METAL = Nics("GVNIC", 2, 8), Nics("GVNIC", 2, 4), Nics
 _RESERVED_ONLY = ("on-demand", "spot", "flex-start")
 
 _FAMILIES = (
-    # Longest prefixes first. Kinds of capacity: the ordering notes of the page above; G4 and Flex-start: "About Flex-start VMs" excludes it, a table
-    # of AI Hypercomputer does not, so it is not relied upon. Bound: "About instances that use the reservation-bound model", 2026.
-    Family("a4x-maxgpu-", _HYPERDISK, gvnic=False, bundled_ssd=True, never=_RESERVED_ONLY, bound=True, nics=_ROCE_METAL, arm=True),
-    Family("a4x-highgpu-", _HYPERDISK, gvnic=True, bundled_ssd=True, never=_RESERVED_ONLY, bound=True, nics=_ROCE_NVL72, arm=True),
-    Family("a4-highgpu-", _HYPERDISK, gvnic=True, bundled_ssd=True, never=("on-demand",), bound=True, nics=_ROCE),
-    Family("a3-ultragpu-", _HYPERDISK, gvnic=True, bundled_ssd=True, never=("on-demand",), bound=True, nics=_ROCE),
+    # Longest prefixes first. Kinds of capacity: the ordering notes of the page above; G4 and
+    # Flex-start: "About Flex-start VMs" excludes it, a table of AI Hypercomputer does not, so it is
+    # not relied upon. Bound: "About instances that use the reservation-bound model", 2026.
+    Family(
+        "a4x-maxgpu-",
+        _HYPERDISK,
+        gvnic=False,
+        bundled_ssd=True,
+        never=_RESERVED_ONLY,
+        bound=True,
+        nics=_ROCE_METAL,
+        arm=True,
+    ),
+    Family(
+        "a4x-highgpu-",
+        _HYPERDISK,
+        gvnic=True,
+        bundled_ssd=True,
+        never=_RESERVED_ONLY,
+        bound=True,
+        nics=_ROCE_NVL72,
+        arm=True,
+    ),
+    Family(
+        "a4-highgpu-",
+        _HYPERDISK,
+        gvnic=True,
+        bundled_ssd=True,
+        never=("on-demand",),
+        bound=True,
+        nics=_ROCE,
+    ),
+    Family(
+        "a3-ultragpu-",
+        _HYPERDISK,
+        gvnic=True,
+        bundled_ssd=True,
+        never=("on-demand",),
+        bound=True,
+        nics=_ROCE,
+    ),
     Family("a3-megagpu-", _A3, gvnic=True, bundled_ssd=True, bound=True, nics=_TCPXO),
     Family("a3-edgegpu-", _A3, gvnic=True, bundled_ssd=True, bound=True, nics=_TCPX),
     Family("a3-highgpu-8g", _A3, gvnic=True, bundled_ssd=True, bound=True, nics=_TCPX),
@@ -79,7 +119,13 @@ _FAMILIES = (
     Family("a2-", ("pd-balanced", "pd-ssd", "pd-standard"), gvnic=True, bundled_ssd=False),
     Family("g2-", ("pd-balanced", "pd-ssd"), gvnic=True, bundled_ssd=False),
     Family("g4-", _HYPERDISK, gvnic=True, bundled_ssd=False, never=("flex-start",)),
-    Family("n1-", ("pd-balanced", "pd-ssd", "pd-standard"), gvnic=False, bundled_ssd=False, never=("flex-start",)),
+    Family(
+        "n1-",
+        ("pd-balanced", "pd-ssd", "pd-standard"),
+        gvnic=False,
+        bundled_ssd=False,
+        never=("flex-start",),
+    ),
 )
 
 NICS: dict[Nics, tuple[str, ...]] = {}
@@ -136,8 +182,14 @@ def bundled_ssd(machine_type: str) -> bool:
 
 
 def most_local_ssds(machine_type: str) -> int:
-    """How many 375 GiB local SSDs may be added: none in a family that bundles them; G2 takes one for each GPU, G4 four."""
+    """How many 375 GiB local SSDs may be added: none in a family that bundles them; G2 takes one
+    for each GPU, G4 four.
+    """
     row = family(machine_type)
     if row.bundled_ssd:
         return 0
-    return built_in(machine_type)[1] * {"g2-": 1, "g4-": 4}[row.prefix] if row.prefix in ("g2-", "g4-") else 8
+    return (
+        built_in(machine_type)[1] * {"g2-": 1, "g4-": 4}[row.prefix]
+        if row.prefix in ("g2-", "g4-")
+        else 8
+    )

@@ -1,7 +1,9 @@
-"""From Google's instance to a node. Owns statuses, why a machine is not running, and the comparison with what was ordered. Pure.
+"""From Google's instance to a node. Owns statuses, why a machine is not running, and the comparison
+with what was ordered. Pure.
 
-Operation types of endings: `compute.instances.preempted`, `deferredStop` and `deferredDelete` (the end of maxRunDuration), `guestTerminate` (shut
-down from inside), as public operation lists of 2026 show them.
+Operation types of endings: `compute.instances.preempted`, `deferredStop` and `deferredDelete` (the
+end of maxRunDuration), `guestTerminate` (shut down from inside), as public operation lists of 2026
+show them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,19 @@ from providers.adapters.gcp import machines
 from providers.errors import Problem, SpecError
 from providers.model import foreign, idle
 from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
-from providers.model.machine import ENDED, NO_GPU, PREEMPTED, QUEUED, RUNNING, STARTING, STOPPED, STOPPING, Handle, Mark, Node
+from providers.model.machine import (
+    ENDED,
+    NO_GPU,
+    PREEMPTED,
+    QUEUED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    Handle,
+    Mark,
+    Node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +49,17 @@ STATUSES = {
     "SUSPENDED": STOPPED,
     "TERMINATED": STOPPED,
 }
-LEAVING = frozenset({"PENDING_STOP", "STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING"})
+LEAVING = frozenset(
+    {
+        "PENDING_STOP",
+        "STOPPING",
+        "STOPPED",
+        "SUSPENDING",
+        "SUSPENDED",
+        "TERMINATED",
+        "DEPROVISIONING",
+    }
+)
 
 ENDINGS = {
     "compute.instances.preempted": PREEMPTED,
@@ -74,13 +98,19 @@ def handle(instance: Mapping[str, Any]) -> Handle:
 def parse(handle: Handle) -> tuple[str, str, str]:
     """(project, zone, name) of a handle. Raises SpecError for what is none."""
     parts = handle.native_id.split("/")
-    if len(parts) != 6 or (parts[0], parts[2], parts[4]) != ("projects", "zones", "instances") or not all(parts):
+    if (
+        len(parts) != 6
+        or (parts[0], parts[2], parts[4]) != ("projects", "zones", "instances")
+        or not all(parts)
+    ):
         raise SpecError([Problem("", "projects/P/zones/Z/instances/N", repr(handle.native_id))])
     return parts[1], parts[3], parts[5]
 
 
 def accelerator(instance: Mapping[str, Any]) -> tuple[str, int]:
-    """(accelerator type, count): as the API says, or as the machine type implies where it says nothing."""
+    """(accelerator type, count): as the API says, or as the machine type implies where it says
+    nothing.
+    """
     listed = instance.get("guestAccelerators") or ()
     if listed:
         return tail(str(listed[0].get("acceleratorType", ""))), sum(
@@ -95,7 +125,11 @@ def capacity(instance: Mapping[str, Any]) -> str:
     if model in ("SPOT", "FLEX_START"):
         return {"SPOT": SPOT, "FLEX_START": FLEX_START}[model]
     consumed = (instance.get("reservationAffinity") or {}).get("consumeReservationType")
-    return RESERVATION if consumed == "SPECIFIC_RESERVATION" or model == "RESERVATION_BOUND" else ON_DEMAND
+    return (
+        RESERVATION
+        if consumed == "SPECIFIC_RESERVATION" or model == "RESERVATION_BOUND"
+        else ON_DEMAND
+    )
 
 
 def mark(instance: Mapping[str, Any]) -> Mark | None:
@@ -103,7 +137,12 @@ def mark(instance: Mapping[str, Any]) -> Mark | None:
     labels = instance.get("labels") or {}
     if not labels.get(native.OWNER):
         return None
-    return Mark(*(str(labels.get(key, "")) for key in (native.OWNER, native.CLUSTER, native.GENERATION, native.FINGERPRINT)))
+    return Mark(
+        *(
+            str(labels.get(key, ""))
+            for key in (native.OWNER, native.CLUSTER, native.GENERATION, native.FINGERPRINT)
+        )
+    )
 
 
 def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
@@ -123,7 +162,8 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
         zone=zone,
         machine_type=machine_type,
         # To N1 GPUs are attached, and the API names them.
-        gpu_type=machines.GPU_OF.get(kind, kind) or (NO_GPU if machine_type.startswith("n1-") else ""),
+        gpu_type=machines.GPU_OF.get(kind, kind)
+        or (NO_GPU if machine_type.startswith("n1-") else ""),
         gpu_count=count,
         capacity=capacity(instance),
         internal_ip=str(interface.get("networkIP", "")),
@@ -136,45 +176,78 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
 def gone(handle: Handle, status: str, detail: str, *, ended: bool = False) -> Node:
     """A machine that Google says does not exist."""
     _, zone, name = parse(handle)
-    return Node(handle=handle, name=name, status=status, region=zone.rsplit("-", 1)[0], zone=zone, detail=detail, ended=ended)
+    return Node(
+        handle=handle,
+        name=name,
+        status=status,
+        region=zone.rsplit("-", 1)[0],
+        zone=zone,
+        detail=detail,
+        ended=ended,
+    )
 
 
-def why(operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[str, Any] | None) -> str:
-    """Why a machine stops, stopped or is gone: preempted, ended (run limit), or the plain status ("" when nothing tells).
+def why(
+    operations: Sequence[Mapping[str, Any]], name: str, instance: Mapping[str, Any] | None
+) -> str:
+    """Why a machine stops, stopped or is gone: preempted, ended (run limit), or the plain status
+    ("" when nothing tells).
 
-    By the newest operation that ended it (of this very machine, if its id is known); without one, a machine that outlived its run limit ended by
-    it, and a Spot machine that nobody stopped was preempted.
+    By the newest operation that ended it (of this very machine, if its id is known); without one, a
+    machine that outlived its run limit ended by it, and a Spot machine that nobody stopped was
+    preempted.
     """
     for operation in operations:
         if tail(str(operation.get("targetLink", ""))) != name:
             continue
-        if instance is not None and operation.get("targetId") and instance.get("id") and str(operation["targetId"]) != str(instance["id"]):
+        if (
+            instance is not None
+            and operation.get("targetId")
+            and instance.get("id")
+            and str(operation["targetId"]) != str(instance["id"])
+        ):
             continue
         told = ENDINGS.get(str(operation.get("operationType")), "")
         if told != STOPPED or instance is None:
             return told
-        if operation.get("operationType") == "compute.instances.guestTerminate" and _timed(instance):
+        if operation.get("operationType") == "compute.instances.guestTerminate" and _timed(
+            instance
+        ):
             return ENDED
         return STATUSES.get(str(instance.get("status")), STOPPED)
     if instance is None:
         return ""
     plan = instance.get("scheduling") or {}
-    limit_s = foreign.real((plan.get("maxRunDuration") or {}).get("seconds"), foreign.SECONDS) or 0.0
-    started, stopped = (moment(str(instance.get(key, ""))) for key in ("lastStartTimestamp", "lastStopTimestamp"))
+    limit_s = (
+        foreign.real((plan.get("maxRunDuration") or {}).get("seconds"), foreign.SECONDS) or 0.0
+    )
+    started, stopped = (
+        moment(str(instance.get(key, ""))) for key in ("lastStartTimestamp", "lastStopTimestamp")
+    )
     if limit_s and started and stopped >= started + limit_s - _RUN_LIMIT_SLACK_S:
         return ENDED
     status = STATUSES.get(str(instance.get("status")), STOPPED)
-    return PREEMPTED if capacity(instance) == SPOT and str(instance.get("status")) in ("STOPPING", "TERMINATED", "STOPPED") else status
+    return (
+        PREEMPTED
+        if capacity(instance) == SPOT
+        and str(instance.get("status")) in ("STOPPING", "TERMINATED", "STOPPED")
+        else status
+    )
 
 
 def _timed(instance: Mapping[str, Any]) -> bool:
     """True when the machine was given a timer of its own that powers it off once it is idle."""
     items = (instance.get("metadata") or {}).get("items") or ()
-    return any(item.get("key") == "startup-script" and idle.limit_s(str(item.get("value", ""))) for item in items)
+    return any(
+        item.get("key") == "startup-script" and idle.limit_s(str(item.get("value", "")))
+        for item in items
+    )
 
 
 def has_local_ssd(instance: Mapping[str, Any]) -> bool:
-    """True when it has local SSD: added to it, or bundled with its machine type (of a machine that somebody else made, as far as that is known)."""
+    """True when it has local SSD: added to it, or bundled with its machine type (of a machine that
+    somebody else made, as far as that is known).
+    """
     kind = tail(str(instance.get("machineType", "")))
     bundled = kind in machines.known() and machines.bundled_ssd(kind)
     return bundled or any(disk.get("type") == "SCRATCH" for disk in instance.get("disks") or ())
@@ -183,8 +256,14 @@ def has_local_ssd(instance: Mapping[str, Any]) -> bool:
 def describe(instance: Mapping[str, Any]) -> str:
     """What a machine is, for a message."""
     kind, count = accelerator(instance)
-    where, machine_type = tail(str(instance.get("zone", ""))), tail(str(instance.get("machineType", "")))
-    return f"{machine_type} with {count} x {machines.GPU_OF.get(kind, kind or 'no GPU')} {capacity(instance)} in {where}"
+    where, machine_type = (
+        tail(str(instance.get("zone", ""))),
+        tail(str(instance.get("machineType", ""))),
+    )
+    return (
+        f"{machine_type} with {count} x {machines.GPU_OF.get(kind, kind or 'no GPU')}"
+        f" {capacity(instance)} in {where}"
+    )
 
 
 def placed(order: Order, instances: Sequence[Mapping[str, Any]]) -> Candidate | None:
@@ -195,10 +274,18 @@ def placed(order: Order, instances: Sequence[Mapping[str, Any]]) -> Candidate | 
     for candidate in order.candidates:
         zones = {tail(str(instance.get("zone", ""))) for instance in instances}
         zone = next(iter(zones))
-        if len(zones) != 1 or (candidate.zone and candidate.zone != zone) or zone.rsplit("-", 1)[0] != candidate.region:
+        if (
+            len(zones) != 1
+            or (candidate.zone and candidate.zone != zone)
+            or zone.rsplit("-", 1)[0] != candidate.region
+        ):
             continue
         if all(_is(candidate, instance) for instance in instances):
-            return candidate if candidate.zone else candidate._replace(offer=candidate.offer._replace(zone=zone))
+            return (
+                candidate
+                if candidate.zone
+                else candidate._replace(offer=candidate.offer._replace(zone=zone))
+            )
     return None
 
 

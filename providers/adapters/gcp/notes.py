@@ -1,7 +1,8 @@
-"""What a reader of the plan should know about a candidate at Google, given the spec. Owns the wording; pure, imports no client.
+"""What a reader of the plan should know about a candidate at Google, given the spec. Owns the
+wording; pure, imports no client.
 
-Local SSD at a stop: Google, "Limit the run time of a VM" and "Local SSD data persistence", 2026: data is kept neither at preemption nor at
-the end of a run limit.
+Local SSD at a stop: Google, "Limit the run time of a VM" and "Local SSD data persistence", 2026:
+data is kept neither at preemption nor at the end of a run limit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
-    """One sentence each: which interfaces the machine gets, and when what is on its local SSD goes. No text names a place."""
+    """One sentence each: which interfaces the machine gets, and when what is on its local SSD goes.
+    No text names a place.
+    """
     section = dict(setup.options).get("gcp")
     options = read_options(section if isinstance(section, dict) else {})
     out: list[str] = []
@@ -33,7 +36,10 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     if options.local_ssd_count or machines.bundled_ssd(candidate.machine_type):
         if setup.on_ttl == "keep":
             moment = "the ttl or at preemption" if candidate.capacity == SPOT else "the ttl"
-            out.append(f"warning: Google stops it at {moment}, and what is on local SSD is discarded then; the boot disk stays")
+            out.append(
+                f"warning: Google stops it at {moment}, and what is on local SSD is discarded then;"
+                " the boot disk stays"
+            )
         elif candidate.capacity == SPOT:
             out.append("what is on local SSD goes with the machine at preemption")
     return out

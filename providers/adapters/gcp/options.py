@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
 IMAGE_PROJECT = "deeplearning-platform-release"
 IMAGE_FAMILY = "common-cu129-ubuntu-2204-nvidia-580"
-"""Driver 580 and CUDA 12.9 on Ubuntu 22.04: Google's Deep Learning VM page, "choose an image", 2026-04-10."""
+"""Driver 580 and CUDA 12.9 on Ubuntu 22.04: Google's Deep Learning VM page, "choose an image",
+2026-04-10.
+"""
 
 ARM_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-arm64-with-nvidia-580"
-"""The default for Arm machines: driver 580 on Ubuntu 24.04. cluster-toolkit's choice for A4X, 2026-06-25."""
+"""The default for Arm machines: driver 580 on Ubuntu 24.04. cluster-toolkit's choice for A4X,
+2026-06-25.
+"""
 
 DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard", "hyperdisk-balanced")
 
@@ -25,7 +29,9 @@ LOCAL_SSDS = (0, 1, 2, 4, 8, 16, 32)
 _RESOURCE = re.compile(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
 _PROJECT = re.compile(r"^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$")
 _NUMBER_MIN = 6
-_IMAGE = re.compile(r"^(projects/[a-z0-9.:-]+/global/images/(family/)?)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$")
+_IMAGE = re.compile(
+    r"^(projects/[a-z0-9.:-]+/global/images/(family/)?)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
+)
 ACCOUNT = re.compile(r"^[a-z0-9][a-z0-9._-]*@[a-z0-9.-]+\.[a-z]+$")
 CONTAINER = re.compile(
     r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"
@@ -35,10 +41,12 @@ CONTAINER = re.compile(
 class Options(NamedTuple):
     """What a user may say about Google's machines.
 
-    `image` is one image (a name, with `image_project`, or `projects/P/global/images/I`) and wins over `image_family`. `container` is run at every
-    boot with all GPUs. `local_ssd_count` adds 375 GiB NVMe disks where the machine type takes them and brings none. `boot_disk_type` applies where
-    the family has it; others keep their own default. `network` and `subnetwork` name existing ones; the subnetwork has the same name everywhere.
-    `fabric` names, per zone, the existing networks of machines with several interfaces; see `fabric`.
+    `image` is one image (a name, with `image_project`, or `projects/P/global/images/I`) and wins
+    over `image_family`. `container` is run at every boot with all GPUs. `local_ssd_count` adds 375
+    GiB NVMe disks where the machine type takes them and brings none. `boot_disk_type` applies where
+    the family has it; others keep their own default. `network` and `subnetwork` name existing ones;
+    the subnetwork has the same name everywhere. `fabric` names, per zone, the existing networks of
+    machines with several interfaces; see `fabric`.
     """
 
     image: str = ""
@@ -55,7 +63,9 @@ class Options(NamedTuple):
     fabric: fabrics.Fabrics = ()
 
     def source_image(self, *, arm: bool = False) -> str:
-        """The boot image as the API takes it. An image that the user named stands for every machine; the default follows the processor."""
+        """The boot image as the API takes it. An image that the user named stands for every
+        machine; the default follows the processor.
+        """
         if arm and not (self.image or self.image_family):
             return ARM_IMAGE
         if self.image.startswith("projects/"):
@@ -79,7 +89,9 @@ _TEXTS: dict[str, tuple[re.Pattern[str], str]] = {
 
 def is_project(text: str) -> bool:
     """Whether it can be the id of a project, or its number."""
-    return bool(_PROJECT.match(text)) or (text.isascii() and text.isdigit() and len(text) >= _NUMBER_MIN)
+    return bool(_PROJECT.match(text)) or (
+        text.isascii() and text.isdigit() and len(text) >= _NUMBER_MIN
+    )
 
 
 def problems(section: Mapping[str, object]) -> list[Problem]:
@@ -107,11 +119,32 @@ def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
             found.append(problem)
     options = Options(**values)  # type: ignore[arg-type]
     if options.image and options.image_family:
-        found.append(Problem("image_family", "an image or a family", "both", "drop one: image is exactly one, image_family the newest of its kind"))
+        found.append(
+            Problem(
+                "image_family",
+                "an image or a family",
+                "both",
+                "drop one: image is exactly one, image_family the newest of its kind",
+            )
+        )
     if options.image.startswith("projects/") and options.image_project:
-        found.append(Problem("image_project", "nothing: image names its project", repr(options.image_project), "drop it"))
+        found.append(
+            Problem(
+                "image_project",
+                "nothing: image names its project",
+                repr(options.image_project),
+                "drop it",
+            )
+        )
     if options.image_project and not (options.image or options.image_family):
-        found.append(Problem("image_project", "an image or image_family in it", "neither", "name one, or drop image_project"))
+        found.append(
+            Problem(
+                "image_project",
+                "an image or image_family in it",
+                "neither",
+                "name one, or drop image_project",
+            )
+        )
     return options, found
 
 
@@ -125,19 +158,41 @@ def _problem(key: str, value: object) -> Problem | None:
     shown = repr(value)[:80]
     if key in _TEXTS:
         pattern, wanted = _TEXTS[key]
-        return None if isinstance(value, str) and pattern.match(value) else Problem(key, wanted, shown)
+        return (
+            None if isinstance(value, str) and pattern.match(value) else Problem(key, wanted, shown)
+        )
     if key == "local_ssd_count":
-        whole = not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
-        return None if whole and value in LOCAL_SSDS else Problem(key, "0, 1, 2, 4, 8, 16 or 32 local SSDs of 375 GiB", shown)
+        whole = (
+            not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
+        )
+        return (
+            None
+            if whole and value in LOCAL_SSDS
+            else Problem(key, "0, 1, 2, 4, 8, 16 or 32 local SSDs of 375 GiB", shown)
+        )
     if key == "boot_disk_type":
-        return None if value in DISK_TYPES else Problem(key, "one of " + ", ".join(DISK_TYPES), shown)
+        return (
+            None if value in DISK_TYPES else Problem(key, "one of " + ", ".join(DISK_TYPES), shown)
+        )
     if key == "external_ip":
         return None if isinstance(value, bool) else Problem(key, "true or false", shown)
     if key == "tags":
-        listed = isinstance(value, (list, tuple)) and all(isinstance(item, str) and _RESOURCE.match(item) for item in value)
-        return None if listed else Problem(key, "a list of network tags: lowercase letters, digits and -, starting with a letter", shown)
+        listed = isinstance(value, (list, tuple)) and all(
+            isinstance(item, str) and _RESOURCE.match(item) for item in value
+        )
+        return (
+            None
+            if listed
+            else Problem(
+                key,
+                "a list of network tags: lowercase letters, digits and -, starting with a letter",
+                shown,
+            )
+        )
     import difflib
 
     near = difflib.get_close_matches(str(key), Options._fields, n=2, cutoff=0.6)
     hint = f" (near: {', '.join(near)})" if near else ""
-    return Problem(str(key), f"a known option{hint}", repr(str(key)), "known: " + ", ".join(Options._fields))
+    return Problem(
+        str(key), f"a known option{hint}", repr(str(key)), "known: " + ", ".join(Options._fields)
+    )

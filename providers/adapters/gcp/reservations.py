@@ -1,9 +1,11 @@
-"""Where a named reservation is, and what delivered it. Owns the look-up before a reserved machine is ordered; reads only.
+"""Where a named reservation is, and what delivered it. Owns the look-up before a reserved machine
+is ordered; reads only.
 
-A reservation that a future reservation delivered is used by machines bound to it (provisioning model RESERVATION_BOUND; A3 with 8 GPUs and
-later), any other by ordinary ones. A reservation does not say which it is: the future reservation lists what it delivered
-(`status.autoCreatedReservations`, discovery v1, revision 20261106), and densely deployed capacity comes from future reservations alone (AI
-Hypercomputer's pages, 2026).
+A reservation that a future reservation delivered is used by machines bound to it (provisioning
+model RESERVATION_BOUND; A3 with 8 GPUs and later), any other by ordinary ones. A reservation does
+not say which it is: the future reservation lists what it delivered
+(`status.autoCreatedReservations`, discovery v1, revision 20261106), and densely deployed capacity
+comes from future reservations alone (AI Hypercomputer's pages, 2026).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Reserved(NamedTuple):
 
 
 def parse(text: str, project: str) -> tuple[str, str]:
-    """(project, name) of `NAME` or of `projects/P/reservations/NAME`, with or without a block behind it."""
+    """(project, name) of `NAME` or of `projects/P/reservations/NAME`, with or without a block
+    behind it.
+    """
     parts = text.split("/")
     if len(parts) >= 4 and (parts[0], parts[2]) == ("projects", "reservations"):
         return parts[1], parts[3]
@@ -41,59 +45,117 @@ def parse(text: str, project: str) -> tuple[str, str]:
 def look(client: Client, candidate: Candidate) -> Reserved:
     """The candidate's reservation, in its zone, or anywhere in its region where it names no zone.
 
-    One list of reservations, and one of future ones for families that can be bound. Another project's may be closed to the caller: then its zone is
-    the candidate's, and only what the family itself says is known. Raises Unsupported where Google says that it is not there.
+    One list of reservations, and one of future ones for families that can be bound. Another
+    project's may be closed to the caller: then its zone is the candidate's, and only what the
+    family itself says is known. Raises Unsupported where Google says that it is not there.
     """
     project, name = parse(candidate.reservation, client.project)
-    context = Context(f"gcp {candidate.zone or candidate.region} reservation {name}", client.project, candidates=(candidate,))
+    context = Context(
+        f"gcp {candidate.zone or candidate.region} reservation {name}",
+        client.project,
+        candidates=(candidate,),
+    )
     family = machines.family(candidate.machine_type)
     always = "on-demand" in family.never and "spot" in family.never
     try:
-        found = [body for body in _all(client, "reservations", project, f'name="{name}"', context) if body.get("name") == name]
+        found = [
+            body
+            for body in _all(client, "reservations", project, f'name="{name}"', context)
+            if body.get("name") == name
+        ]
     except (RateLimited, Transient):
         raise
     except CloudError:
         return Reserved(candidate.zone, always)
     zones = [_zone(body) for body in found]
-    here = [body for body in found if _zone(body) == candidate.zone or (not candidate.zone and _region(_zone(body)) == candidate.region)]
+    here = [
+        body
+        for body in found
+        if _zone(body) == candidate.zone
+        or (not candidate.zone and _region(_zone(body)) == candidate.region)
+    ]
     if not here:
-        where = f"it is in {', '.join(zones)}" if zones else f"project {project} has none of that name"
+        where = (
+            f"it is in {', '.join(zones)}" if zones else f"project {project} has none of that name"
+        )
         raise Unsupported(
-            f"gcp {candidate.zone or candidate.region} {candidate.machine_type}: wanted reservation {name} there, but {where}",
+            f"gcp {candidate.zone or candidate.region} {candidate.machine_type}: wanted reservation"
+            f" {name} there, but {where}",
             provider=PROVIDER,
             code="NO_RESERVATION",
             # Not remembered: it may be made any time.
             block_s=0.0,
-            # One that is nowhere is looked for once; one that is elsewhere may still be in a place that comes later.
-            scopes=[Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION)]
-            if zones
-            else [Scope(PROVIDER, capacity=RESERVATION)],
+            # One that is nowhere is looked for once; one that is elsewhere may still be in a place
+            # that comes later.
+            scopes=(
+                [
+                    Scope(
+                        PROVIDER,
+                        candidate.region,
+                        candidate.zone,
+                        candidate.machine_type,
+                        capacity=RESERVATION,
+                    )
+                ]
+                if zones
+                else [Scope(PROVIDER, capacity=RESERVATION)]
+            ),
         )
     body = here[0]
     _fits(body, name, candidate)
-    bound = always or (family.bound and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context)))
+    bound = always or (
+        family.bound
+        and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context))
+    )
     return Reserved(_zone(body), bound)
 
 
 def _fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
-    """Raises Unsupported for a reservation that machines cannot name (skypilot#3327), or that is for another machine type."""
+    """Raises Unsupported for a reservation that machines cannot name (skypilot#3327), or that is
+    for another machine type.
+    """
     at = f"gcp {_zone(body)} {candidate.machine_type}"
-    scopes = [Scope(PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION)]
+    scopes = [
+        Scope(
+            PROVIDER, candidate.region, candidate.zone, candidate.machine_type, capacity=RESERVATION
+        )
+    ]
     if body.get("specificReservationRequired") is False:
-        text = f"{at}: {name} is consumed automatically: leave `reservation({name})` out, on-demand uses it"
-        raise Unsupported(text, provider=PROVIDER, code="CONSUMED_AUTOMATICALLY", block_s=0.0, scopes=[Scope(PROVIDER, capacity=RESERVATION)])
-    found = str(((body.get("specificReservation") or {}).get("instanceProperties") or {}).get("machineType") or "").rsplit("/", 1)[-1]
+        text = (
+            f"{at}: {name} is consumed automatically: leave `reservation({name})` out, on-demand"
+            " uses it"
+        )
+        raise Unsupported(
+            text,
+            provider=PROVIDER,
+            code="CONSUMED_AUTOMATICALLY",
+            block_s=0.0,
+            scopes=[Scope(PROVIDER, capacity=RESERVATION)],
+        )
+    found = str(
+        ((body.get("specificReservation") or {}).get("instanceProperties") or {}).get("machineType")
+        or ""
+    ).rsplit("/", 1)[-1]
     if found and found != candidate.machine_type:
-        text = f"{at}: wanted reservation {name} for it, found it is for {found}; declare the GPU of that machine type, or another reservation"
-        raise Unsupported(text, provider=PROVIDER, code="OTHER_MACHINE_TYPE", block_s=0.0, scopes=scopes)
+        text = (
+            f"{at}: wanted reservation {name} for it, found it is for {found}; declare the GPU of"
+            " that machine type, or another reservation"
+        )
+        raise Unsupported(
+            text, provider=PROVIDER, code="OTHER_MACHINE_TYPE", block_s=0.0, scopes=scopes
+        )
 
 
 def _delivered(client: Client, project: str, body: dict[str, Any], context: Context) -> bool:
-    """True when a future reservation lists this one as its own. Best effort: without the right to read them, none is known."""
+    """True when a future reservation lists this one as its own. Best effort: without the right to
+    read them, none is known.
+    """
     link = _path(str(body.get("selfLink", "")))
     try:
         for future in _all(client, "futureReservations", project, "", context):
-            if link in map(_path, (future.get("status") or {}).get("autoCreatedReservations") or ()):
+            if link in map(
+                _path, (future.get("status") or {}).get("autoCreatedReservations") or ()
+            ):
                 return True
     except (RateLimited, Transient):
         raise
@@ -102,9 +164,14 @@ def _delivered(client: Client, project: str, body: dict[str, Any], context: Cont
     return False
 
 
-def _all(client: Client, kind: str, project: str, wanted: str, context: Context) -> Iterator[dict[str, Any]]:
+def _all(
+    client: Client, kind: str, project: str, wanted: str, context: Context
+) -> Iterator[dict[str, Any]]:
     for page in client.pages(
-        lambda service, token: getattr(service, kind)().aggregatedList(project=project, filter=wanted or None, pageToken=token), context
+        lambda service, token: getattr(service, kind)().aggregatedList(
+            project=project, filter=wanted or None, pageToken=token
+        ),
+        context,
     ):
         for items in (page.get("items") or {}).values():
             yield from items.get(kind, ())

@@ -1,7 +1,9 @@
-"""Secrets by reference on a Compute Engine machine: what a reference is, and the script that fetches them there. Pure.
+"""Secrets by reference on a Compute Engine machine: what a reference is, and the script that
+fetches them there. Pure.
 
-The machine asks Secret Manager with its own service account (Google, "Access a secret version", and the metadata server's token, 2026-11). Only
-references are in the script; a value is first seen on the machine, in a file that root alone can read.
+The machine asks Secret Manager with its own service account (Google, "Access a secret version", and
+the metadata server's token, 2026-11). Only references are in the script; a value is first seen on
+the machine, in a file that root alone can read.
 """
 
 from __future__ import annotations
@@ -22,10 +24,19 @@ _REFERENCE = re.compile(
 
 def reference(text: str) -> str:
     """What a reference must be; empty for one."""
-    return "" if _REFERENCE.match(text) else 'a secret of Secret Manager, as in "projects/my-project/secrets/hf-token" or ".../versions/3"'
+    return (
+        ""
+        if _REFERENCE.match(text)
+        else (
+            'a secret of Secret Manager, as in "projects/my-project/secrets/hf-token" or'
+            ' ".../versions/3"'
+        )
+    )
 
 
 def wanted(secrets: Sequence[tuple[str, str]]) -> str:
     """What start_up.sh fetches, as JSON: the version of each name's secret. Empty for none."""
-    versions = {name: text if "/versions/" in text else f"{text}/versions/latest" for name, text in secrets}
+    versions = {
+        name: text if "/versions/" in text else f"{text}/versions/latest" for name, text in secrets
+    }
     return json.dumps(versions) if versions else ""

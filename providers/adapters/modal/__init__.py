@@ -1,4 +1,6 @@
-"""Modal: GPU sandboxes as machines, functions as jobs and services. Owns the manifest; importing this imports neither the client nor gRPC."""
+"""Modal: GPU sandboxes as machines, functions as jobs and services. Owns the manifest; importing
+this imports neither the client nor gRPC.
+"""
 
 from __future__ import annotations
 
@@ -34,36 +36,55 @@ CAPABILITIES = Capabilities(
     ssh=False,
     login=True,
     opens_ports=False,
-    # By the idempotency key of the creating call, with which Modal's own client sends it again too; an app by its name.
+    # By the idempotency key of the creating call, with which Modal's own client sends it again too;
+    # an app by its name.
     deduplicates=True,
 )
 
 
 def connect(world: str, config: Mapping[str, str]) -> Modal:
-    """The adapter. `config`: `environment`, `profile` (of `~/.modal.toml`) and `app` (default `gpus`).
+    """The adapter. `config`: `environment`, `profile` (of `~/.modal.toml`) and `app` (default
+    `gpus`).
 
     Reads the credentials; the first call opens the connection.
 
-    In a rehearsal the first call starts the stand-in inside this process, once. Raises NotConfigured when the client is not installed
-    or, live, when credentials are missing.
+    In a rehearsal the first call starts the stand-in inside this process, once. Raises
+    NotConfigured when the client is not installed or, live, when credentials are missing.
     """
     import time
     from importlib.util import find_spec
 
     if find_spec("modal") is None:
-        raise NotConfigured("Modal: its client is not installed; run `pip install 'gpus[modal]'`", provider="modal", code="no-client")
+        raise NotConfigured(
+            "Modal: its client is not installed; run `pip install 'gpus[modal]'`",
+            provider="modal",
+            code="no-client",
+        )
     from providers.adapters.modal.adapter import Modal
     from providers.adapters.modal.client import Client, Credentials, credentials
 
     app = config.get("app") or "gpus"
     if world == LIVE:
-        return Modal(world, Client(credentials(config.get("profile", "")), environment=config.get("environment"), app=app), time.time)
+        return Modal(
+            world,
+            Client(
+                credentials(config.get("profile", "")),
+                environment=config.get("environment"),
+                app=app,
+            ),
+            time.time,
+        )
     from providers.rehearsal.clouds import modal
     from providers.rehearsal.store import open_store
 
     store = open_store()
     token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
-    client = Client(token, url=lambda: modal.shared(store).url, environment=config.get("environment") or "main", app=app)
+    client = Client(
+        token,
+        url=lambda: modal.shared(store).url,
+        environment=config.get("environment") or "main",
+        app=app,
+    )
     return Modal(world, client, store.now, lambda: modal.untouched(store))
 
 
@@ -81,26 +102,42 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     return options.fits(kind, section, setup)
 
 
-def runs(program: Program, script: str, kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
-    """The section with the program's image, its start-up script as the command, its port and volume. Pure."""
+def runs(
+    program: Program, script: str, kind: str, section: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The section with the program's image, its start-up script as the command, its port and
+    volume. Pure.
+    """
     from providers.adapters.modal import options
 
     return options.running(program, script, kind, section)
 
 
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
-    """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its idle floor and its busy hour."""
+    """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its
+    idle floor and its busy hour.
+    """
     from providers.adapters.modal import deployment, gpu, regions
 
     own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
-    return (*own, *regions.notes(candidate.region), *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact))
+    return (
+        *own,
+        *regions.notes(candidate.region),
+        *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact),
+    )
 
 
 def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
-    """The offer with the CPU and memory that the options reserve, at the rates of its kind; a service with all the containers that it may have."""
+    """The offer with the CPU and memory that the options reserve, at the rates of its kind; a
+    service with all the containers that it may have.
+    """
     from providers.adapters.modal import deployment, request
 
-    return request.priced(offer, section) if kind == "machine" else deployment.priced(offer, section, kind)
+    return (
+        request.priced(offer, section)
+        if kind == "machine"
+        else deployment.priced(offer, section, kind)
+    )
 
 
 def lasts_s(section: Mapping[str, object], ttl_s: int | None) -> int:
@@ -112,15 +149,21 @@ def lasts_s(section: Mapping[str, object], ttl_s: int | None) -> int:
 
 
 def reference(text: str) -> str:
-    """The name of one of Modal's secrets, in the environment of the settings; it must hold a variable of the declared name."""
+    """The name of one of Modal's secrets, in the environment of the settings; it must hold a
+    variable of the declared name.
+    """
     import re
 
-    return "" if re.match(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", text) else "the name of a Modal secret (`modal secret create NAME`) that holds it"
+    return (
+        ""
+        if re.match(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", text)
+        else "the name of a Modal secret (`modal secret create NAME`) that holds it"
+    )
 
 
 def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
-    """The program that runs a command in a sandbox: the client's own exec, in a process of its own. The token comes from the
-    environment or the profile.
+    """The program that runs a command in a sandbox: the client's own exec, in a process of its own.
+    The token comes from the environment or the profile.
     """
     return (*_exec(node, config), "run")
 
@@ -131,7 +174,9 @@ def shell(node: Node, config: Mapping[str, str]) -> Sequence[str]:
 
 
 def port(node: Node, config: Mapping[str, str]) -> Sequence[str]:
-    """The program that carries a port to one in a sandbox, as `program`: through commands there, so that nothing is opened to the internet."""
+    """The program that carries a port to one in a sandbox, as `program`: through commands there, so
+    that nothing is opened to the internet.
+    """
     return (*_exec(node, config), "port")
 
 
@@ -139,11 +184,20 @@ def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     import sys
 
     # -P: a modal.py in the user's folder is not the client.
-    return (sys.executable, "-P", "-m", "providers.adapters.modal.exec", config.get("profile", ""), node.handle.native_id)
+    return (
+        sys.executable,
+        "-P",
+        "-m",
+        "providers.adapters.modal.exec",
+        config.get("profile", ""),
+        node.handle.native_id,
+    )
 
 
 def host(_machine_type: str, _section: Mapping[str, object]) -> Host:
-    """A container's own disk: its size is not asked for here, and its price holds it (modal.com, "Disk quota", as remembered 2026-11)."""
+    """A container's own disk: its size is not asked for here, and its price holds it (modal.com,
+    "Disk quota", as remembered 2026-11).
+    """
     return Host(default_gib=DISK_GIB, most_gib=DISK_GIB, sized=False, disk="disk of a container")
 
 

@@ -1,7 +1,9 @@
-"""What is asked of Modal for a job or a service: one app with one function, as plain values. Owns the compilation, what is written on the app, its
-money, and what of it can drift; pure, imports no client.
+"""What is asked of Modal for a job or a service: one app with one function, as plain values. Owns
+the compilation, what is written on the app, its money, and what of it can drift; pure, imports no
+client.
 
-An app serves one order: its name holds the order's token, so that the same order always meets the same app.
+An app serves one order: its name holds the order's token, so that the same order always meets the
+same app.
 """
 
 from __future__ import annotations
@@ -30,18 +32,24 @@ FUNCTION = {JOB: "run", SERVICE: "serve"}
 """The one function of an app, by kind."""
 APP_PREFIX = "gpus-"
 KIND, CALL, FACETS, CONTENT = "gpus-kind", "gpus-call", "gpus-facets", "gpus-content"
-"""Tags of an app: its kind, a job's call, what can be read back and compared, and a digest of all that was declared."""
+"""Tags of an app: its kind, a job's call, what can be read back and compared, and a digest of all
+that was declared.
+"""
 TAG_MAX = 63
 
 CPU_MICRO_USD, MEMORY_MICRO_USD = 47_160, 7_992
-"""Function rates per hour, of a physical core ($.0000131/s) and of a GiB ($.00000222/s). Source: modal.com/pricing, seen 2026-09-01."""
+"""Function rates per hour, of a physical core ($.0000131/s) and of a GiB ($.00000222/s). Source:
+modal.com/pricing, seen 2026-09-01.
+"""
 JOB_SCALEDOWN_S = 2
 """Seconds that a job's container idles after the job, billed: the least that Modal takes."""
 _EXACT = ".x"
 
 
 class Deployment(NamedTuple):
-    """One app. `gpus` is Modal's ordered list, `timeout_s` the limit of one attempt (0 leaves it to Modal), `public` a URL without a token."""
+    """One app. `gpus` is Modal's ordered list, `timeout_s` the limit of one attempt (0 leaves it to
+    Modal), `public` a URL without a token.
+    """
 
     kind: str
     name: str
@@ -62,18 +70,29 @@ class Deployment(NamedTuple):
 
 
 def compile_order(order: Order) -> Deployment:
-    """The app for an order: its candidates are the function's GPU list. Raises Unsupported, naming what a function can't be; nothing is sent."""
+    """The app for an order: its candidates are the function's GPU list. Raises Unsupported, naming
+    what a function can't be; nothing is sent.
+    """
     first, setup = order.candidates[0], order.setup
     choices = [(candidate.gpu_type, candidate.exact) for candidate in order.candidates]
     for candidate in order.candidates:
         gpu.text(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact)
     reasons = []
     if first.nodes > 1:
-        reasons.append(f"a {first.kind} is made of single containers; {first.nodes} nodes would need Modal's clustered functions")
+        reasons.append(
+            f"a {first.kind} is made of single containers; {first.nodes} nodes would need Modal's"
+            " clustered functions"
+        )
     if first.capacity != "on-demand":
         reasons.append(f"Modal sells on-demand containers only, not {first.capacity}")
     if reasons:
-        raise Unsupported(f"Modal: {'; '.join(reasons)}", provider=PROVIDER, code="function", scopes=(Scope(PROVIDER),), block_s=0.0)
+        raise Unsupported(
+            f"Modal: {'; '.join(reasons)}",
+            provider=PROVIDER,
+            code="function",
+            scopes=(Scope(PROVIDER),),
+            block_s=0.0,
+        )
     tags = {
         **dict(setup.labels),
         request.OWNER: order.mark.owner,
@@ -90,18 +109,39 @@ def compile_order(order: Order) -> Deployment:
 
 
 def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
-    """The app of these tags with what the setup declares now. `setup.options` is Modal's own section. Raises Unsupported."""
+    """The app of these tags with what the setup declares now. `setup.options` is Modal's own
+    section. Raises Unsupported.
+    """
     kind, section = tags[KIND], dict(setup.options)
     if found := (problems(section) or fits(kind, section, setup)):
-        raise Unsupported(f"options.modal.{found[0]}", provider=PROVIDER, code="options", block_s=0.0)
+        raise Unsupported(
+            f"options.modal.{found[0]}", provider=PROVIDER, code="options", block_s=0.0
+        )
     chosen = for_kind(section, kind)
     choices, count = ordered(tags)
     texts = tuple(gpu.text(name, count, exact=exact) for name, exact in choices)
-    made = Deployment(kind, tags[request.NAME], texts, chosen, dict(tags), timeout_s(chosen, setup.ttl_s) if kind == JOB else 0)
-    made = made._replace(secrets=referred(setup.secrets), regions=request.asked(tags.get(request.PLACE, "")))
+    made = Deployment(
+        kind,
+        tags[request.NAME],
+        texts,
+        chosen,
+        dict(tags),
+        timeout_s(chosen, setup.ttl_s) if kind == JOB else 0,
+    )
+    made = made._replace(
+        secrets=referred(setup.secrets), regions=request.asked(tags.get(request.PLACE, ""))
+    )
     if kind == SERVICE:
         made = made._replace(public=setup.expose == "public")
-    declared = [kind, list(texts), chosen, made.timeout_s, made.public, *([list(made.secrets)] if made.secrets else []), *made.regions]
+    declared = [
+        kind,
+        list(texts),
+        chosen,
+        made.timeout_s,
+        made.public,
+        *([list(made.secrets)] if made.secrets else []),
+        *made.regions,
+    ]
     content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]
     return made._replace(tags={**tags, FACETS: written(facets(made)), CONTENT: content})
 
@@ -119,17 +159,25 @@ def gpu_tag(choices: Sequence[tuple[str, bool]], count: int) -> str:
 def ordered(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, bool], ...], int]:
     """((GPU type, exact) in order, count) that an app was ordered with."""
     names, _, count = tags.get(request.GPU, "").rpartition(".")
-    choices = tuple((name.removesuffix(_EXACT), name.endswith(_EXACT)) for name in names.split("_") if name)
+    choices = tuple(
+        (name.removesuffix(_EXACT), name.endswith(_EXACT)) for name in names.split("_") if name
+    )
     return choices, foreign.whole(count, foreign.COUNT) or 0
 
 
 def group(candidates: Sequence[Candidate]) -> int:
-    """How many leading candidates go into one function's GPU list: of one place and one count, as far as a tag's value can hold them."""
+    """How many leading candidates go into one function's GPU list: of one place and one count, as
+    far as a tag's value can hold them.
+    """
     first = candidates[0]
     size = 0
     for candidate in candidates:
         listed = [(item.gpu_type, item.exact) for item in candidates[: size + 1]]
-        same = (candidate.region, candidate.gpu_count, candidate.capacity) == (first.region, first.gpu_count, first.capacity)
+        same = (candidate.region, candidate.gpu_count, candidate.capacity) == (
+            first.region,
+            first.gpu_count,
+            first.capacity,
+        )
         if not same or len(gpu_tag(listed, first.gpu_count)) > TAG_MAX:
             break
         size += 1
@@ -154,7 +202,16 @@ def facets(made: Deployment) -> dict[str, str]:
     }
 
 
-_LETTERS = {"min": "n", "max": "x", "buffer": "b", "window": "w", "inputs": "i", "access": "a", "volumes": "v", "secrets": "s"}
+_LETTERS = {
+    "min": "n",
+    "max": "x",
+    "buffer": "b",
+    "window": "w",
+    "inputs": "i",
+    "access": "a",
+    "volumes": "v",
+    "secrets": "s",
+}
 _WORDS = {
     "min": "min_containers",
     "max": "max_containers",
@@ -171,14 +228,19 @@ def written(values: Mapping[str, str]) -> str:
 
 
 def drifted(tags: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """What differs between what was deployed and what Modal says now; nothing when all is as it was. `found` holds facets, and `gpus`."""
+    """What differs between what was deployed and what Modal says now; nothing when all is as it
+    was. `found` holds facets, and `gpus`.
+    """
     by_letter = {text[0]: text[1:] for text in tags.get(FACETS, "").split(".") if text}
     choices, count = ordered(tags)
     wanted = {name: by_letter.get(letter, "") for name, letter in _LETTERS.items()}
     wanted["gpus"] = listed([gpu.text(name, count, exact=exact) for name, exact in choices])
     wanted["region"] = tags.get(request.PLACE, request.ANYWHERE)
     other = [name for name in wanted if name in found and found[name] != wanted[name]]
-    return ", ".join(f"{_WORDS.get(name, name)} is {found[name] or 'none'} instead of {wanted[name]}" for name in other)
+    return ", ".join(
+        f"{_WORDS.get(name, name)} is {found[name] or 'none'} instead of {wanted[name]}"
+        for name in other
+    )
 
 
 def listed(texts: Sequence[str]) -> str:
@@ -190,43 +252,74 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
-    """The offer at function rates instead of a sandbox's: one container of a job, as many as a service may have at most."""
+    """The offer at function rates instead of a sandbox's: one container of a job, as many as a
+    service may have at most.
+    """
     if offer.node_micro_usd is None:
         return offer
     chosen = for_kind(section, kind)
     cores, memory_gib = offer.vcpus / 2, offer.memory_gib
     # The catalog rounds halves up.
-    bare = offer.node_micro_usd - int(cores * request.CPU_MICRO_USD + memory_gib * request.MEMORY_MICRO_USD + 0.5)
+    bare = offer.node_micro_usd - int(
+        cores * request.CPU_MICRO_USD + memory_gib * request.MEMORY_MICRO_USD + 0.5
+    )
     cores, memory_gib = max(cores, chosen.cpu), max(memory_gib, chosen.memory_gib)
     cpu, memory = round(cores * CPU_MICRO_USD), round(memory_gib * MEMORY_MICRO_USD)
     count = chosen.most_containers if kind == SERVICE else 1
     rest = f"CPU {usd(cpu):.4f} ({cores:g} core) + memory {usd(memory):.4f} ({memory_gib:g} GiB)"
     one = f"{offer.gpu_count:g} x {offer.gpu_type} {usd(bare):.4f} + {rest}"
-    parts = one if kind == JOB else f"at most {count} container{'s' if count > 1 else ''}, each {one}"
-    return offer._replace(node_micro_usd=(bare + cpu + memory) * count, parts=parts, vcpus=cores * 2, memory_gib=memory_gib)
+    parts = (
+        one if kind == JOB else f"at most {count} container{'s' if count > 1 else ''}, each {one}"
+    )
+    return offer._replace(
+        node_micro_usd=(bare + cpu + memory) * count,
+        parts=parts,
+        vcpus=cores * 2,
+        memory_gib=memory_gib,
+    )
 
 
 def notes(candidate: Candidate, setup: Setup) -> tuple[str, ...]:
-    """What a reader of the plan should know of a job's or a service's money and time, one sentence each."""
+    """What a reader of the plan should know of a job's or a service's money and time, one sentence
+    each.
+    """
     sections = dict(setup.options)
     section = sections.get(PROVIDER)
     section = section if isinstance(section, dict) else {}
     if problems(section):
         return ()
     chosen = for_kind(section, candidate.kind)
-    lines = _job_notes(candidate, setup, chosen) if candidate.kind == JOB else _service_notes(candidate, setup, chosen)
+    lines = (
+        _job_notes(candidate, setup, chosen)
+        if candidate.kind == JOB
+        else _service_notes(candidate, setup, chosen)
+    )
     if chosen.image and not chosen.add_python:
         here = for_kind({}, candidate.kind).python
-        lines.append(f'the image {chosen.image} must hold Python {here}, which runs here; else write add_python: "{here}"')
+        lines.append(
+            f"the image {chosen.image} must hold Python {here}, which runs here; else write"
+            f' add_python: "{here}"'
+        )
     return tuple(lines)
 
 
 def _job_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[str]:
     limit = timeout_s(chosen, setup.ttl_s)
     attempts = chosen.retries + 1
-    cost = "at a price that is not known" if candidate.micro_usd is None else f"${usd(candidate.micro_usd * limit * attempts // 3_600):,.2f}"
-    tries = f"{attempts} attempts of {duration.text(limit)}" if attempts > 1 else f"one attempt of {duration.text(limit)}"
-    return [f"a job is billed while its container runs: at worst {tries}, {cost}; Modal starts an attempt anew when it takes a container back"]
+    cost = (
+        "at a price that is not known"
+        if candidate.micro_usd is None
+        else f"${usd(candidate.micro_usd * limit * attempts // 3_600):,.2f}"
+    )
+    tries = (
+        f"{attempts} attempts of {duration.text(limit)}"
+        if attempts > 1
+        else f"one attempt of {duration.text(limit)}"
+    )
+    return [
+        f"a job is billed while its container runs: at worst {tries}, {cost}; Modal starts an"
+        " attempt anew when it takes a container back"
+    ]
 
 
 def _service_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[str]:
@@ -237,14 +330,22 @@ def _service_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[
     elif chosen.min_containers:
         floor = one * chosen.min_containers
         month = f"${usd(floor * HOURS_PER_MONTH):,.2f} a month"
-        lines = [f"idle floor: {chosen.min_containers} always runs, {per_hour(floor)} 24 h a day = ${usd(floor * 24):,.2f} a day, {month}"]
+        lines = [
+            f"idle floor: {chosen.min_containers} always runs, {per_hour(floor)} 24 h a day ="
+            f" ${usd(floor * 24):,.2f} a day, {month}"
+        ]
     else:
-        lines = ["idle floor: $0.00/h, nothing runs without requests; one container is started first to prove that there is capacity"]
+        lines = [
+            "idle floor: $0.00/h, nothing runs without requests; one container is started first to"
+            " prove that there is capacity"
+        ]
     if one is not None:
         busy = f"busy hour: {per_hour(one)} a container, at most {most}: {per_hour(one * most)}"
         lines.append(f"{busy}; idle ones end after {chosen.scaledown_window_s}s")
     if setup.expose == "public":
         lines.append("the URL is open to everybody, and requests start containers")
     else:
-        lines.append("the URL wants a proxy token of the workspace (headers Modal-Key and Modal-Secret)")
+        lines.append(
+            "the URL wants a proxy token of the workspace (headers Modal-Key and Modal-Secret)"
+        )
     return lines

@@ -1,9 +1,11 @@
-"""One command, shell or port of a sandbox, as a program: `python -m providers.adapters.modal.exec PROFILE SANDBOX_ID run COMMAND`.
+"""One command, shell or port of a sandbox, as a program: `python -m providers.adapters.modal.exec
+PROFILE SANDBOX_ID run COMMAND`.
 
 In place of `run COMMAND`: `shell`, or `port LOCAL REMOTE`.
 
-Owns the wiring of this process's stdin, stdout, stderr and exit code to the client's exec. The token comes from the environment or `~/.modal.toml`,
-never from the arguments. Must not import the engine.
+Owns the wiring of this process's stdin, stdout, stderr and exit code to the client's exec. The
+token comes from the environment or `~/.modal.toml`, never from the arguments. Must not import the
+engine.
 """
 
 from __future__ import annotations
@@ -50,17 +52,25 @@ while True:
         data = data[os.write(1, data):]
 """.strip()
 _PORT = ("sh", "-c", shell.program(__file__, "port", relay=_PYTHON), "sh")
-"""Carries its own input and output to the port that is the word after it. Sandboxes take no connection from outside but through a public address of
-Modal's that is declared beforehand; this way nothing is opened."""
+"""Carries its own input and output to the port that is the word after it. Sandboxes take no
+connection from outside but through a public address of Modal's that is declared beforehand; this
+way nothing is opened.
+"""
 
 
 def main(words: Sequence[str]) -> int:
-    """The command's exit code (128 and the signal's number if one ended it), or 255 with one line on stderr when it could not be carried out.
+    """The command's exit code (128 and the signal's number if one ended it), or 255 with one line
+    on stderr when it could not be carried out.
 
-    Ending this program closes the command's stdin and output; Modal offers no call that ends the command itself.
+    Ending this program closes the command's stdin and output; Modal offers no call that ends the
+    command itself.
     """
     if [words[2:3], len(words)] not in ([[RUN], 4], [[SHELL], 3], [[PORT], 5]):
-        print("modal: wanted PROFILE (may be empty) SANDBOX_ID and run COMMAND, shell, or port LOCAL REMOTE", file=sys.stderr)
+        print(
+            "modal: wanted PROFILE (may be empty) SANDBOX_ID and run COMMAND, shell, or port LOCAL"
+            " REMOTE",
+            file=sys.stderr,
+        )
         return FAILED
     profile, sandbox_id, what, *more = words
     try:
@@ -74,7 +84,9 @@ def main(words: Sequence[str]) -> int:
             return int(process.wait())
         if what == PORT:
             return asyncio.run(_ported(sandbox, *map(int, more)))
-        process = client.within(lambda: sandbox.exec("sh", "-c", _IN_HOME, *more, text=False), "exec")
+        process = client.within(
+            lambda: sandbox.exec("sh", "-c", _IN_HOME, *more, text=False), "exec"
+        )
     except GpusError as error:
         print(f"modal: {error}", file=sys.stderr)
         return FAILED
@@ -82,7 +94,10 @@ def main(words: Sequence[str]) -> int:
         return INTERRUPTED
     threading.Thread(target=_feed, args=(process.stdin,), name="stdin", daemon=True).start()
     failures: list[BaseException] = []
-    pumps = [threading.Thread(target=_pump, args=(source, number, failures)) for source, number in ((process.stdout, 1), (process.stderr, 2))]
+    pumps = [
+        threading.Thread(target=_pump, args=(source, number, failures))
+        for source, number in ((process.stdout, 1), (process.stderr, 2))
+    ]
     for pump in pumps:
         pump.start()
     for pump in pumps:
@@ -93,7 +108,11 @@ def main(words: Sequence[str]) -> int:
         failures.append(error)
         code = FAILED
     if failures:
-        print(f"modal: the connection to {sandbox_id} was lost: {type(failures[0]).__name__}: {failures[0]}", file=sys.stderr)
+        print(
+            f"modal: the connection to {sandbox_id} was lost: {type(failures[0]).__name__}:"
+            f" {failures[0]}",
+            file=sys.stderr,
+        )
         return FAILED
     return code if code >= 0 else 128 - code
 
@@ -108,7 +127,9 @@ def _sandbox(client: Any, sandbox_id: str) -> Any:
 
 
 def _feed(target: Any) -> None:
-    """This process's stdin there, to its end. What the command does not read is no failure: it may have ended."""
+    """This process's stdin there, to its end. What the command does not read is no failure: it may
+    have ended.
+    """
     with suppress(Exception):
         while chunk := os.read(0, _CHUNK):
             target.write(chunk)
@@ -150,7 +171,13 @@ async def _ported(sandbox: Any, local: int, remote: int) -> int:
                     writer.write(data)
                     await writer.drain()
             if await process.wait.aio():
-                _tell(told, b"".join([data async for data in process.stderr]).decode(errors="replace").strip().splitlines()[-1:])
+                _tell(
+                    told,
+                    b"".join([data async for data in process.stderr])
+                    .decode(errors="replace")
+                    .strip()
+                    .splitlines()[-1:],
+                )
         finally:
             writer.close()
             sending.cancel()

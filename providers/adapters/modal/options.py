@@ -1,4 +1,6 @@
-"""The section `options.modal` of a spec. Owns its fields and their checks, by kind of cluster; pure, imports no client."""
+"""The section `options.modal` of a spec. Owns its fields and their checks, by kind of cluster;
+pure, imports no client.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,47 @@ if TYPE_CHECKING:
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 DEFAULT_PYTHON = "3.12"
 MAX_TTL_S = 86_400
-"""A sandbox lives at most 24 hours. Source: modal.com/docs/guide/sandbox and /guide/timeouts, copies of 2026-09."""
+"""A sandbox lives at most 24 hours. Source: modal.com/docs/guide/sandbox and /guide/timeouts,
+copies of 2026-09.
+"""
 
 MAX_TIMEOUT_S = 86_400
-"""One attempt of a function lives 1 s to 24 h. The client checks neither end. Source: modal.com/docs/guide/timeouts, copy of 2026-09."""
+"""One attempt of a function lives 1 s to 24 h. The client checks neither end. Source:
+modal.com/docs/guide/timeouts, copy of 2026-09.
+"""
 DEFAULT_TIMEOUT_S = 3_600
 """Of a job that has neither `timeout` nor a ttl: Modal's own five minutes end most work."""
 MAX_RETRIES = 10
 """As the client's page on retries says; the client itself checks no upper bound."""
 STARTUP_S = 600
-"""How long a service's command may take until its port answers: a model has to be loaded first. Modal's own five seconds end most."""
+"""How long a service's command may take until its port answers: a model has to be loaded first.
+Modal's own five seconds end most.
+"""
 SCALEDOWN_S = 60
-"""Modal's own, said so that the plan can state it. Source: modal.com/docs/guide/scale, copy of 2026-09."""
+"""Modal's own, said so that the plan can state it. Source: modal.com/docs/guide/scale, copy of
+2026-09.
+"""
 
-NO_NONPREEMPTIBLE = "it left out: Modal gives it (x3 on CPU and memory) to containers without a GPU alone, and each one here has a GPU"
-"""The client takes `nonpreemptible=True` with a GPU as well. Source: modal.com/docs/guide/preemption, copy of 2026-09."""
+NO_NONPREEMPTIBLE = (
+    "it left out: Modal gives it (x3 on CPU and memory) to containers without a GPU alone, and each"
+    " one here has a GPU"
+)
+"""The client takes `nonpreemptible=True` with a GPU as well. Source:
+modal.com/docs/guide/preemption, copy of 2026-09.
+"""
 
 JOB_ONLY = frozenset({"retries", "timeout"})
-SERVICE_ONLY = frozenset({"port", "startup_timeout", "min_containers", "max_containers", "buffer_containers", "scaledown_window", "max_inputs"})
+SERVICE_ONLY = frozenset(
+    {
+        "port",
+        "startup_timeout",
+        "min_containers",
+        "max_containers",
+        "buffer_containers",
+        "scaledown_window",
+        "max_inputs",
+    }
+)
 FUNCTION_ONLY = frozenset({"secrets", "volumes"})
 
 _OBJECT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
@@ -44,10 +69,12 @@ _PACKAGE = re.compile(r"^[A-Za-z0-9][^\s]*$")
 
 
 class Options(NamedTuple):
-    """What is run. `image` is a registry tag; without one it is Debian with Python and the packages of `pip`.
+    """What is run. `image` is a registry tag; without one it is Debian with Python and the packages
+    of `pip`.
 
-    `cpu` is in physical cores and `memory_gib` in GiB: both are request and limit at once, so that the bill can't pass them. 0 means as the
-    offer says. Volumes (mount path, name) and secrets are named, never made nor read. `max_containers` is 0 where it follows from the others.
+    `cpu` is in physical cores and `memory_gib` in GiB: both are request and limit at once, so that
+    the bill can't pass them. 0 means as the offer says. Volumes (mount path, name) and secrets are
+    named, never made nor read. `max_containers` is 0 where it follows from the others.
     """
 
     image: str = ""
@@ -71,7 +98,9 @@ class Options(NamedTuple):
 
     @property
     def most_containers(self) -> int:
-        """How many containers a service has at most; Modal itself would set no limit, and the bill none."""
+        """How many containers a service has at most; Modal itself would set no limit, and the bill
+        none.
+        """
         return self.max_containers or max(1, self.min_containers + self.buffer_containers)
 
     @property
@@ -107,33 +136,69 @@ def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
         except ValueError as error:
             found.append(Problem(key, str(error), repr(value)[:80]))
     if "image" in values and "python" in values:
-        found.append(Problem("python", "either image or python", "both", "to add Python to a registry image, write add_python"))
+        found.append(
+            Problem(
+                "python",
+                "either image or python",
+                "both",
+                "to add Python to a registry image, write add_python",
+            )
+        )
     if "add_python" in values and "image" not in values:
-        found.append(Problem("add_python", "an image to add Python to", "none", "write python for the version of the default image"))
+        found.append(
+            Problem(
+                "add_python",
+                "an image to add Python to",
+                "none",
+                "write python for the version of the default image",
+            )
+        )
     chosen = Options(**values)  # type: ignore[arg-type]
     least = chosen.min_containers + chosen.buffer_containers
     if chosen.max_containers and least > chosen.max_containers:
-        found.append(Problem("max_containers", f"at least {least}, as min_containers and buffer_containers together", str(chosen.max_containers)))
+        found.append(
+            Problem(
+                "max_containers",
+                f"at least {least}, as min_containers and buffer_containers together",
+                str(chosen.max_containers),
+            )
+        )
     return chosen, found
 
 
 def local_python() -> str:
-    """The Python that a job's or a service's function is written in here, and has to be read by there."""
+    """The Python that a job's or a service's function is written in here, and has to be read by
+    there.
+    """
     import sys
 
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def for_kind(section: Mapping[str, object], kind: str) -> Options:
-    """The options of a section that is fit for this kind: a function's default image has the Python that its function is written in."""
+    """The options of a section that is fit for this kind: a function's default image has the Python
+    that its function is written in.
+    """
     chosen = read(section)
-    return chosen if kind == "machine" or "python" in section or chosen.image else chosen._replace(python=local_python())
+    return (
+        chosen
+        if kind == "machine" or "python" in section or chosen.image
+        else chosen._replace(python=local_python())
+    )
 
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> list[Problem]:
     """What is missing or out of place for this kind of cluster."""
-    foreign = {"machine": JOB_ONLY | SERVICE_ONLY | FUNCTION_ONLY, "job": SERVICE_ONLY, "service": JOB_ONLY}[kind]
-    found = [Problem(key, f"only what a {kind} has", repr(key), _whose(key)) for key in section if key in foreign]
+    foreign = {
+        "machine": JOB_ONLY | SERVICE_ONLY | FUNCTION_ONLY,
+        "job": SERVICE_ONLY,
+        "service": JOB_ONLY,
+    }[kind]
+    found = [
+        Problem(key, f"only what a {kind} has", repr(key), _whose(key))
+        for key in section
+        if key in foreign
+    ]
     if kind == "machine":
         return found
     chosen = read(section)
@@ -142,19 +207,42 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> list[Problem
     if kind == "service" and not chosen.port:
         found.append(Problem("port", "the port that the command listens on", "none"))
     here = local_python()
-    for key, version in (("python", chosen.python if "python" in section else here), ("add_python", chosen.add_python or here)):
+    for key, version in (
+        ("python", chosen.python if "python" in section else here),
+        ("add_python", chosen.add_python or here),
+    ):
         if version != here:
-            found.append(Problem(key, f"{here}, the Python that runs here: the {kind}'s function is handed over in its form", version))
+            found.append(
+                Problem(
+                    key,
+                    f"{here}, the Python that runs here: the {kind}'s function is handed over in"
+                    " its form",
+                    version,
+                )
+            )
     attempts = chosen.retries + 1
     if kind == "job" and setup.ttl_s and chosen.timeout_s * attempts > setup.ttl_s:
         told = f"{attempts} x {duration.text(chosen.timeout_s)}"
-        found.append(Problem("timeout", f"all attempts within the ttl of {duration.text(setup.ttl_s)}", told, "a timeout is per attempt"))
+        found.append(
+            Problem(
+                "timeout",
+                f"all attempts within the ttl of {duration.text(setup.ttl_s)}",
+                told,
+                "a timeout is per attempt",
+            )
+        )
     return found
 
 
-def running(program: Program, script: str, kind: str, section: Mapping[str, object]) -> dict[str, object]:
-    """The section with what is to run, unless it names its own. A registry image gets the Python that a function is handed over in."""
-    made: dict[str, object] = {"command": ["bash", "-c", f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{script}"]}  # noqa: S108 - a container's own
+def running(
+    program: Program, script: str, kind: str, section: Mapping[str, object]
+) -> dict[str, object]:
+    """The section with what is to run, unless it names its own. A registry image gets the Python
+    that a function is handed over in.
+    """
+    made: dict[str, object] = {
+        "command": ["bash", "-c", f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{script}"]
+    }  # noqa: S108 - a container's own
     if program.image and "python" not in section:
         made["image"] = program.image
         if kind != "machine":
@@ -164,17 +252,32 @@ def running(program: Program, script: str, kind: str, section: Mapping[str, obje
     kept = program.checkpoint
     if kept is not None and kept.to.startswith("volume:") and kind != "machine":
         mounted = section.get("volumes")
-        made["volumes"] = {**(mounted if isinstance(mounted, dict) else {}), kept.path: kept.to.removeprefix("volume:")}
-    return {**made, **{key: value for key, value in section.items() if key != "volumes" or "volumes" not in made}}
+        made["volumes"] = {
+            **(mounted if isinstance(mounted, dict) else {}),
+            kept.path: kept.to.removeprefix("volume:"),
+        }
+    return {
+        **made,
+        **{
+            key: value
+            for key, value in section.items()
+            if key != "volumes" or "volumes" not in made
+        },
+    }
 
 
 def timeout_s(chosen: Options, ttl_s: int | None) -> int:
     """How long one attempt of a job may run: as it says, else its share of the ttl, else an hour."""
-    return chosen.timeout_s or (max(1, min(MAX_TIMEOUT_S, ttl_s // (chosen.retries + 1))) if ttl_s else DEFAULT_TIMEOUT_S)
+    return chosen.timeout_s or (
+        max(1, min(MAX_TIMEOUT_S, ttl_s // (chosen.retries + 1))) if ttl_s else DEFAULT_TIMEOUT_S
+    )
 
 
 def _whose(key: str) -> str:
-    return f"{key} is for a {'job' if key in JOB_ONLY else 'service' if key in SERVICE_ONLY else 'job or a service'}"
+    return (
+        f"{key} is for a"
+        f" {'job' if key in JOB_ONLY else 'service' if key in SERVICE_ONLY else 'job or a service'}"
+    )
 
 
 def _image(value: object) -> str:
@@ -191,13 +294,19 @@ def _python(value: object) -> str:
 
 
 def _pip(value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) and _PACKAGE.match(item) for item in value):
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(item, str) and _PACKAGE.match(item) for item in value
+    ):
         return tuple(value)
     raise ValueError('a list of packages such as ["torch==2.9.0"]')
 
 
 def _command(value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) and item for item in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(item, str) and item for item in value)
+    ):
         return tuple(value)
     if isinstance(value, str) and value.strip():
         return ("sh", "-c", value)
@@ -217,14 +326,22 @@ def _memory(value: object) -> float:
 
 
 def _secrets(value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) and _OBJECT.match(item) for item in value):
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(item, str) and _OBJECT.match(item) for item in value
+    ):
         return tuple(value)
-    raise ValueError("a list of names of Modal's secrets (`modal secret create NAME`), never their values")
+    raise ValueError(
+        "a list of names of Modal's secrets (`modal secret create NAME`), never their values"
+    )
 
 
 def _volumes(value: object) -> tuple[tuple[str, str], ...]:
     good = isinstance(value, dict) and all(
-        isinstance(path, str) and _MOUNT.match(path) and isinstance(name, str) and _OBJECT.match(name) for path, name in value.items()
+        isinstance(path, str)
+        and _MOUNT.match(path)
+        and isinstance(name, str)
+        and _OBJECT.match(name)
+        for path, name in value.items()
     )
     if isinstance(value, dict) and good:
         return tuple(sorted(value.items()))
@@ -243,17 +360,27 @@ def _within(least: int, most: int, what: str) -> Callable[[object], int]:
 def _span(least: int, most: int) -> Callable[[object], int]:
     def reader(value: object) -> int:
         try:
-            found = duration.seconds(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1
+            found = (
+                duration.seconds(value)
+                if isinstance(value, (str, int, float)) and not isinstance(value, bool)
+                else -1
+            )
         except ValueError:
             found = -1
         if least <= found <= most:
             return found
-        raise ValueError(f'a duration such as "30m", from {duration.text(least)} to {duration.text(most)}')
+        raise ValueError(
+            f'a duration such as "30m", from {duration.text(least)} to {duration.text(most)}'
+        )
 
     return reader
 
 
-_FIELDS = {"timeout": "timeout_s", "startup_timeout": "startup_timeout_s", "scaledown_window": "scaledown_window_s"}
+_FIELDS = {
+    "timeout": "timeout_s",
+    "startup_timeout": "startup_timeout_s",
+    "scaledown_window": "scaledown_window_s",
+}
 """The fields whose unit stands in the name."""
 
 _READERS: dict[str, Callable[[object], object]] = {

@@ -1,7 +1,9 @@
-"""Which Pulumi backend this process works with: where the states are that claim machines. Owns the order of the places that may say so.
+"""Which Pulumi backend this process works with: where the states are that claim machines. Owns the
+order of the places that may say so.
 
-Reads the environment and at most two small files, in Pulumi's own order: PULUMI_BACKEND_URL, the project file's `backend.url`, what `pulumi login`
-wrote (Pulumi, "Managing state and backend options", 2026-11).
+Reads the environment and at most two small files, in Pulumi's own order: PULUMI_BACKEND_URL, the
+project file's `backend.url`, what `pulumi login` wrote (Pulumi, "Managing state and backend
+options", 2026-11).
 """
 
 from __future__ import annotations
@@ -16,21 +18,30 @@ from providers.model import regular, yaml_file
 
 
 def current() -> str:
-    """The backend's URL without any user or password in it, in one spelling; empty where nothing says."""
+    """The backend's URL without any user or password in it, in one spelling; empty where nothing
+    says.
+    """
     return spelled(os.environ.get("PULUMI_BACKEND_URL") or _of_project(Path.cwd()) or _logged_in())
 
 
 def folder() -> Path | None:
-    """Where a `file://` backend keeps the states; None for any other backend. A relative one is looked for here, then in each folder above."""
+    """Where a `file://` backend keeps the states; None for any other backend. A relative one is
+    looked for here, then in each folder above.
+    """
     url = current()
     if not url.startswith("file://"):
         return None
     place, here = Path(url.removeprefix("file://")), Path.cwd()
-    return next((base / place for base in (here, *here.parents) if (base / place / ".pulumi").is_dir()), None)
+    return next(
+        (base / place for base in (here, *here.parents) if (base / place / ".pulumi").is_dir()),
+        None,
+    )
 
 
 def spelled(url: str) -> str:
-    """A backend's URL in one spelling: no credentials, no trailing slash, the home as it is. Pure, but for the home's name."""
+    """A backend's URL in one spelling: no credentials, no trailing slash, the home as it is. Pure,
+    but for the home's name.
+    """
     text = re.sub(r"//[^/@]*@", "//", url.strip()).rstrip("/")
     if text.startswith("file://"):
         place = unquote(text.removeprefix("file://"))
@@ -59,9 +70,13 @@ def _of_project(here: Path) -> str:
 
 
 def _logged_in() -> str:
-    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or "~/.pulumi"
+    folder = (
+        os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME") or "~/.pulumi"
+    )
     try:
-        found = json.loads(regular.content(Path(folder).expanduser() / "credentials.json", regular.SMALL_MAX))
+        found = json.loads(
+            regular.content(Path(folder).expanduser() / "credentials.json", regular.SMALL_MAX)
+        )
     except (OSError, ValueError, RuntimeError):
         return ""
     return str(found.get("current") or "") if isinstance(found, dict) else ""

@@ -26,7 +26,9 @@ def order_out(order: Order) -> dict[str, Any]:
 
 
 def order_in(raw: Mapping[str, Any]) -> Order:
-    """Reads `order_out`'s form. Lists become tuples: an order is a frozen record through and through."""
+    """Reads `order_out`'s form. Lists become tuples: an order is a frozen record through and
+    through.
+    """
     setup = {name: _tuples(value) for name, value in raw["setup"].items() if name in Setup._fields}
     return Order(
         Mark(*raw["mark"]),

@@ -1,10 +1,13 @@
-"""The journal: what was about to be bought, what became of it, what was refused lately, and who is at work. One SQLite file for all worlds.
+"""The journal: what was about to be bought, what became of it, what was refused lately, and who is
+at work. One SQLite file for all worlds.
 
-Owns durability: an order is on the disk (fsync) before the call that may create a machine, and buying refuses to go on without that. It backs up
-the marks on the machines everywhere and is the only memory where a cloud has none. Imported only when a journal exists or is about to.
+Owns durability: an order is on the disk (fsync) before the call that may create a machine, and
+buying refuses to go on without that. It backs up the marks on the machines everywhere and is the
+only memory where a cloud has none. Imported only when a journal exists or is about to.
 
-Blocks grow: a scope that is refused again within `MEMORY_S` is left alone twice as long as the last time, up to an hour (or its own time if that is
-longer); a success there clears it, since stockouts last hours but end without notice.
+Blocks grow: a scope that is refused again within `MEMORY_S` is left alone twice as long as the last
+time, up to an hour (or its own time if that is longer); a success there clears it, since stockouts
+last hours but end without notice.
 """
 
 from __future__ import annotations
@@ -75,8 +78,9 @@ CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, b
 
 
 class OrderRow(NamedTuple):
-    """One order as the journal has it. `state` is intent, made, failed, released or unsettled. `account` is whose settings it was placed with;
-    None where that was not written down (an older journal).
+    """One order as the journal has it. `state` is intent, made, failed, released or unsettled.
+    `account` is whose settings it was placed with; None where that was not written down (an older
+    journal).
     """
 
     order: Order
@@ -91,7 +95,9 @@ class OrderRow(NamedTuple):
 
 
 class PlacementRow(NamedTuple):
-    """One placement that was had, with its price then. `ended_at` is None while it runs, as far as is known here."""
+    """One placement that was had, with its price then. `ended_at` is None while it runs, as far as
+    is known here.
+    """
 
     owner: str
     cluster: str
@@ -107,8 +113,9 @@ class PlacementRow(NamedTuple):
 
 
 class OwnerRow(NamedTuple):
-    """An owner that this machine has met. `project` and `stack` are empty for what was bought without a stack; `backend` is where the stack's state
-    was kept when it was last seen, empty where that is not known.
+    """An owner that this machine has met. `project` and `stack` are empty for what was bought
+    without a stack; `backend` is where the stack's state was kept when it was last seen, empty
+    where that is not known.
     """
 
     owner: str
@@ -118,7 +125,9 @@ class OwnerRow(NamedTuple):
 
 
 class ClaimRow(NamedTuple):
-    """A generation that some state named lately, with the machines that the state knows. `cluster` is empty while it is only being imported."""
+    """A generation that some state named lately, with the machines that the state knows. `cluster`
+    is empty while it is only being imported.
+    """
 
     cluster: str
     generation: str
@@ -126,7 +135,9 @@ class ClaimRow(NamedTuple):
 
 
 class Closure(NamedTuple):
-    """What is known of an account and a scope: closed to it until a moment, for a reason, or `opened`: seen to be usable."""
+    """What is known of an account and a scope: closed to it until a moment, for a reason, or
+    `opened`: seen to be usable.
+    """
 
     account: Account | None
     scope: Scope
@@ -136,7 +147,9 @@ class Closure(NamedTuple):
 
 
 class JournalBroken(GpusError):
-    """The journal can't be read or written. `found` is what is wrong with it, on one line, with its path; `todo` what mends that."""
+    """The journal can't be read or written. `found` is what is wrong with it, on one line, with its
+    path; `todo` what mends that.
+    """
 
     def __init__(self, found: str, todo: str, consequence: str = "") -> None:
         self.found, self.todo = found, todo
@@ -144,9 +157,11 @@ class JournalBroken(GpusError):
 
 
 class Journal:
-    """One open journal. Safe from several threads and processes; every change is on the disk when the method returns.
+    """One open journal. Safe from several threads and processes; every change is on the disk when
+    the method returns.
 
-    Raises GpusError, never sqlite3's own errors. Moments are on the clock of the world they belong to, in seconds since the epoch.
+    Raises GpusError, never sqlite3's own errors. Moments are on the clock of the world they belong
+    to, in seconds since the epoch.
     """
 
     whole = True
@@ -167,7 +182,8 @@ class Journal:
     # Orders
 
     def intend(self, world: str, order: Order, now: float, account: Account | None = None) -> None:
-        """Writes an order down before its call is made. When this returns it is on the disk; when it raises, nothing may be bought.
+        """Writes an order down before its call is made. When this returns it is on the disk; when
+        it raises, nothing may be bought.
 
         `account` says where it is placed: a later run with other settings still finds it there.
         """
@@ -180,7 +196,14 @@ class Journal:
             json.dumps(order.node_names),
             "[]",
             INTENT,
-            max((candidate.micro_usd for candidate in order.candidates if candidate.micro_usd is not None), default=None),
+            max(
+                (
+                    candidate.micro_usd
+                    for candidate in order.candidates
+                    if candidate.micro_usd is not None
+                ),
+                default=None,
+            ),
             json.dumps({**order_out(order), "account": account_out(account)}, default=str),
             "",
             "",
@@ -192,135 +215,253 @@ class Journal:
 
     def note(self, ticket: Ticket, now: float) -> None:
         """Keeps where a pending order stands, so that any later process can go on with it."""
-        self._set(ticket.order.token, now, ticket=json.dumps(ticket_out(ticket)), native_ids=_ids(ticket.handles))
+        self._set(
+            ticket.order.token,
+            now,
+            ticket=json.dumps(ticket_out(ticket)),
+            native_ids=_ids(ticket.handles),
+        )
 
     def made(self, ticket: Ticket, now: float) -> None:
         """The order's machines exist."""
         price = ticket.placed.micro_usd if ticket.placed is not None else None
-        self._set(ticket.order.token, now, state=MADE, ticket=json.dumps(ticket_out(ticket)), native_ids=_ids(ticket.handles), micro_usd=price)
+        self._set(
+            ticket.order.token,
+            now,
+            state=MADE,
+            ticket=json.dumps(ticket_out(ticket)),
+            native_ids=_ids(ticket.handles),
+            micro_usd=price,
+        )
 
-    def settled(self, token: str, state: str, now: float, detail: str = "", handles: Sequence[Handle] | None = None) -> None:
-        """The order ended (`failed`: nothing of it is left; `released`: deleted, confirmed), or is `unsettled`, with what is known of it."""
+    def settled(
+        self,
+        token: str,
+        state: str,
+        now: float,
+        detail: str = "",
+        handles: Sequence[Handle] | None = None,
+    ) -> None:
+        """The order ended (`failed`: nothing of it is left; `released`: deleted, confirmed), or is
+        `unsettled`, with what is known of it.
+        """
         more: dict[str, Any] = {} if handles is None else {"native_ids": _ids(handles)}
         self._set(token, now, state=state, detail=detail, **more)
 
-    def release(self, world: str, owner: str, cluster: str, generation: str, now: float, handles: Collection[Handle] | None = None) -> None:
-        """Everything of this mark is gone, confirmed: closes its orders and its launches. An empty cluster or generation is any.
+    def release(
+        self,
+        world: str,
+        owner: str,
+        cluster: str,
+        generation: str,
+        now: float,
+        handles: Collection[Handle] | None = None,
+    ) -> None:
+        """Everything of this mark is gone, confirmed: closes its orders and its launches. An empty
+        cluster or generation is any.
 
-        With `handles`, only these machines are gone: the orders that made them are closed, and their launches have ended.
+        With `handles`, only these machines are gone: the orders that made them are closed, and
+        their launches have ended.
         """
         which = (world, owner, cluster, generation)
         match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
         ids = None if handles is None else {handle.native_id for handle in handles}
         with self._change() as db:
-            for token, known in db.execute(f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}", which).fetchall():  # noqa: S608
+            for token, known in db.execute(
+                f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}", which
+            ).fetchall():  # noqa: S608
                 if ids is None or ids & {native for _, native in json.loads(known)}:
-                    db.execute("UPDATE orders SET state = 'released', updated_at = ? WHERE token = ?", (now, token))
-            for rowid, known in db.execute(f"SELECT rowid, native_ids FROM launches WHERE {match} AND ended_at IS NULL", which).fetchall():  # noqa: S608
+                    db.execute(
+                        "UPDATE orders SET state = 'released', updated_at = ? WHERE token = ?",
+                        (now, token),
+                    )
+            for rowid, known in db.execute(
+                f"SELECT rowid, native_ids FROM launches WHERE {match} AND ended_at IS NULL", which
+            ).fetchall():  # noqa: S608
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
-    def forget(self, world: str, owner: str, cluster: str, generation: str, handles: Collection[Handle], now: float) -> None:
-        """These machines are gone, confirmed, and others of their orders are not: the orders stay open, of what is left."""
+    def forget(
+        self,
+        world: str,
+        owner: str,
+        cluster: str,
+        generation: str,
+        handles: Collection[Handle],
+        now: float,
+    ) -> None:
+        """These machines are gone, confirmed, and others of their orders are not: the orders stay
+        open, of what is left.
+        """
         ids = {handle.native_id for handle in handles}
         with self._change() as db:
             for token, known in db.execute(
-                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) ="
+                f" (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
                 (world, owner, cluster, generation),
             ).fetchall():
                 left = [pair for pair in json.loads(known) if pair[1] not in ids]
                 if left != json.loads(known):
                     db.execute(
-                        "UPDATE orders SET native_ids = ?, state = ?, updated_at = ? WHERE token = ?",
+                        "UPDATE orders SET native_ids = ?, state = ?, updated_at = ? WHERE"
+                        " token = ?",
                         (json.dumps(left), MADE if left else RELEASED, now, token),
                     )
 
-    def adopt(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle], now: float) -> None:
-        """The orders that made these machines belong to this generation from now on; the launches of former ones have ended."""
+    def adopt(
+        self,
+        world: str,
+        owner: str,
+        cluster: str,
+        generation: str,
+        handles: Sequence[Handle],
+        now: float,
+    ) -> None:
+        """The orders that made these machines belong to this generation from now on; the launches
+        of former ones have ended.
+        """
         ids = {handle.native_id for handle in handles}
         with self._change() as db:
             for token, known in db.execute(
-                f"SELECT token, native_ids FROM orders WHERE (world, owner, cluster) = (?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster) = (?, ?, ?)"
+                f" AND state IN {OPEN}",  # noqa: S608
                 (world, owner, cluster),
             ).fetchall():
                 if ids & {native for _, native in json.loads(known)}:
-                    db.execute("UPDATE orders SET generation = ?, state = 'made', updated_at = ? WHERE token = ?", (generation, now, token))
+                    db.execute(
+                        "UPDATE orders SET generation = ?, state = 'made', updated_at = ? WHERE"
+                        " token = ?",
+                        (generation, now, token),
+                    )
             db.execute(
-                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster) = (?, ?, ?) AND generation != ? AND ended_at IS NULL",
+                "UPDATE launches SET ended_at = ? WHERE (world, owner, cluster) = (?, ?, ?) AND"
+                " generation != ? AND ended_at IS NULL",
                 (now, world, owner, cluster, generation),
             )
 
     def orders(
-        self, world: str, owner: str, cluster: str | None = None, generation: str | None = None, states: Sequence[str] = OPEN
+        self,
+        world: str,
+        owner: str,
+        cluster: str | None = None,
+        generation: str | None = None,
+        states: Sequence[str] = OPEN,
     ) -> tuple[OrderRow, ...]:
         """The orders in these states, oldest first."""
         query = (
-            "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at, generation FROM orders "
-            "WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?) AND (? IS NULL OR generation = ?) ORDER BY rowid"
+            "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at,"
+            " generation FROM orders WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?)"
+            " AND (? IS NULL OR generation = ?) ORDER BY rowid"
         )
         with self._read() as db:
-            rows = db.execute(query, (world, owner, cluster, cluster, generation, generation)).fetchall()
+            rows = db.execute(
+                query, (world, owner, cluster, cluster, generation, generation)
+            ).fetchall()
             return tuple(_entry(row) for row in rows if row[2] in states)
 
     # Who claims what
 
     def owned(self, world: str, owner: str, project: str, stack: str, *, new: bool = False) -> None:
-        """Remembers which project and stack an owner is of, and in which backend. Of a `new` one every claim will be here, so that the first look
-        can tell already.
+        """Remembers which project and stack an owner is of, and in which backend. Of a `new` one
+        every claim will be here, so that the first look can tell already.
         """
         from providers.engine.journal.backend import current
 
         with self._change() as db:
             if backend := current():
-                db.execute("INSERT OR REPLACE INTO backends VALUES (?, ?, ?)", (world, owner, backend))
-            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)", (world, owner, project, stack, int(new)))
-            db.execute("UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)", (project, stack, world, owner))
+                db.execute(
+                    "INSERT OR REPLACE INTO backends VALUES (?, ?, ?)", (world, owner, backend)
+                )
+            db.execute(
+                "INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?, ?)",
+                (world, owner, project, stack, int(new)),
+            )
+            db.execute(
+                "UPDATE owners SET project = ?, stack = ? WHERE (world, owner) = (?, ?)",
+                (project, stack, world, owner),
+            )
 
     def owners(self, world: str) -> tuple[OwnerRow, ...]:
-        """Every owner of a world that this machine has met: as a stack's, or as whose something was ordered."""
+        """Every owner of a world that this machine has met: as a stack's, or as whose something was
+        ordered.
+        """
         query = (
-            "SELECT met.owner, coalesce(project, ''), coalesce(stack, ''), coalesce(backend, '') FROM "
-            "(SELECT owner FROM owners WHERE world = ?1 UNION SELECT owner FROM orders WHERE world = ?1 UNION "
-            "SELECT owner FROM launches WHERE world = ?1) AS met LEFT JOIN owners ON (owners.world, owners.owner) = (?1, met.owner) "
-            "LEFT JOIN backends ON (backends.world, backends.owner) = (?1, met.owner) ORDER BY met.owner"
+            "SELECT met.owner, coalesce(project, ''), coalesce(stack, ''), coalesce(backend, '')"
+            " FROM (SELECT owner FROM owners WHERE world = ?1 UNION SELECT owner FROM orders WHERE"
+            " world = ?1 UNION SELECT owner FROM launches WHERE world = ?1) AS met LEFT JOIN owners"
+            " ON (owners.world, owners.owner) = (?1, met.owner) LEFT JOIN backends ON"
+            " (backends.world, backends.owner) = (?1, met.owner) ORDER BY met.owner"
         )
         with self._read() as db:
             return tuple(OwnerRow(*row) for row in db.execute(query, (world,)).fetchall())
 
     def former(self, world: str, owner: str, project: str, stack: str) -> tuple[PlacementRow, ...]:
-        """Placements of other owners of the same project and stack that still have machines: nothing but this journal may know of them any more."""
+        """Placements of other owners of the same project and stack that still have machines:
+        nothing but this journal may know of them any more.
+        """
         with self._read() as db:
-            query = "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
+            query = (
+                "SELECT owner FROM owners WHERE (world, project, stack) = (?, ?, ?) AND owner != ?"
+            )
             owners = {row[0] for row in db.execute(query, (world, project, stack, owner))}
         # What another machine bought, that one's journal knows better.
-        return tuple(launch for launch in self.standing(world) if launch.owner in owners and not launch.record.get("remembered"))
+        return tuple(
+            launch
+            for launch in self.standing(world)
+            if launch.owner in owners and not launch.record.get("remembered")
+        )
 
-    def claim(self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]) -> None:
+    def claim(
+        self, world: str, owner: str, cluster: str, generation: str, handles: Sequence[Handle]
+    ) -> None:
         """A state names this generation and these machines, as of the owner's present look."""
         with self._change() as db:
             look = self._looks(db, world, owner)
-            db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", (world, owner, generation, cluster, _ids(handles), look))
+            db.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)",
+                (world, owner, generation, cluster, _ids(handles), look),
+            )
 
     def claims(self, world: str, owner: str) -> tuple[ClaimRow, ...] | None:
-        """What states have claimed since the owner's last look; None where nobody has looked yet, so that nothing can be said."""
+        """What states have claimed since the owner's last look; None where nobody has looked yet,
+        so that nothing can be said.
+        """
         with self._read() as db:
             look = self._looks(db, world, owner)
             rows = db.execute(
-                "SELECT cluster, generation, native_ids FROM claims WHERE world = ? AND owner = ? AND look >= ?", (world, owner, look)
+                "SELECT cluster, generation, native_ids FROM claims WHERE world = ? AND owner = ?"
+                " AND look >= ?",
+                (world, owner, look),
             ).fetchall()
-            return tuple(ClaimRow(row[0], row[1], tuple(Handle(*pair) for pair in json.loads(row[2]))) for row in rows) if look else None
+            return (
+                tuple(
+                    ClaimRow(row[0], row[1], tuple(Handle(*pair) for pair in json.loads(row[2])))
+                    for row in rows
+                )
+                if look
+                else None
+            )
 
     def look(self, world: str, owner: str, mine: Collection[str] = ()) -> None:
-        """Begins the owner's next look: what was claimed before no longer counts, except the generations that this run has named already."""
+        """Begins the owner's next look: what was claimed before no longer counts, except the
+        generations that this run has named already.
+        """
         with self._change() as db:
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, '', '', 0)", (world, owner))
-            db.execute("UPDATE owners SET looks = looks + 1 WHERE (world, owner) = (?, ?)", (world, owner))
+            db.execute(
+                "UPDATE owners SET looks = looks + 1 WHERE (world, owner) = (?, ?)", (world, owner)
+            )
             look = self._looks(db, world, owner)
             for generation in mine:
-                db.execute("UPDATE claims SET look = ? WHERE (world, owner, generation) = (?, ?, ?)", (look, world, owner, generation))
+                db.execute(
+                    "UPDATE claims SET look = ? WHERE (world, owner, generation) = (?, ?, ?)",
+                    (look, world, owner, generation),
+                )
 
     def _looks(self, db: sqlite3.Connection, world: str, owner: str) -> int:
-        row = db.execute("SELECT looks FROM owners WHERE (world, owner) = (?, ?)", (world, owner)).fetchone()
+        row = db.execute(
+            "SELECT looks FROM owners WHERE (world, owner) = (?, ?)", (world, owner)
+        ).fetchone()
         return int(row[0]) if row is not None else 0
 
     # Launches
@@ -345,19 +486,25 @@ class Journal:
             json.dumps({**held.to_dict(), **more}),
         )
         with self._change() as db:
-            # A state names the moment in whole seconds: what it tells of an open placement is no second one.
+            # A state names the moment in whole seconds: what it tells of an open placement is no
+            # second one.
             db.execute(
                 "DELETE FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) "
                 "AND (launched_at = 0 OR ended_at IS NULL AND CAST(launched_at AS INTEGER) = ?)",
                 (held.world, held.owner, held.cluster, held.generation, int(held.launched_at)),
             )
-            db.execute(f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608 - only placeholders
+            db.execute(
+                f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values
+            )  # noqa: S608 - only placeholders
 
     def remember(self, held: ClusterRecord) -> None:
-        """Keeps a placement that a state names and that was bought from another machine; one that is known here stays as it is."""
+        """Keeps a placement that a state names and that was bought from another machine; one that
+        is known here stays as it is.
+        """
         with self._change() as db:
             rows = db.execute(
-                "SELECT launched_at FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?)",
+                "SELECT launched_at FROM launches WHERE (world, owner, cluster, generation) = (?,"
+                " ?, ?, ?)",
                 (held.world, held.owner, held.cluster, held.generation),
             ).fetchall()
         if not any(int(moment) == int(held.launched_at) for (moment,) in rows):
@@ -368,7 +515,9 @@ class Journal:
         self._amend(held, {"status": held.status}, now)
 
     def ends(self, held: ClusterRecord, why: str) -> None:
-        """The placement is about to be ended as at its own limit, for a reason: whoever finds it gone knows."""
+        """The placement is about to be ended as at its own limit, for a reason: whoever finds it
+        gone knows.
+        """
         self._amend(held, {"ended_why": why})
 
     def concluded(self, held: ClusterRecord, status: str, why: str) -> None:
@@ -376,63 +525,121 @@ class Journal:
         key = (held.world, held.owner, held.cluster, held.generation)
         with self._change() as db:
             rows = db.execute(
-                "SELECT rowid, record FROM launches WHERE (world, owner, cluster, generation) = (?, ?, ?, ?) ORDER BY launched_at DESC LIMIT 1", key
+                "SELECT rowid, record FROM launches WHERE (world, owner, cluster, generation) = (?,"
+                " ?, ?, ?) ORDER BY launched_at DESC LIMIT 1",
+                key,
             ).fetchall()
             for rowid, record in rows:
-                db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps({**json.loads(record), "concluded": [status, why]}), rowid))
+                db.execute(
+                    "UPDATE launches SET record = ? WHERE rowid = ?",
+                    (json.dumps({**json.loads(record), "concluded": [status, why]}), rowid),
+                )
 
     def destroyed(self, world: str, owner: str, cluster: str = "", generation: str = "") -> None:
-        """A placement was destroyed with its declaration, or every one of the owner: how its job ended is asked no more."""
+        """A placement was destroyed with its declaration, or every one of the owner: how its job
+        ended is asked no more.
+        """
         with self._change() as db:
             match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
-            rows = db.execute(f"SELECT rowid, record FROM launches WHERE {match}", (world, owner, cluster, generation)).fetchall()  # noqa: S608 - own text
+            rows = db.execute(
+                f"SELECT rowid, record FROM launches WHERE {match}",
+                (world, owner, cluster, generation),
+            ).fetchall()  # noqa: S608 - own text
             for rowid, record in rows:
                 fields = json.loads(record)
                 if fields.pop("concluded", None) is not None:
-                    db.execute("UPDATE launches SET record = ? WHERE rowid = ?", (json.dumps(fields), rowid))
+                    db.execute(
+                        "UPDATE launches SET record = ? WHERE rowid = ?",
+                        (json.dumps(fields), rowid),
+                    )
 
     def conclusions(self, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:
-        """The last placement of each cluster where that is over and its machines are gone: `concluded` in its record."""
-        last = {(launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)}
-        over = [launch for launch in last.values() if launch.ended_at is not None and launch.record.get("concluded")]
-        return tuple(launch for launch in over if not self.orders(world, launch.owner, launch.cluster))
+        """The last placement of each cluster where that is over and its machines are gone:
+        `concluded` in its record.
+        """
+        last = {
+            (launch.owner, launch.cluster): launch for launch in self.launches(world, "", cluster)
+        }
+        over = [
+            launch
+            for launch in last.values()
+            if launch.ended_at is not None and launch.record.get("concluded")
+        ]
+        return tuple(
+            launch for launch in over if not self.orders(world, launch.owner, launch.cluster)
+        )
 
-    def _amend(self, held: ClusterRecord, fields: Mapping[str, object], ended_at: float | None = None) -> None:
-        """Writes these fields into the record of the generation's open launch, and its end if it has one."""
+    def _amend(
+        self, held: ClusterRecord, fields: Mapping[str, object], ended_at: float | None = None
+    ) -> None:
+        """Writes these fields into the record of the generation's open launch, and its end if it
+        has one.
+        """
         with self._change() as db:
             key = (held.world, held.owner, held.cluster, held.generation)
             match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
-            for rowid, record in db.execute(f"SELECT rowid, record FROM launches WHERE {match}", key).fetchall():  # noqa: S608 - own text
+            for rowid, record in db.execute(
+                f"SELECT rowid, record FROM launches WHERE {match}", key
+            ).fetchall():  # noqa: S608 - own text
                 written = json.dumps({**json.loads(record), **fields})
-                db.execute("UPDATE launches SET record = ?, ended_at = ? WHERE rowid = ?", (written, ended_at, rowid))
+                db.execute(
+                    "UPDATE launches SET record = ?, ended_at = ? WHERE rowid = ?",
+                    (written, ended_at, rowid),
+                )
 
     def ended_why(self, held: ClusterRecord) -> str:
-        """Why the latest placement of this generation was ended as at its own limit; empty where it was not."""
-        found = [launch for launch in self.launches(held.world, held.owner, held.cluster) if launch.generation == held.generation]
+        """Why the latest placement of this generation was ended as at its own limit; empty where it
+        was not.
+        """
+        found = [
+            launch
+            for launch in self.launches(held.world, held.owner, held.cluster)
+            if launch.generation == held.generation
+        ]
         return str(found[-1].record.get("ended_why", "")) if found else ""
 
     def launches(self, world: str, owner: str = "", cluster: str = "") -> tuple[PlacementRow, ...]:
         """Every placement of a world, oldest first; narrowed by owner and cluster."""
         with self._read() as db:
             rows = db.execute(
-                "SELECT owner, cluster, generation, provider, native_ids, micro_usd, price_as_of, price_source, launched_at, ended_at, record "
-                "FROM launches WHERE world = ? AND ? IN ('', owner) AND ? IN ('', cluster) ORDER BY launched_at",
+                "SELECT owner, cluster, generation, provider, native_ids, micro_usd, price_as_of,"
+                " price_source, launched_at, ended_at, record FROM launches WHERE world = ? AND ?"
+                " IN ('', owner) AND ? IN ('', cluster) ORDER BY launched_at",
                 (world, owner, cluster),
             ).fetchall()
             return tuple(
-                PlacementRow._make((*row[:4], tuple(native for _, native in json.loads(row[4])), *row[5:10], json.loads(row[10]))) for row in rows
+                PlacementRow._make(
+                    (
+                        *row[:4],
+                        tuple(native for _, native in json.loads(row[4])),
+                        *row[5:10],
+                        json.loads(row[10]),
+                    )
+                )
+                for row in rows
             )
 
     def standing(self, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:
-        """The placements that still have machines, oldest first: open ones, and of a cluster without one the last that was stopped and is kept, or
-        that is over: its job has ended, or its own limit has.
+        """The placements that still have machines, oldest first: open ones, and of a cluster
+        without one the last that was stopped and is kept, or that is over: its job has ended, or
+        its own limit has.
         """
         every = self.launches(world, "", cluster)
         runs = {(launch.owner, launch.cluster) for launch in every if launch.ended_at is None}
-        over = [launch for launch in every if launch.record.get("status") in {STOPPED, STOPPING} or launch.record.get("concluded")]
+        over = [
+            launch
+            for launch in every
+            if launch.record.get("status") in {STOPPED, STOPPING} or launch.record.get("concluded")
+        ]
         rested = {(launch.owner, launch.cluster): launch for launch in over}
-        kept = [launch for key, launch in rested.items() if key not in runs and self.orders(world, *key)]
-        return tuple(launch for launch in every if launch.native_ids and (launch.ended_at is None or launch in kept))
+        kept = [
+            launch for key, launch in rested.items() if key not in runs and self.orders(world, *key)
+        ]
+        return tuple(
+            launch
+            for launch in every
+            if launch.native_ids and (launch.ended_at is None or launch in kept)
+        )
 
     # Blocks
 
@@ -440,8 +647,9 @@ class Journal:
         """Every block of a world, expired ones too: the planner compares with the world's moment."""
         with self._read() as db:
             rows = db.execute(
-                "SELECT provider, region, zone, machine_type, gpu_type, capacity, until, reason FROM blocks WHERE world = ? "
-                "ORDER BY provider, region, zone, machine_type, gpu_type, capacity",
+                "SELECT provider, region, zone, machine_type, gpu_type, capacity, until, reason"
+                " FROM blocks WHERE world = ? ORDER BY provider, region, zone, machine_type,"
+                " gpu_type, capacity",
                 (world,),
             ).fetchall()
         return tuple(Block(Scope(*row[:6]), row[6], row[7]) for row in rows)
@@ -449,14 +657,20 @@ class Journal:
     def block(self, world: str, scope: Scope, seconds: float, reason: str, now: float) -> Block:
         """Leaves a scope alone for that long, longer when it was refused before; returns the block."""
         where = (world, *scope)
-        match = "(world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)"
+        match = (
+            "(world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?,"
+            " ?, ?)"
+        )
         with self._change() as db:
             row = db.execute(f"SELECT times, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
             times = row[0] + 1 if row is not None and now - row[1] <= MEMORY_S else 1
             until = now + min(seconds * 2 ** min(times - 1, 16), max(seconds, GROWN_MAX_S))
             if row is not None:
                 until = max(until, row[2])
-            db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*where, until, reason, times, now))
+            db.execute(
+                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*where, until, reason, times, now),
+            )
             db.execute("DELETE FROM blocks WHERE world = ? AND until < ?", (world, now - MEMORY_S))
         return Block(scope, until, reason)
 
@@ -469,12 +683,18 @@ class Journal:
     def unblock(self, world: str, provider: str = "") -> int:
         """Forgets every block of a world, or of one provider there, and returns how many."""
         with self._change() as db:
-            return int(db.execute("DELETE FROM blocks WHERE world = ? AND ? IN ('', provider)", (world, provider)).rowcount)
+            return int(
+                db.execute(
+                    "DELETE FROM blocks WHERE world = ? AND ? IN ('', provider)", (world, provider)
+                ).rowcount
+            )
 
     def _unblock(self, world: str, scope: Scope) -> None:
         with self._change() as db:
             db.execute(
-                "DELETE FROM blocks WHERE (world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)", (world, *scope)
+                "DELETE FROM blocks WHERE (world, provider, region, zone, machine_type, gpu_type,"
+                " capacity) = (?, ?, ?, ?, ?, ?, ?)",
+                (world, *scope),
             )
 
     # Closures
@@ -483,85 +703,141 @@ class Journal:
         """Everything remembered of what accounts can use and cannot, expired refusals too."""
         with self._read() as db:
             rows = db.execute(
-                "SELECT account, provider, region, zone, machine_type, gpu_type, capacity, opened, until, reason FROM closures WHERE world = ? "
-                "ORDER BY provider, region, zone, machine_type, gpu_type, capacity",
+                "SELECT account, provider, region, zone, machine_type, gpu_type, capacity, opened,"
+                " until, reason FROM closures WHERE world = ? ORDER BY provider, region, zone,"
+                " machine_type, gpu_type, capacity",
                 (world,),
             ).fetchall()
-        return tuple(Closure(account_in(json.loads(row[0])), Scope(*row[1:7]), bool(row[7]), row[8], row[9]) for row in rows)
+        return tuple(
+            Closure(account_in(json.loads(row[0])), Scope(*row[1:7]), bool(row[7]), row[8], row[9])
+            for row in rows
+        )
 
-    def close_to(self, world: str, account: Account | None, scope: Scope, reason: str, until: float) -> None:
+    def close_to(
+        self, world: str, account: Account | None, scope: Scope, reason: str, until: float
+    ) -> None:
         """This account cannot use this scope until it is changed."""
         with self._change() as db:
             values = (world, json.dumps(account_out(account)), *scope, 0, until, reason)
-            db.execute("INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            db.execute(
+                "INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+            )
 
-    def open_to(self, world: str, account: Account | None, place: Placed, *, remember: bool) -> None:
-        """This account can use this place: closures that cover it are forgotten; with `remember` its zone is kept as one that is open."""
+    def open_to(
+        self, world: str, account: Account | None, place: Placed, *, remember: bool
+    ) -> None:
+        """This account can use this place: closures that cover it are forgotten; with `remember`
+        its zone is kept as one that is open.
+        """
         whose = json.dumps(account_out(account))
-        covering = [each.scope for each in self.closures(world) if not each.opened and each.account == account and each.scope.covers(place)]
+        covering = [
+            each.scope
+            for each in self.closures(world)
+            if not each.opened and each.account == account and each.scope.covers(place)
+        ]
         if not covering and not remember:
             return
         with self._change() as db:
             for scope in covering:
-                match = "(world, account, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?, ?)"
+                match = (
+                    "(world, account, provider, region, zone, machine_type, gpu_type, capacity) ="
+                    " (?, ?, ?, ?, ?, ?, ?, ?)"
+                )
                 db.execute(f"DELETE FROM closures WHERE {match}", (world, whose, *scope))  # noqa: S608 - own text
             if remember:
-                values = (world, whose, *Scope(place.provider, place.region, place.zone), 1, 0.0, "")
-                db.execute("INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                values = (
+                    world,
+                    whose,
+                    *Scope(place.provider, place.region, place.zone),
+                    1,
+                    0.0,
+                    "",
+                )
+                db.execute(
+                    "INSERT OR REPLACE INTO closures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    values,
+                )
 
     def forget_closures(self, world: str, provider: str = "") -> None:
         """Nothing is remembered of what accounts of this provider, or of any, can use."""
         with self._change() as db:
-            db.execute("DELETE FROM closures WHERE world = ? AND ? IN ('', provider)", (world, provider))
+            db.execute(
+                "DELETE FROM closures WHERE world = ? AND ? IN ('', provider)", (world, provider)
+            )
 
     # Leases
 
     def take(self, world: str, owner: str, cluster: str, holder: str, now: float) -> None:
-        """Takes the lease of a cluster, or raises Busy. `holder` is the taker's own token: only with the same one may it be taken twice.
+        """Takes the lease of a cluster, or raises Busy. `holder` is the taker's own token: only
+        with the same one may it be taken twice.
 
         A lease whose process has ended is taken over.
         """
         key, me = (world, owner, cluster), leases.current()
         with self._change() as db:
-            row = db.execute("SELECT holder, pid, started, boot, since FROM leases WHERE (world, owner, cluster) = (?, ?, ?)", key).fetchone()
+            row = db.execute(
+                "SELECT holder, pid, started, boot, since FROM leases WHERE (world, owner, cluster)"
+                " = (?, ?, ?)",
+                key,
+            ).fetchone()
             if row is not None and row[0] != holder and leases.alive(leases.Process(*row[1:4])):
                 minutes = max(0.0, now - row[4]) / 60
                 who = "this process" if row[1] == me.pid else f"process {row[1]}"
                 raise Busy(
-                    f"{cluster}: {who} has been at work on it for {minutes:.0f} min; wait for it to end, or stop it"
-                    + ("" if row[1] == me.pid else f" (kill {row[1]})")
+                    f"{cluster}: {who} has been at work on it for {minutes:.0f} min; wait for it to"
+                    " end, or stop it" + ("" if row[1] == me.pid else f" (kill {row[1]})")
                 )
-            db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, holder, *me, now))
+            db.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*key, holder, *me, now),
+            )
 
     def holder(self, world: str, owner: str, cluster: str) -> int | None:
         """The id of the live process that has the lease; None when nobody has it."""
         with self._read() as db:
-            row = db.execute("SELECT pid, started, boot FROM leases WHERE (world, owner, cluster) = (?, ?, ?)", (world, owner, cluster)).fetchone()
+            row = db.execute(
+                "SELECT pid, started, boot FROM leases WHERE (world, owner, cluster) = (?, ?, ?)",
+                (world, owner, cluster),
+            ).fetchone()
         return row[0] if row is not None and leases.alive(leases.Process(*row)) else None
 
     def drop(self, world: str, owner: str, cluster: str, holder: str) -> None:
         """Gives the lease back, if it is still this holder's."""
         with self._change() as db:
-            db.execute("DELETE FROM leases WHERE (world, owner, cluster, holder) = (?, ?, ?, ?)", (world, owner, cluster, holder))
+            db.execute(
+                "DELETE FROM leases WHERE (world, owner, cluster, holder) = (?, ?, ?, ?)",
+                (world, owner, cluster, holder),
+            )
 
     def leased(self, world: str, owner: str) -> tuple[str, ...]:
         """The clusters of an owner that some process has the lease of."""
         with self._read() as db:
-            return tuple(row[0] for row in db.execute("SELECT cluster FROM leases WHERE (world, owner) = (?, ?)", (world, owner)))
+            return tuple(
+                row[0]
+                for row in db.execute(
+                    "SELECT cluster FROM leases WHERE (world, owner) = (?, ?)", (world, owner)
+                )
+            )
 
     # The file
 
     def _set(self, token: str, now: float, **values: Any) -> None:
         names = ", ".join(f"{name} = ?" for name in values)
         with self._change() as db:
-            db.execute(f"UPDATE orders SET {names}, updated_at = ? WHERE token = ?", (*values.values(), now, token))  # noqa: S608 - own names
+            db.execute(
+                f"UPDATE orders SET {names}, updated_at = ? WHERE token = ?",
+                (*values.values(), now, token),
+            )  # noqa: S608 - own names
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:
             private(self.path)
-            db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            db = sqlite3.connect(
+                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
             try:
-                # FULL: a commit is on the disk before it returns, in WAL mode too (sqlite.org/pragma.html#pragma_synchronous).
+                # FULL: a commit is on the disk before it returns, in WAL mode too
+                # (sqlite.org/pragma.html#pragma_synchronous).
                 db.execute("PRAGMA synchronous=FULL")
                 _in_wal(db)
                 version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -583,7 +859,9 @@ class Journal:
                 yield self._open()
             except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
                 found = f"{self.path}: wanted the journal of purchases, found {error}"
-                raise JournalBroken(found, remedy(error, "restore it, or move it away", self.path)) from error
+                raise JournalBroken(
+                    found, remedy(error, "restore it, or move it away", self.path)
+                ) from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -623,7 +901,17 @@ def _entry(row: Sequence[Any]) -> OrderRow:
     order = order._replace(mark=order.mark._replace(generation=generation))
     handles = tuple(Handle(*pair) for pair in json.loads(ids))
     known = ticket_in(json.loads(ticket), order) if ticket else None
-    return OrderRow(order, provider, state, known, handles, price, detail, created, account_in(raw.get("account")))
+    return OrderRow(
+        order,
+        provider,
+        state,
+        known,
+        handles,
+        price,
+        detail,
+        created,
+        account_in(raw.get("account")),
+    )
 
 
 def _in_wal(db: sqlite3.Connection) -> None:
@@ -632,10 +920,16 @@ def _in_wal(db: sqlite3.Connection) -> None:
 
     for attempt in range(100):
         try:
-            if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal" or db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
+            if (
+                db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+                or db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal"
+            ):
                 return
         except sqlite3.OperationalError as error:
-            if attempt == 99 or error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            if attempt == 99 or error.sqlite_errorcode & 0xFF not in {
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            }:
                 raise
         time.sleep(0.02)
 

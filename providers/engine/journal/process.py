@@ -1,6 +1,8 @@
-"""Who holds a cluster: which process, and whether it still lives. Owns the identity of a process; reads /proc, or asks `ps`.
+"""Who holds a cluster: which process, and whether it still lives. Owns the identity of a process;
+reads /proc, or asks `ps`.
 
-A process id alone says little: ids are used again. An identity is the id, when that process started, and which boot of the machine it was.
+A process id alone says little: ids are used again. An identity is the id, when that process
+started, and which boot of the machine it was.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ _PROC = Path("/proc")
 
 
 class Process(NamedTuple):
-    """One process of one boot. `started` is opaque and compared as it is; empty where the machine cannot tell."""
+    """One process of one boot. `started` is opaque and compared as it is; empty where the machine
+    cannot tell.
+    """
 
     pid: int
     started: str
@@ -32,7 +36,9 @@ def of(pid: int) -> Process:
 
 
 def alive(process: Process) -> bool:
-    """False only when that very process has certainly ended: another boot, no such id, a zombie, or the id started anew."""
+    """False only when that very process has certainly ended: another boot, no such id, a zombie, or
+    the id started anew.
+    """
     boot = _boot()
     if process.boot and boot and process.boot != boot:
         return False
@@ -47,7 +53,10 @@ def alive(process: Process) -> bool:
 def words(pid: int) -> tuple[str, ...]:
     """The command line of a process; empty where the machine cannot tell."""
     try:
-        return tuple(word.decode(errors="replace") for word in (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0"))
+        return tuple(
+            word.decode(errors="replace")
+            for word in (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        )
     except OSError:
         return tuple(_ps(pid, "args").split())
 
@@ -72,9 +81,12 @@ def _exists(pid: int) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When it started, in the machine's own terms; "" for one that has ended and was not reaped yet; None when that cannot be told."""
+    """When it started, in the machine's own terms; "" for one that has ended and was not reaped
+    yet; None when that cannot be told.
+    """
     try:
-        # The command's name may hold spaces and brackets; what counts comes after the last one (proc(5): state is field 3, starttime 22).
+        # The command's name may hold spaces and brackets; what counts comes after the last one
+        # (proc(5): state is field 3, starttime 22).
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in {"Z", "X"} else fields[19]
     except (OSError, IndexError):
@@ -87,7 +99,13 @@ def _started(pid: int) -> str | None:
 def _ps(pid: int, field: str) -> str:
     """What `ps` says of a process; empty where it says nothing."""
     try:
-        answer = subprocess.run(["ps", "-ww", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True, timeout=5, check=False)
+        answer = subprocess.run(
+            ["ps", "-ww", "-o", f"{field}=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return answer.stdout.strip()

@@ -1,12 +1,15 @@
-"""Which run has a cluster, for all homes that share a Pulumi backend: fencing tokens in files beside the states.
+"""Which run has a cluster, for all homes that share a Pulumi backend: fencing tokens in files
+beside the states.
 
-The journal's lease keeps the processes of one home apart, and Pulumi's lock the runs of one stack. Once somebody cancels
-that lock, the run that had it may still be there: asleep with its laptop, with a creating call on its way. Here the later
-run always takes over, without waiting for anybody. The earlier one sees that before it creates, and before it answers.
+The journal's lease keeps the processes of one home apart, and Pulumi's lock the runs of one stack.
+Once somebody cancels that lock, the run that had it may still be there: asleep with its laptop,
+with a creating call on its way. Here the later run always takes over, without waiting for anybody.
+The earlier one sees that before it creates, and before it answers.
 
-A run that takes a cluster makes the next file of `.gpus/WORLD/OWNER/CLUSTER/N.json`, which nobody else can make as well;
-the highest N has the cluster. No lock is held, so a process that sleeps or dies is in nobody's way. The file also names
-the machines that its run has: all that another home can know of them where a cloud has no labels.
+A run that takes a cluster makes the next file of `.gpus/WORLD/OWNER/CLUSTER/N.json`, which nobody
+else can make as well; the highest N has the cluster. No lock is held, so a process that sleeps or
+dies is in nobody's way. The file also names the machines that its run has: all that another home
+can know of them where a cloud has no labels.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ class Run(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """One file: who took the cluster as the `number`th, when (seconds since the epoch), and the machines that it has; until it knows, those of the
-    one before.
+    """One file: who took the cluster as the `number`th, when (seconds since the epoch), and the
+    machines that it has; until it knows, those of the one before.
     """
 
     number: int
@@ -61,7 +64,11 @@ class Taken(NamedTuple):
     @property
     def by(self) -> str:
         """For messages."""
-        since = f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.at))}" if self.at else ""
+        since = (
+            f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.at))}"
+            if self.at
+            else ""
+        )
         return f"{self.run or 'another run'}{since}"
 
 
@@ -72,7 +79,9 @@ class SharedLeases:
         self._folder, self._run = folder, run
 
     def take(self, world: str, owner: str, cluster: str, generation: str) -> SharedLease:
-        """Makes this run the holder. Raises TakenOver if another run took the cluster since this one had it, GpusError if it can't be written."""
+        """Makes this run the holder. Raises TakenOver if another run took the cluster since this
+        one had it, GpusError if it can't be written.
+        """
         lease = self._of(world, owner, cluster)
         lease.take(generation)
         return lease
@@ -87,10 +96,17 @@ class SharedLeases:
         return self._of(world, owner, cluster).last()
 
     def is_at_work(self, world: str, owner: str, cluster: str) -> bool:
-        """Whether the last holder is another run of this machine that still lives. Of a run elsewhere nothing is known."""
+        """Whether the last holder is another run of this machine that still lives. Of a run
+        elsewhere nothing is known.
+        """
         last = self.last(world, owner, cluster)
         run = last.run if last is not None else None
-        return run is not None and run != self._run and run.host == self._run.host and leases.alive(leases.Process(*run[1:]))
+        return (
+            run is not None
+            and run != self._run
+            and run.host == self._run.host
+            and leases.alive(leases.Process(*run[1:]))
+        )
 
     def clusters(self, world: str, owner: str) -> tuple[str, ...]:
         """The clusters of the owner that any run of this backend has ever had."""
@@ -99,7 +115,9 @@ class SharedLeases:
         return ()
 
     def forget(self, world: str, owner: str) -> None:
-        """Everything of the owner is gone, confirmed. A run that had a cluster of it and wakes has lost it."""
+        """Everything of the owner is gone, confirmed. A run that had a cluster of it and wakes has
+        lost it.
+        """
         shutil.rmtree(self._folder / world / owner, ignore_errors=True)
 
     def _of(self, world: str, owner: str, cluster: str) -> SharedLease:
@@ -136,7 +154,8 @@ class SharedLease:
                     self._file(old).unlink(missing_ok=True)
         except OSError as error:
             raise GpusError(
-                f"{self._name}: wanted to write down in the backend that this run has it, found {error}; make {self._folder} writable"
+                f"{self._name}: wanted to write down in the backend that this run has it, found"
+                f" {error}; make {self._folder} writable"
             ) from error
 
     def check(self) -> None:
@@ -144,11 +163,16 @@ class SharedLease:
         every = [self._read(number) for number in sorted(self._numbers())]
         mine = [taken.number for taken in every if taken.run == self._run]
         if mine and every[-1].number > mine[-1]:
-            raise TakenOver(f"{self._name}: taken over elsewhere: {every[-1].by} has it; nothing is done; run `pulumi up` again")
+            raise TakenOver(
+                f"{self._name}: taken over elsewhere: {every[-1].by} has it; nothing is done; run"
+                " `pulumi up` again"
+            )
 
     @property
     def lost(self) -> bool:
-        """True once another run has it, or has destroyed all there was. A folder that cannot be read says nothing."""
+        """True once another run has it, or has destroyed all there was. A folder that cannot be
+        read says nothing.
+        """
         try:
             return max(self._numbers(), default=0) != self._mine
         except OSError:
@@ -162,7 +186,9 @@ class SharedLease:
         return None
 
     def note(self, handles: Sequence[Handle], fingerprint: str) -> None:
-        """Keeps which machines the cluster has. Never fails: it is a help for who comes next, and the machines are there already."""
+        """Keeps which machines the cluster has. Never fails: it is a help for who comes next, and
+        the machines are there already.
+        """
         if self.lost:
             return
         with suppress(OSError):
@@ -180,14 +206,27 @@ class SharedLease:
             names = [file.name for file in self._folder.iterdir()]
         except FileNotFoundError:
             return []
-        return [int(stem) for name in names if name.endswith(_SUFFIX) and (stem := name.removesuffix(_SUFFIX)).isdigit()]
+        return [
+            int(stem)
+            for name in names
+            if name.endswith(_SUFFIX) and (stem := name.removesuffix(_SUFFIX)).isdigit()
+        ]
 
     def _read(self, number: int) -> Taken:
         """What a file says; one that was cut short still says that somebody took it."""
         try:
             fields: dict[str, Any] = json.loads(self._file(number).read_text(encoding="utf-8"))
-            handles = tuple(Handle(str(provider), str(native)) for provider, native in fields["handles"])
-            return Taken(number, Run(*fields["run"]), float(fields["at"]), str(fields["generation"]), str(fields["fingerprint"]), handles)
+            handles = tuple(
+                Handle(str(provider), str(native)) for provider, native in fields["handles"]
+            )
+            return Taken(
+                number,
+                Run(*fields["run"]),
+                float(fields["at"]),
+                str(fields["generation"]),
+                str(fields["fingerprint"]),
+                handles,
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return Taken(number, None)
 
@@ -200,17 +239,25 @@ class SharedLease:
             "fingerprint": fingerprint,
             "handles": [list(handle) for handle in handles],
         }
-        with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as out:
+        with os.fdopen(
+            os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8"
+        ) as out:
             json.dump(fields, out)
             out.flush()
             os.fsync(out.fileno())
 
 
 def of_backend() -> SharedLeases | None:
-    """The leases of the `file://` backend that this plugin's CLI works with; None for any other, where nothing can be written beside the states."""
+    """The leases of the `file://` backend that this plugin's CLI works with; None for any other,
+    where nothing can be written beside the states.
+    """
     folder = backend.folder()
     parent = leases.of(os.getppid())
-    return None if folder is None else SharedLeases(folder / FOLDER, Run(socket.gethostname(), *parent))
+    return (
+        None
+        if folder is None
+        else SharedLeases(folder / FOLDER, Run(socket.gethostname(), *parent))
+    )
 
 
 def _synced(folder: Path) -> None:

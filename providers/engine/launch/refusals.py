@@ -1,10 +1,21 @@
-"""What a refusal says about the other places of a plan: which scopes it closes, and which places the cloud itself would try first. Pure."""
+"""What a refusal says about the other places of a plan: which scopes it closes, and which places
+the cloud itself would try first. Pure.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.errors import BadCredentials, InsufficientFunds, NotConfigured, OutcomeUnknown, PriceRose, RateLimited, Transient, Unclassified
+from providers.errors import (
+    BadCredentials,
+    InsufficientFunds,
+    NotConfigured,
+    OutcomeUnknown,
+    PriceRose,
+    RateLimited,
+    Transient,
+    Unclassified,
+)
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -14,21 +25,32 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
-"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends at them."""
+"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends
+at them.
+"""
 
 REGIONS_SILENT = 3
-"""Attempts in a row, each in another region, that no answer came to, after which the provider is given up for the run. Where fewer regions could
-serve, so many attempts in those."""
+"""Attempts in a row, each in another region, that no answer came to, after which the provider is
+given up for the run. Where fewer regions could serve, so many attempts in those.
+"""
 _NAMED = 4
 
 
 def of_account(error: CloudError) -> bool:
-    """Whether a refusal concerns the account as a whole. One that names narrower scopes (a host that takes another coin) leaves the other places."""
-    return isinstance(error, PROVIDER_WIDE) and (not error.scopes or Scope(error.provider) in error.scopes)
+    """Whether a refusal concerns the account as a whole. One that names narrower scopes (a host
+    that takes another coin) leaves the other places.
+    """
+    return isinstance(error, PROVIDER_WIDE) and (
+        not error.scopes or Scope(error.provider) in error.scopes
+    )
 
 
-def refused(candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False) -> tuple[Scope, ...]:
-    """The scopes that a refusal of these candidates closes: those it names, else as wide as its class says. `wide`: the whole provider."""
+def refused(
+    candidates: Sequence[Candidate], error: CloudError, *, wide: bool = False
+) -> tuple[Scope, ...]:
+    """The scopes that a refusal of these candidates closes: those it names, else as wide as its
+    class says. `wide`: the whole provider.
+    """
     provider = candidates[0].provider
     if error.scopes:
         return tuple(error.scopes)
@@ -39,19 +61,38 @@ def refused(candidates: Sequence[Candidate], error: CloudError, *, wide: bool = 
     if isinstance(error, PriceRose):
         return ()
     # A reservation is one pool among several at its place: the place itself is not refused.
-    return tuple(dict.fromkeys(Scope(provider, c.region, c.zone, c.machine_type, c.gpu_type, c.capacity) for c in candidates if not c.reservation))
+    return tuple(
+        dict.fromkeys(
+            Scope(provider, c.region, c.zone, c.machine_type, c.gpu_type, c.capacity)
+            for c in candidates
+            if not c.reservation
+        )
+    )
 
 
-def ahead(pending: Sequence[Candidate], regions: Collection[str], zones: Collection[str]) -> list[Candidate]:
-    """The candidates in their order, in which the zones that the cloud named as having some go first among equals of these regions."""
+def ahead(
+    pending: Sequence[Candidate], regions: Collection[str], zones: Collection[str]
+) -> list[Candidate]:
+    """The candidates in their order, in which the zones that the cloud named as having some go
+    first among equals of these regions.
+    """
     out = list(pending)
     places: dict[tuple[object, ...], list[int]] = {}
     for index, candidate in enumerate(out if zones else ()):
         if candidate.region in regions:
-            key = (candidate.provider, candidate.region, candidate.entry, candidate.capacity, candidate.reservation, candidate.micro_usd)
+            key = (
+                candidate.provider,
+                candidate.region,
+                candidate.entry,
+                candidate.capacity,
+                candidate.reservation,
+                candidate.micro_usd,
+            )
             places.setdefault(key, []).append(index)
     for indexes in places.values():
-        ordered = sorted((out[index] for index in indexes), key=lambda candidate: candidate.zone not in zones)
+        ordered = sorted(
+            (out[index] for index in indexes), key=lambda candidate: candidate.zone not in zones
+        )
         for index, candidate in zip(indexes, ordered, strict=True):
             out[index] = candidate
     return out
@@ -63,11 +104,14 @@ class Silence:
     def __init__(self) -> None:
         self._attempts: dict[str, list[tuple[str, ...]]] = {}
 
-    def heard(self, provider: str, error: CloudError, regions: Collection[str], others: Collection[str]) -> str:
-        """Takes note of how an attempt in these regions ended, nothing of it being left. Returns why to give the provider up now, else nothing.
+    def heard(
+        self, provider: str, error: CloudError, regions: Collection[str], others: Collection[str]
+    ) -> str:
+        """Takes note of how an attempt in these regions ended, nothing of it being left. Returns
+        why to give the provider up now, else nothing.
 
-        `others` are the provider's regions that are still to be tried. An answer of any kind begins the count anew, one in a code that no table knows
-        too.
+        `others` are the provider's regions that are still to be tried. An answer of any kind begins
+        the count anew, one in a code that no table knows too.
         """
         if not isinstance(error, (Transient, OutcomeUnknown)) or isinstance(error, Unclassified):
             self._attempts.pop(provider, None)
@@ -79,5 +123,7 @@ class Silence:
         if len(attempts) < REGIONS_SILENT or len(silent) < wanted:
             return ""
         named = sorted(silent)
-        where = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+        where = ", ".join(named[:_NAMED]) + (
+            f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        )
         return f"no answer to {len(attempts)} attempts ({where})"

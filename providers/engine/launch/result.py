@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.desired import ClusterSpec, ttl
-from providers.engine.record import DONE, UNSETTLED, ClusterRecord, applied, began, says_more, status_of
-from providers.model.machine import (
-    QUEUED,
-    RUNNING,
-    Attempt,
-    Handle,
-    Node,
-    Order,
+from providers.engine.record import (
+    DONE,
+    UNSETTLED,
+    ClusterRecord,
+    applied,
+    began,
+    says_more,
+    status_of,
 )
+from providers.model.machine import QUEUED, RUNNING, Attempt, Handle, Node, Order
 
 if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
@@ -24,9 +25,11 @@ ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 
 
 class LaunchResult(NamedTuple):
-    """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled (something may exist; see `reasons`).
+    """How a walk ended. `state` is acquired, queued (it waits in a cloud's queue) or unsettled
+    (something may exist; see `reasons`).
 
-    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted. `account` is where the order was placed.
+    `handles` and `nodes` are the machines had; `leftovers` those that must still be deleted.
+    `account` is where the order was placed.
     """
 
     state: str
@@ -40,15 +43,27 @@ class LaunchResult(NamedTuple):
     account: Account | None = None
 
 
-def launched(world: str, wanted: ClusterSpec, generation: str, outcome: LaunchResult, now: float) -> ClusterRecord:
+def launched(
+    world: str, wanted: ClusterSpec, generation: str, outcome: LaunchResult, now: float
+) -> ClusterRecord:
     """The record of a purchase, whatever it came to."""
     placed = outcome.placed
     ttl_s = ttl(wanted, placed.entry)
     made = outcome.state == ACQUIRED
     launched = began(outcome.nodes, now, now)
-    done = next((node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), "")
-    detail = next((node.detail for node in outcome.nodes if node.status == RUNNING and says_more(node)), "")
-    status = (done or status_of(outcome.nodes)) if made else QUEUED if outcome.state == WAITING_ON else UNSETTLED
+    done = next(
+        (node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), ""
+    )
+    detail = next(
+        (node.detail for node in outcome.nodes if node.status == RUNNING and says_more(node)), ""
+    )
+    status = (
+        (done or status_of(outcome.nodes))
+        if made
+        else QUEUED
+        if outcome.state == WAITING_ON
+        else UNSETTLED
+    )
     return ClusterRecord(
         world=world,
         owner=wanted.owner,

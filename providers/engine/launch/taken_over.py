@@ -1,6 +1,8 @@
-"""A run that another one has taken the cluster from, in another home: what is still this one's own, and that nothing of it is left.
+"""A run that another one has taken the cluster from, in another home: what is still this one's own,
+and that nothing of it is left.
 
-Owns the last look before an answer. Labels tell where no lease is shared; what another run made or adopted is never touched.
+Owns the last look before an answer. Labels tell where no lease is shared; what another run made or
+adopted is never touched.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     from providers.model.machine import Handle, Node, Order
 
 
-async def confirmed(world: World, held: ClusterRecord, brake: StopSignal, kept: Collection[Handle] = ()) -> ClusterRecord:
-    """What was bought or kept, if this run still has the cluster. Else all of it but `kept` is released, confirmed, and TakenOver raised.
+async def confirmed(
+    world: World, held: ClusterRecord, brake: StopSignal, kept: Collection[Handle] = ()
+) -> ClusterRecord:
+    """What was bought or kept, if this run still has the cluster. Else all of it but `kept` is
+    released, confirmed, and TakenOver raised.
 
     What is not settled yet is returned as it is: a state has to name it.
     """
@@ -39,22 +44,44 @@ async def confirmed(world: World, held: ClusterRecord, brake: StopSignal, kept: 
         return held
     left = await _released(world, held, bought, brake)
     if left.clean:
-        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now(), bought)
+        world.journal.release(
+            world.name, held.owner, held.cluster, held.generation, world.clock.now(), bought
+        )
         raise brake.stopped(held.cluster, "nothing of this run is left")
-    raise brake.stopped(held.cluster, f"what this run bought could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}")
+    raise brake.stopped(
+        held.cluster,
+        f"what this run bought could not be deleted: {left.why};"
+        f" {bill(left.handles, held.micro_usd)}",
+    )
 
 
-async def theirs(world: World, adapter: Adapter, order: Order, handles: Collection[Handle], brake: StopSignal) -> set[Handle]:
-    """Of these machines, and of all that bear the order's mark, those that another run made or has adopted. Raises CloudErrors."""
-    nodes = [node for node in await repeated(world, adapter.name, adapter.observe, tuple(handles)) if node.status != GONE] if handles else []
+async def theirs(
+    world: World, adapter: Adapter, order: Order, handles: Collection[Handle], brake: StopSignal
+) -> set[Handle]:
+    """Of these machines, and of all that bear the order's mark, those that another run made or has
+    adopted. Raises CloudErrors.
+    """
+    nodes = (
+        [
+            node
+            for node in await repeated(world, adapter.name, adapter.observe, tuple(handles))
+            if node.status != GONE
+        ]
+        if handles
+        else []
+    )
     marked = await repeated(world, adapter.name, adapter.find, *order.mark[:3])
     found = _adopted(nodes, order.mark.generation, brake)
-    return found | {node.handle for node in marked if node.handle not in handles and of_another(node, order)}
+    return found | {
+        node.handle for node in marked if node.handle not in handles and of_another(node, order)
+    }
 
 
 def of_another(node: Node, order: Order) -> bool:
     """Whether a machine has the name of another order of the same cluster."""
-    return not node.name.startswith(_stem(order)) and bool(re.match(rf"{re.escape(order.mark.cluster)}-[0-9a-f]{{8}}-\d", node.name))
+    return not node.name.startswith(_stem(order)) and bool(
+        re.match(rf"{re.escape(order.mark.cluster)}-[0-9a-f]{{8}}-\d", node.name)
+    )
 
 
 def _stem(order: Order) -> str:
@@ -62,35 +89,69 @@ def _stem(order: Order) -> str:
 
 
 def _adopted(nodes: Collection[Node], generation: str, brake: StopSignal) -> set[Handle]:
-    """Those that bear another generation by now, or that the run which has the cluster names as its own."""
+    """Those that bear another generation by now, or that the run which has the cluster names as its
+    own.
+    """
     last = brake.lease.last() if brake.lease is not None else None
     named = set(last.handles) if last is not None and brake.taken_over else set()
     return named | {node.handle for node in nodes if is_foreign(node.mark, generation)}
 
 
-async def _released(world: World, held: ClusterRecord, bought: Collection[Handle], brake: StopSignal) -> Remainder:
+async def _released(
+    world: World, held: ClusterRecord, bought: Collection[Handle], brake: StopSignal
+) -> Remainder:
     lefts: list[Remainder] = []
     try:
         for adapter, own in await by_adapter(world, held, bought):
             there = await repeated(world, adapter.name, adapter.observe, tuple(own))
             others = _adopted(there, held.generation, brake)
-            # By name alone: another run of the same state may have bought under the same generation.
-            lefts.append(await release(world, adapter, "", "", "", [handle for handle in own if handle not in others]))
+            # By name alone: another run of the same state may have bought under the same
+            # generation.
+            lefts.append(
+                await release(
+                    world, adapter, "", "", "", [handle for handle in own if handle not in others]
+                )
+            )
     except CloudError as error:
         return Remainder(tuple(bought), trimmed(error))
-    return Remainder(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+    return Remainder(
+        tuple(handle for left in lefts for handle in left.handles),
+        "; ".join(left.why for left in lefts if left.why),
+    )
 
 
 async def _rival(world: World, held: ClusterRecord) -> str:
-    """Who else bought for the cluster since it was looked at before this purchase; empty for nobody. Of two, the one that was made first stays."""
+    """Who else bought for the cluster since it was looked at before this purchase; empty for
+    nobody. Of two, the one that was made first stays.
+    """
     if taken := [node.name for node in held.machines if is_foreign(node.mark, held.generation)]:
         return f"another run has adopted {', '.join(taken)}"
     try:
         found = await survey(world, held.owner, held.cluster)
     except CloudError as error:
-        world.report("warning", f"{held.cluster}: whether another run bought for it meanwhile could not be looked up: {trimmed(error)}")
+        world.report(
+            "warning",
+            f"{held.cluster}: whether another run bought for it meanwhile could not be looked up:"
+            f" {trimmed(error)}",
+        )
         return ""
-    mine = min(((node.created_at, held.generation) for node in held.machines), default=(held.launched_at, held.generation))
-    others = [node for node in found if is_foreign(node.mark, held.generation) and node.handle not in held.handles]
-    first = [node for node in others if node.mark is not None and (node.created_at, node.mark.generation) < mine]
-    return f"another run has bought {', '.join(node.name or node.handle.native_id for node in first)} for it" if first else ""
+    mine = min(
+        ((node.created_at, held.generation) for node in held.machines),
+        default=(held.launched_at, held.generation),
+    )
+    others = [
+        node
+        for node in found
+        if is_foreign(node.mark, held.generation) and node.handle not in held.handles
+    ]
+    first = [
+        node
+        for node in others
+        if node.mark is not None and (node.created_at, node.mark.generation) < mine
+    ]
+    return (
+        f"another run has bought {', '.join(node.name or node.handle.native_id for node in first)}"
+        " for it"
+        if first
+        else ""
+    )

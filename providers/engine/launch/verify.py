@@ -1,4 +1,6 @@
-"""What was delivered, against what was ordered: type, count, number, place, and that nothing is wrong with it. Pure."""
+"""What was delivered, against what was ordered: type, count, number, place, and that nothing is
+wrong with it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
 
 
 def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
-    """The candidate that was had, once the machines are what was ordered: type, count, number, one place. Raises HalfMade when they are not."""
+    """The candidate that was had, once the machines are what was ordered: type, count, number, one
+    place. Raises HalfMade when they are not.
+    """
     candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
     found, other = "", False
     for placed in candidates:
@@ -27,14 +31,24 @@ def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
         if not found:
             return placed
     first = candidates[0]
-    wanted = f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in {first.zone or first.region}"
+    wanted = (
+        f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in"
+        f" {first.zone or first.region}"
+    )
     kind = NotWhatWasSold if other else HalfMade
     where = [Scope(first.provider, first.region, first.zone, first.machine_type)] if other else []
-    raise kind(f"wanted {wanted}, found {found}", provider=first.provider, scopes=where, handles=[*ticket.handles])
+    raise kind(
+        f"wanted {wanted}, found {found}",
+        provider=first.provider,
+        scopes=where,
+        handles=[*ticket.handles],
+    )
 
 
 def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
-    """What is not as ordered, or nothing; and whether it is another machine. What a cloud does not tell about a machine is not held against it."""
+    """What is not as ordered, or nothing; and whether it is another machine. What a cloud does not
+    tell about a machine is not held against it.
+    """
     if len(nodes) != placed.nodes:
         return f"{len(nodes)} machines", False
     zones = {node.zone for node in nodes if node.zone}
@@ -44,7 +58,10 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
         if node.status not in healthy(placed.kind):
             return f"{node.name} {node.status}", False
         if node.contradiction:
-            return f"{node.name}, of which {node.handle.provider} reports {node.contradiction}", True
+            return (
+                f"{node.name}, of which {node.handle.provider} reports {node.contradiction}",
+                True,
+            )
         for name, found in differences(placed, node).items():
             return f"{node.name} with {found} instead of {getattr(placed, name)}", True
     return "", False
@@ -70,5 +87,13 @@ class Shape(Protocol):
 def differences(bought: Shape, node: Node) -> dict[str, object]:
     """The properties of a machine that are not as bought, with what its cloud reports now."""
     found = {name: getattr(node, name) for name in SHAPE}
-    reported = {name: value for name, value in found.items() if value or (name == "gpu_count" and node.gpu_type == NO_GPU)}
-    return {name: value for name, value in reported.items() if getattr(bought, name) and value != getattr(bought, name)}
+    reported = {
+        name: value
+        for name, value in found.items()
+        if value or (name == "gpu_count" and node.gpu_type == NO_GPU)
+    }
+    return {
+        name: value
+        for name, value in reported.items()
+        if getattr(bought, name) and value != getattr(bought, name)
+    }

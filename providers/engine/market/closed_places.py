@@ -1,6 +1,8 @@
-"""Places closed to an account until somebody changes the account: a zone or region that is not enabled, a quota of zero.
+"""Places closed to an account until somebody changes the account: a zone or region that is not
+enabled, a quota of zero.
 
-Owns what is remembered of them (in the journal, by account), and which places begin closed. A shortage is no closure: that is a block.
+Owns what is remembered of them (in the journal, by account), and which places begin closed. A
+shortage is no closure: that is a block.
 """
 
 from __future__ import annotations
@@ -26,12 +28,20 @@ Place = tuple[str, str]
 """(region, zone)"""
 
 
-def begin_closed(world: World, table: OfferTable, providers: Iterable[str]) -> dict[str, dict[Place, str]]:
-    """By provider, the places on offer that an account begins without, each with how it is enabled. Pure."""
+def begin_closed(
+    world: World, table: OfferTable, providers: Iterable[str]
+) -> dict[str, dict[Place, str]]:
+    """By provider, the places on offer that an account begins without, each with how it is enabled.
+    Pure.
+    """
     asked = {name: how for name in providers if (how := world.manifests[name].closed) is not None}
     found: dict[str, dict[Place, str]] = {name: {} for name in asked}
     if asked:
-        columns: tuple[Any, ...] = (table.column("provider"), table.column("region"), table.column("zone"))
+        columns: tuple[Any, ...] = (
+            table.column("provider"),
+            table.column("region"),
+            table.column("zone"),
+        )
         for provider, region, zone in dict.fromkeys(zip(*columns, strict=True)):
             if provider in asked and (why := asked[provider](region, zone)):
                 found[provider][region, zone] = why
@@ -39,7 +49,9 @@ def begin_closed(world: World, table: OfferTable, providers: Iterable[str]) -> d
 
 
 def usable(adapter: Adapter, places: Iterable[Place]) -> frozenset[Place]:
-    """Those of the places that the account can use now, by its cloud's own word; none where it does not say."""
+    """Those of the places that the account can use now, by its cloud's own word; none where it does
+    not say.
+    """
     asked = getattr(adapter, "usable", None)
     try:
         return frozenset(asked(tuple(places))) if asked is not None else frozenset()
@@ -48,9 +60,13 @@ def usable(adapter: Adapter, places: Iterable[Place]) -> frozenset[Place]:
 
 
 def closed(
-    world: World, begin: Mapping[str, Mapping[Place, str]], open_now: Mapping[str, frozenset[Place]], providers: Iterable[str]
+    world: World,
+    begin: Mapping[str, Mapping[Place, str]],
+    open_now: Mapping[str, frozenset[Place]],
+    providers: Iterable[str],
 ) -> tuple[Block, ...]:
-    """What the accounts that the settings lead to cannot use: what was refused to them, and what begins closed and was not seen to be open.
+    """What the accounts that the settings lead to cannot use: what was refused to them, and what
+    begins closed and was not seen to be open.
 
     `open_now` are the places that a cloud itself has just said to be open.
     """
@@ -60,9 +76,16 @@ def closed(
         known = [record for record in records if record.scope.provider == provider]
         whose = _account(world, provider) if known else None
         mine = [record for record in known if whose is None or record.account == whose]
-        opened = {(record.scope.region, record.scope.zone) for record in mine if record.opened} | open_now.get(provider, frozenset())
-        refused = [(record.scope, record.until, record.reason) for record in mine if not record.opened]
-        begun = [(Scope(provider, *place), FOREVER, why) for place, why in begin.get(provider, {}).items()]
+        opened = {
+            (record.scope.region, record.scope.zone) for record in mine if record.opened
+        } | open_now.get(provider, frozenset())
+        refused = [
+            (record.scope, record.until, record.reason) for record in mine if not record.opened
+        ]
+        begun = [
+            (Scope(provider, *place), FOREVER, why)
+            for place, why in begin.get(provider, {}).items()
+        ]
         out += [
             Block(scope, until, f"{reason}; then {forgets(world.name, provider)}", closed=True)
             for scope, until, reason in (*refused, *begun)
@@ -72,7 +95,9 @@ def closed(
 
 
 def _holds(scope: Scope, place: Place) -> bool:
-    """Whether a scope is this place or its region, and nothing narrower, such as one GPU's quota there."""
+    """Whether a scope is this place or its region, and nothing narrower, such as one GPU's quota
+    there.
+    """
     return scope[3:] == ("", "", "") and scope.region == place[0] and scope.zone in ("", place[1])
 
 
@@ -88,25 +113,37 @@ def close(world: World, account: Account, scope: Scope, error: CloudError) -> No
 
 
 def opened(world: World, account: Account, place: Placed) -> None:
-    """A machine was launched there: what was remembered against the place no longer holds, and a place that begins closed is open."""
+    """A machine was launched there: what was remembered against the place no longer holds, and a
+    place that begins closed is open.
+    """
     manifest = world.manifests.get(place.provider)
-    begins = manifest is not None and manifest.closed is not None and bool(manifest.closed(place.region, place.zone))
+    begins = (
+        manifest is not None
+        and manifest.closed is not None
+        and bool(manifest.closed(place.region, place.zone))
+    )
     world.journal.open_to(world.name, account, place, remember=begins)
 
 
 def look_again(world: World, provider: str, table: OfferTable) -> Sequence[Place]:
-    """Forgets what was remembered of this provider, and notes which of the places that begin closed its account can use now. Returns these."""
+    """Forgets what was remembered of this provider, and notes which of the places that begin closed
+    its account can use now. Returns these.
+    """
     begin = begin_closed(world, table, [provider]).get(provider, {})
     found = sorted(usable(world.adapter(provider), begin)) if begin else []
     if world.has_journal or found:
         world.journal.forget_closures(world.name, provider)
         for region, zone in found:
-            world.journal.open_to(world.name, world.account(provider), Scope(provider, region, zone), remember=True)
+            world.journal.open_to(
+                world.name, world.account(provider), Scope(provider, region, zone), remember=True
+            )
     return found
 
 
 def _account(world: World, provider: str) -> Account | None:
-    """Whose account it is; None where that cannot be told, so that what any account was refused counts."""
+    """Whose account it is; None where that cannot be told, so that what any account was refused
+    counts.
+    """
     try:
         return world.account(provider)
     except GpusError:

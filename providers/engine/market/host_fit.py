@@ -1,6 +1,8 @@
-"""What a provider's machines bring to a declared program: the disk that is ordered for it, what that costs, and whether its driver runs the image.
+"""What a provider's machines bring to a declared program: the disk that is ordered for it, what
+that costs, and whether its driver runs the image.
 
-Owns the joining of `Manifest.host` with what the workload needs; the planner asks it for each place, an order for its own. Pure.
+Owns the joining of `Manifest.host` with what the workload needs; the planner asks it for each
+place, an order for its own. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ WAIT_SPARE = 1.3
 class Hosted(NamedTuple):
     """What a machine type means for a choice. `disk` and `driver` say why it will not do.
 
-    `disk_gib` is what is ordered (None: the adapter's default), `micro_usd` its price for each node and hour, `parts` that price in words.
+    `disk_gib` is what is ordered (None: the adapter's default), `micro_usd` its price for each node
+    and hour, `parts` that price in words.
     """
 
     disk: str = ""
@@ -38,8 +41,12 @@ class Hosted(NamedTuple):
     note: str = ""
 
 
-def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Choice, str, str], Hosted | None]:
-    """What answers for (choice, provider, machine type); with None where the provider says nothing of its machines. Remembers its answers."""
+def hosting(
+    ask: Ask, manifests: Mapping[str, Manifest]
+) -> Callable[[Choice, str, str], Hosted | None]:
+    """What answers for (choice, provider, machine type); with None where the provider says nothing
+    of its machines. Remembers its answers.
+    """
 
     @lru_cache(maxsize=4096)
     def hosted(entry: Choice, provider: str, machine_type: str) -> Hosted | None:
@@ -47,8 +54,14 @@ def hosting(ask: Ask, manifests: Mapping[str, Manifest]) -> Callable[[Choice, st
         if manifest is None or manifest.host is None:
             return None
         section = ask.options.get(provider)
-        known = manifest.host(machine_type, section if section is not None and not manifest.options(section) else {})
-        return None if known is None else _hosted(ask, entry, known, f"{provider} {known.image}".strip())
+        known = manifest.host(
+            machine_type, section if section is not None and not manifest.options(section) else {}
+        )
+        return (
+            None
+            if known is None
+            else _hosted(ask, entry, known, f"{provider} {known.image}".strip())
+        )
 
     return hosted
 
@@ -76,32 +89,48 @@ class Running(Protocol):
 
 
 def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, Manifest]) -> str:
-    """Why a running placement can't take the workload as it is declared now: its GPUs do not hold it, or its disk does not; nothing where it can."""
+    """Why a running placement can't take the workload as it is declared now: its GPUs do not hold
+    it, or its disk does not; nothing where it can.
+    """
     if ask.workload is None:
         return ""
     from providers.workloads.sizing import disk, fit
 
     gpus = f"{running.gpu_type}:{running.gpu_count}"
-    if why := fit.fit(ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes).why:
+    if why := fit.fit(
+        ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes
+    ).why:
         return f"{gpus} does not hold it: {why}"
     manifest = manifests.get(running.provider)
-    known = None if manifest is None or manifest.host is None else manifest.host(running.machine_type, ask.options.get(running.provider) or {})
+    known = (
+        None
+        if manifest is None or manifest.host is None
+        else manifest.host(running.machine_type, ask.options.get(running.provider) or {})
+    )
     if known is None:
         return ""
     bought = int(dict(running.applied).get("disk_gib") or known.default_gib)
     need = disk.needed(ask.workload, entry.override)
     least = need.least + known.used_gib if need.least else 0.0
-    return f"its disk has {bought} GiB, it takes {least:.0f} GiB ({need.parts(known.used_gib)})" if 0 < bought < least else ""
+    return (
+        f"its disk has {bought} GiB, it takes {least:.0f} GiB ({need.parts(known.used_gib)})"
+        if 0 < bought < least
+        else ""
+    )
 
 
 def asked(ask: Ask, manifest: Manifest | None) -> Ask:
-    """The ask as a market is listed for it: with the least disk that a choice needs of this provider's machines, and the image that runs there."""
+    """The ask as a market is listed for it: with the least disk that a choice needs of this
+    provider's machines, and the image that runs there.
+    """
     if manifest is None or manifest.host is None or ask.workload is None:
         return ask
     from providers.workloads.sizing import disk
 
     section = ask.options.get(manifest.name)
-    known = manifest.host("", section if section is not None and not manifest.options(section) else {})
+    known = manifest.host(
+        "", section if section is not None and not manifest.options(section) else {}
+    )
     if known is None:
         return ask
     sizes = [_hosted(ask, entry, known, "").disk_gib for entry in ask.entries]
@@ -115,7 +144,9 @@ def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
         why = f"disk_gib is {declared}, the boot image {host.image} takes {host.image_gib} GiB"
         return Hosted(f"{why}: set disk_gib: {host.default_gib}, or leave it out")
     if declared is not None and 0 < host.most_gib < declared:
-        return Hosted(f"disk_gib is {declared:,}, the largest {host.disk} has {host.most_gib:,} GiB")
+        return Hosted(
+            f"disk_gib is {declared:,}, the largest {host.disk} has {host.most_gib:,} GiB"
+        )
     driver = _driver(ask, host, where)
     if ask.workload is None:
         return _bought(declared, host)._replace(driver=driver)
@@ -123,26 +154,54 @@ def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
 
     need = disks.needed(ask.workload, entry.override)
     sized = disks.sized(need, host) if need.known else None
-    if declared is not None and sized is not None and declared < (least := need.least + (host.used_gib if need.least else 0)):
-        why = f"disk_gib is {declared}, it takes {least:.0f} GiB ({need.parts(host.used_gib)}): set disk_gib: {sized}, or leave it out"
+    if (
+        declared is not None
+        and sized is not None
+        and declared < (least := need.least + (host.used_gib if need.least else 0))
+    ):
+        why = (
+            f"disk_gib is {declared}, it takes {least:.0f} GiB ({need.parts(host.used_gib)}): set"
+            f" disk_gib: {sized}, or leave it out"
+        )
         return Hosted(why, driver)
     size = declared if declared is not None else sized
     if host.most_gib and size is not None and size > host.most_gib:
-        return Hosted(f"it takes a disk of {size:,} GiB ({need.parts(host.used_gib)}), the largest {host.disk} has {host.most_gib:,} GiB", driver)
-    found = _bought(None if size is not None and declared is None and size == host.default_gib else size, host)
+        return Hosted(
+            f"it takes a disk of {size:,} GiB ({need.parts(host.used_gib)}), the largest"
+            f" {host.disk} has {host.most_gib:,} GiB",
+            driver,
+        )
+    found = _bought(
+        None if size is not None and declared is None and size == host.default_gib else size, host
+    )
     note = ""
     if ask.kind == "service" and need.weights:
         spent = disks.load_s(need, size or host.default_gib, host)
         if spent > entry.wait_s:
-            note = _slow(need.weights * disks.GB_IN_GIB, disks.rate_mib_s(size or host.default_gib, host), spent, entry.wait_s, host.rate_option)
+            note = _slow(
+                need.weights * disks.GB_IN_GIB,
+                disks.rate_mib_s(size or host.default_gib, host),
+                spent,
+                entry.wait_s,
+                host.rate_option,
+            )
     return found._replace(driver=driver, note=note)
 
 
 def _slow(weights_gb: float, rate_mib_s: float, spent_s: float, wait_s: float, option: str) -> str:
-    """What there is to know of weights that take longer to load than is waited for. With an `option` the rate is the least that it accepts."""
+    """What there is to know of weights that take longer to load than is waited for. With an
+    `option` the rate is the least that it accepts.
+    """
     wait = -(-int(spent_s * WAIT_SPARE) // WAIT_STEP_S) * WAIT_STEP_S
-    about, rate = ("up to", f"{rate_mib_s:.0f} MiB/s or more") if option else ("about", f"about {rate_mib_s:.0f} MiB/s")
-    took = f"loading takes {about} {duration_text(round(spent_s / 60) * 60)} ({weights_gb:.0f} GB of weights at {rate})"
+    about, rate = (
+        ("up to", f"{rate_mib_s:.0f} MiB/s or more")
+        if option
+        else ("about", f"about {rate_mib_s:.0f} MiB/s")
+    )
+    took = (
+        f"loading takes {about} {duration_text(round(spent_s / 60) * 60)} ({weights_gb:.0f} GB of"
+        f" weights at {rate})"
+    )
     faster = f", or ask for faster hosts by {option}" if option else ""
     return f"{took}, `wait` is {duration_text(wait_s)}: set wait: {duration_text(wait)}{faster}"
 
@@ -161,5 +220,9 @@ def _bought(size: int | None, host: Host) -> Hosted:
         return Hosted()
     if size is None or host.micro_usd_per_gib_month is None:
         return Hosted(disk_gib=size)
-    micro = round((size * host.micro_usd_per_gib_month + host.micro_usd_per_month) / HOURS_PER_MONTH)
-    return Hosted(disk_gib=size, micro_usd=micro, parts=f"{size:,} GiB {host.disk} {per_hour(micro)}")
+    micro = round(
+        (size * host.micro_usd_per_gib_month + host.micro_usd_per_month) / HOURS_PER_MONTH
+    )
+    return Hosted(
+        disk_gib=size, micro_usd=micro, parts=f"{size:,} GiB {host.disk} {per_hour(micro)}"
+    )

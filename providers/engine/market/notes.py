@@ -1,4 +1,6 @@
-"""What a plan says of a workload at one provider besides its fit: a token that travels in clear, a model that wants one. Pure."""
+"""What a plan says of a workload at one provider besides its fit: a token that travels in clear, a
+model that wants one. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,34 @@ if TYPE_CHECKING:
 
 def notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> list[str]:
     """The notes, one sentence each. `setup.options` holds every provider's section."""
-    return [*_in_clear(ask, setup, able), *_gated(ask, setup, provider)] if ask.workload is not None else []
+    return (
+        [*_in_clear(ask, setup, able), *_gated(ask, setup, provider)]
+        if ask.workload is not None
+        else []
+    )
 
 
 def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
     """A machine's service answers by plain HTTP; a provider with a door of its own, by HTTPS."""
     from providers.workloads.launch.recipes import listens
 
-    if setup.expose != "token" or ask.kind != "service" or ask.kind in able.kinds or ask.workload is None:
+    if (
+        setup.expose != "token"
+        or ask.kind != "service"
+        or ask.kind in able.kinds
+        or ask.workload is None
+    ):
         return []
     task = ask.workload.tasks[0]
     port = listens(task.launcher, task.port)
     found = f"the token travels in clear: http://ADDRESS:{port} has no TLS"
-    return [f"{found}; encrypted instead: gpus ssh NAME -L {port}, then http://localhost:{port}" if able.ssh else found]
+    return [
+        (
+            f"{found}; encrypted instead: gpus ssh NAME -L {port}, then http://localhost:{port}"
+            if able.ssh
+            else found
+        )
+    ]
 
 
 def _gated(ask: Ask, setup: Setup, provider: str) -> list[str]:
@@ -37,5 +54,8 @@ def _gated(ask: Ask, setup: Setup, provider: str) -> list[str]:
     if isinstance(section, dict) and section.get("secrets"):
         return []
     model = gated(ask.workload, {name for name, at in ask.secrets if provider in at})
-    todo = f"accept its terms there, and declare the secret {TOKENS[0]} with a reference for {provider}"
+    todo = (
+        f"accept its terms there, and declare the secret {TOKENS[0]} with a reference for"
+        f" {provider}"
+    )
     return [f"{model} is gated at Hugging Face, and no token is declared: {todo}"] if model else []

@@ -1,4 +1,5 @@
-"""Today's prices over the bundled ones, for the providers that tell an account theirs. Owns which offers are asked about; adapters ask.
+"""Today's prices over the bundled ones, for the providers that tell an account theirs. Owns which
+offers are asked about; adapters ask.
 
 Only in the live world: in a rehearsal the catalog is the market.
 """
@@ -18,17 +19,25 @@ if TYPE_CHECKING:
     from providers.model.offer import Offer
 
 
-def today(adapter: Adapter, base: OfferTable, ask: Ask | None) -> tuple[Sequence[Offer] | None, Sequence[str]]:
-    """(the provider's bundled offers, those that the ask could take at today's prices; lines for the user).
+def today(
+    adapter: Adapter, base: OfferTable, ask: Ask | None
+) -> tuple[Sequence[Offer] | None, Sequence[str]]:
+    """(the provider's bundled offers, those that the ask could take at today's prices; lines for
+    the user).
 
-    (None, ()) where the adapter has no prices of its own to tell. Calls: the adapter's. Without entries in the ask, every offer is asked about.
+    (None, ()) where the adapter has no prices of its own to tell. Calls: the adapter's. Without
+    entries in the ask, every offer is asked about.
     """
     reprice: Any = getattr(adapter, "repriced", None)
     if reprice is None:
         return None, ()
     column = base.column("provider")
     offers = [base.offer(row) for row in range(len(base)) if column[row] == adapter.name]
-    gpus = {gpu for entry in ask.entries for gpu in rules.types(entry)} if ask is not None and ask.entries else None
+    gpus = (
+        {gpu for entry in ask.entries for gpu in rules.types(entry)}
+        if ask is not None and ask.entries
+        else None
+    )
     asked = [offer for offer in offers if gpus is None or offer.gpu_type in gpus]
     if not asked:
         return None, ()

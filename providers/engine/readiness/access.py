@@ -1,8 +1,10 @@
-"""The way into a declared cluster's machines: a key pair made for it on this machine, its pinned host keys, and the probe that uses them.
+"""The way into a declared cluster's machines: a key pair made for it on this machine, its pinned
+host keys, and the probe that uses them.
 
-Owns the folder `home()/keys/<world>/<owner>/<cluster>`, for this user alone: there before anything is bought, gone once the delete is confirmed.
-What is in it never leaves this machine, nor is it in a state; the public half goes onto the machines beside the user's own key. Another machine
-that works on the same stack has no such folder: what it adopts is ready when the cloud says so.
+Owns the folder `home()/keys/<world>/<owner>/<cluster>`, for this user alone: there before anything
+is bought, gone once the delete is confirmed. What is in it never leaves this machine, nor is it in
+a state; the public half goes onto the machines beside the user's own key. Another machine that
+works on the same stack has no such folder: what it adopts is ready when the cloud says so.
 """
 
 from __future__ import annotations
@@ -36,8 +38,12 @@ HINT = "`ready: running` is for networks where this machine cannot reach it by s
 OWN_HINT = "`ready: running` is for images in which no shell can be run"
 
 
-def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -> SshProbe | StandInProbe | None:
-    """What leads into a cluster's machines by the key that is kept here; None without one. A rehearsal's need none. Reads the cluster's folder."""
+def key_probe(
+    world: World, owner: str, cluster: str, *, pinned: bool = False
+) -> SshProbe | StandInProbe | None:
+    """What leads into a cluster's machines by the key that is kept here; None without one. A
+    rehearsal's need none. Reads the cluster's folder.
+    """
     if world.name == REHEARSAL:
         place = ClusterKeys(folder(world.name, owner, cluster), None)
         return probe(world, None, place.known_hosts, place.nodes)
@@ -48,18 +54,27 @@ def key_probe(world: World, owner: str, cluster: str, *, pinned: bool = False) -
 
 
 def probe(
-    world: World, key: Key | None, known_hosts: Path, nodes: Path, *, pinned: bool = False, account: Account | None = None
+    world: World,
+    key: Key | None,
+    known_hosts: Path,
+    nodes: Path,
+    *,
+    pinned: bool = False,
+    account: Account | None = None,
 ) -> SshProbe | StandInProbe:
-    """How a cluster's machines are looked at: over ssh or by their provider's own program, or through their stand-ins in a rehearsal. Without a key
-    only the program leads there.
+    """How a cluster's machines are looked at: over ssh or by their provider's own program, or
+    through their stand-ins in a rehearsal. Without a key only the program leads there.
 
-    `account` is that of machines that are there already; without it they will be in that of the settings.
+    `account` is that of machines that are there already; without it they will be in that of the
+    settings.
     """
     if world.name == REHEARSAL:
         from providers.rehearsal.store import open_store
 
         return StandInProbe(nodes, open_store())
-    mapped = frozenset(name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports)
+    mapped = frozenset(
+        name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports
+    )
     own = {
         name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
         for name, manifest in world.manifests.items()
@@ -69,7 +84,8 @@ def probe(
 
 
 async def equipped(world: World, wanted: ClusterSpec) -> ClusterSpec:
-    """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness is to be checked.
+    """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness
+    is to be checked.
 
     Raises GpusError where that needs OpenSSH and there is none; nothing was bought then.
     """
@@ -79,19 +95,26 @@ async def equipped(world: World, wanted: ClusterSpec) -> ClusterSpec:
     try:
         way = await world.call("", make, world.name, wanted.owner, wanted.cluster)
     except NoOpenSsh as error:
-        # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is only to run.
+        # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is
+        # only to run.
         if checked and world.name != REHEARSAL:
-            raise GpusError(f"{wanted.cluster}: nothing is bought: {error}; or set ready: running") from None
+            raise GpusError(
+                f"{wanted.cluster}: nothing is bought: {error}; or set ready: running"
+            ) from None
         way = ClusterKeys(folder(world.name, wanted.owner, wanted.cluster), None)
     if way.key is not None:
         wanted = wanted._replace(setup=wanted.setup._replace(own_public_key=way.key.public))
     if not checked:
         return wanted
-    return wanted._replace(probe=CheckedProbe(world, wanted, way, probe(world, way.key, way.known_hosts, way.nodes)))
+    return wanted._replace(
+        probe=CheckedProbe(world, wanted, way, probe(world, way.key, way.known_hosts, way.nodes))
+    )
 
 
 class CheckedProbe:
-    """Looks into the machines of a declared cluster wherever the cluster's own key opens them; elsewhere their cloud's word will do, said once."""
+    """Looks into the machines of a declared cluster wherever the cluster's own key opens them;
+    elsewhere their cloud's word will do, said once.
+    """
 
     def __init__(self, world: World, wanted: ClusterSpec, way: ClusterKeys, inner: Probe) -> None:
         self._world, self._wanted, self._way, self._inner = world, wanted, way, inner
@@ -106,13 +129,21 @@ class CheckedProbe:
             return look._replace(note=hint) if look.stage in REACH else look
         if why not in self._told:
             self._told.add(why)
-            self._world.report("info", f"{self._wanted.cluster}: ready as {placed.provider} reports it, its GPUs not looked at: {why}")
+            self._world.report(
+                "info",
+                f"{self._wanted.cluster}: ready as {placed.provider} reports it, its GPUs not"
+                f" looked at: {why}",
+            )
         return ProbeResult()
 
     def _closed(self, node: Node, placed: Ordered) -> str:
-        """Why nothing here leads into this machine; empty where the key does, or its provider's own program with the credentials."""
+        """Why nothing here leads into this machine; empty where the key does, or its provider's own
+        program with the credentials.
+        """
         section = dict(self._wanted.setup.options).get(node.handle.provider)
-        setup = self._wanted.setup._replace(options=tuple(sorted(section.items())) if isinstance(section, dict) else ())
+        setup = self._wanted.setup._replace(
+            options=tuple(sorted(section.items())) if isinstance(section, dict) else ()
+        )
         if why := why_unreachable(self._world, node.handle.provider, placed, setup):
             return why
         own = self._world.manifests[node.handle.provider].program is not None
@@ -122,26 +153,37 @@ class CheckedProbe:
         """True when this machine's journal says that it was ordered with the key that is kept here."""
         if handle not in self._bearing:
             public = self._way.key.public if self._way.key is not None else ""
-            for entry in self._world.journal.orders(self._world.name, self._wanted.owner, self._wanted.cluster):
+            for entry in self._world.journal.orders(
+                self._world.name, self._wanted.owner, self._wanted.cluster
+            ):
                 if entry.order.setup.own_public_key == public:
                     self._bearing.update(entry.handles)
         return handle in self._bearing
 
 
 def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) -> str:
-    """Why this provider's machines of that setup take no login from here, neither with an own key nor by its program; empty where they do. Pure."""
+    """Why this provider's machines of that setup take no login from here, neither with an own key
+    nor by its program; empty where they do. Pure.
+    """
     manifest = world.manifests[provider]
     if manifest.program is not None:
-        return "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
+        return (
+            "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
+        )
     if not manifest.capabilities.ssh:
         return f"{provider} takes no ssh"
     return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
 
 
 def connection(world: World, held: ClusterRecord) -> SshProbe | StandInProbe | str:
-    """How the machines of a declared cluster are logged into from here, or why they are not. Reads the journal and the cluster's folder."""
+    """How the machines of a declared cluster are logged into from here, or why they are not. Reads
+    the journal and the cluster's folder.
+    """
     if held.kind != "machine" and not works(held):
-        return f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs {held.cluster}` shows what it writes"
+        return (
+            f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs"
+            f" {held.cluster}` shows what it writes"
+        )
     if world.manifests[held.provider].program is not None:
         if why := why_unreachable(world, held.provider, held, Setup()):
             return why

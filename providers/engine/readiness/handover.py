@@ -1,6 +1,8 @@
-"""What machines are told once they are there: the addresses of all nodes, and a service's token. Goes by login, never by what a cloud keeps.
+"""What machines are told once they are there: the addresses of all nodes, and a service's token.
+Goes by login, never by what a cloud keeps.
 
-Owns the two files in the folder of the start-up script, and a token's making: random, kept beside the cluster's key for this user alone.
+Owns the two files in the folder of the start-up script, and a token's making: random, kept beside
+the cluster's key for this user alone.
 """
 
 from __future__ import annotations
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
     from providers.remote.line import Line
 
 
-async def deliver_files(world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]) -> None:
-    """Writes what the start-up script waits for onto each machine. Nothing where it waits for nothing.
+async def deliver_files(
+    world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]
+) -> None:
+    """Writes what the start-up script waits for onto each machine. Nothing where it waits for
+    nothing.
 
     Raises HalfMade where that can't be done: without it nothing would ever start there.
     """
     files: dict[str, str] = {}
     if len(nodes) > 1:
-        files["peers"] = "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
+        files["peers"] = (
+            "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
+        )
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
         files["token"] = token(world.name, *order.mark[:2])
     if not files:
@@ -41,22 +48,32 @@ async def deliver_files(world: World, adapter: Adapter, order: Order, nodes: Seq
     looker = key_probe(world, *order.mark[:2])
     if looker is None:
         raise HalfMade(
-            "wanted to tell the machines of each other, found no key to log in with", provider=adapter.name, code="no-key", handles=handles
+            "wanted to tell the machines of each other, found no key to log in with",
+            provider=adapter.name,
+            code="no-key",
+            handles=handles,
         )
     for node in nodes:
         line = looker.line(node)
         for name, content in files.items():
             try:
-                code, errors = await written(line, f"{ROOT}/{name}", content) if line is not None else (1, "no address")
+                code, errors = (
+                    await written(line, f"{ROOT}/{name}", content)
+                    if line is not None
+                    else (1, "no address")
+                )
             except GpusError as error:
                 code, errors = 1, str(error)
             if code:
-                text = f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
+                text = (
+                    f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
+                )
                 raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
 
 
 async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun: StartPlan) -> None:
-    """Puts another program on the machines in place of the one that runs there, and starts it; at a later boot it is that one, too.
+    """Puts another program on the machines in place of the one that runs there, and starts it; at a
+    later boot it is that one, too.
 
     Raises GpusError where it can't be written there; what ran then still runs.
     """
@@ -64,8 +81,14 @@ async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun:
 
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     if looker is None:
-        raise GpusError("wanted to log in and start it anew, found no key of this cluster on this machine")
-    text, path = (begun.script, BOOT_SCRIPT) if begun.script else (script(begun.program, inside=True), CONTAINER_SCRIPT)
+        raise GpusError(
+            "wanted to log in and start it anew, found no key of this cluster on this machine"
+        )
+    text, path = (
+        (begun.script, BOOT_SCRIPT)
+        if begun.script
+        else (script(begun.program, inside=True), CONTAINER_SCRIPT)
+    )
     for node in nodes:
         line = looker.line(node)
         if line is not None and line.stand_in:
@@ -75,13 +98,20 @@ async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun:
             code, errors = await written(line, path, text)
             open_store().set_work(node.handle.native_id, text)
         else:
-            code, errors = await begun_by(line, path, text) if line is not None else (1, "no address")
+            code, errors = (
+                await begun_by(line, path, text) if line is not None else (1, "no address")
+            )
         if code:
-            raise GpusError(f"wanted to start the new workload on {node.name}, found {errors.strip()[:160] or code}")
+            raise GpusError(
+                f"wanted to start the new workload on {node.name}, found"
+                f" {errors.strip()[:160] or code}"
+            )
 
 
 async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
-    """Writes a start-up script there and starts it, in the background, as root where the login may: (exit code, errors)."""
+    """Writes a start-up script there and starts it, in the background, as root where the login may:
+    (exit code, errors).
+    """
     from providers.remote.run import finished
 
     code, errors = await written(line, path, text)
@@ -112,7 +142,10 @@ async def written(line: Line, path: str, content: str) -> tuple[int, str]:
     finally:
         os.close(writing)
     try:
-        async with started(line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}"), stdin=reading) as process:
+        async with started(
+            line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}"),
+            stdin=reading,
+        ) as process:
             _, errors = await process.communicate()
             return await process.wait(), errors.decode(errors="replace")
     finally:

@@ -1,4 +1,5 @@
-"""What stays here of a job whose machines go: the end of what each wrote. Owns the files `output/N` in the cluster's folder, gone with the cluster.
+"""What stays here of a job whose machines go: the end of what each wrote. Owns the files `output/N`
+in the cluster's folder, gone with the cluster.
 
 Read where the cloud keeps it, else by login; what cannot be read is not kept, and keeps no machine.
 """
@@ -28,7 +29,9 @@ _PLACE = "output"
 
 
 async def save_output(world: World, adapter: Adapter, held: ClusterRecord) -> None:
-    """Writes the end of each machine's output here, readable by this user alone. One call for each; never raises what a cloud says."""
+    """Writes the end of each machine's output here, readable by this user alone. One call for each;
+    never raises what a cloud says.
+    """
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     for number, node in enumerate(held.machines):
         reader = getattr(adapter, "log", None)
@@ -36,7 +39,9 @@ async def save_output(world: World, adapter: Adapter, held: ClusterRecord) -> No
             if reader is not None:
                 text = str(await repeated(world, adapter.name, reader, node.handle))
             elif (
-                world.name != REHEARSAL and node.status == RUNNING and (looker := key_probe(world, held.owner, held.cluster, pinned=True)) is not None
+                world.name != REHEARSAL
+                and node.status == RUNNING
+                and (looker := key_probe(world, held.owner, held.cluster, pinned=True)) is not None
             ):
                 text = await _told(looker.line(node))
             else:
@@ -47,7 +52,11 @@ async def save_output(world: World, adapter: Adapter, held: ClusterRecord) -> No
             path.touch(mode=0o600)
             path.write_text(text[-KEPT_BYTES:], encoding="utf-8")
         except (GpusError, OSError) as error:
-            world.report("warning", f"{held.cluster}: what {node.name} wrote could not be kept: {str(error).splitlines()[0]}")
+            world.report(
+                "warning",
+                f"{held.cluster}: what {node.name} wrote could not be kept:"
+                f" {str(error).splitlines()[0]}",
+            )
 
 
 def kept(held: ClusterRecord, number: int) -> str | None:

@@ -1,7 +1,9 @@
-"""Readiness: from "the cloud says it runs" to "it can be worked on". Owns the wait and what ends it; how one machine is looked at is a Probe's.
+"""Readiness: from "the cloud says it runs" to "it can be worked on". Owns the wait and what ends
+it; how one machine is looked at is a Probe's.
 
-One time-out governs the whole wait: the entry's `wait`, which began with the order. It ends early, within one poll, when the cloud says that a
-machine failed or was taken back. Imports no transport: probes are in `providers.remote`.
+One time-out governs the whole wait: the entry's `wait`, which began with the order. It ends early,
+within one poll, when the cloud says that a machine failed or was taken back. Imports no transport:
+probes are in `providers.remote`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ from typing import TYPE_CHECKING
 from providers.engine.messages import bare, trimmed
 from providers.engine.runtime.tasks import POLL_GROWTH, POLL_MOST_S, pause
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
-from providers.model.machine import GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING, Handle, Node
+from providers.model.machine import (
+    GONE,
+    PENDING,
+    PREEMPTED,
+    QUEUED,
+    RUNNING,
+    STARTING,
+    Handle,
+    Node,
+)
 from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Ordered, Probe, ProbeResult
 
 if TYPE_CHECKING:
@@ -24,10 +35,14 @@ if TYPE_CHECKING:
 
 
 LOADING = "loading"
-"""The code of a service that started and did not answer within the wait. It loads what it serves: that takes as long at any place."""
+"""The code of a service that started and did not answer within the wait. It loads what it serves:
+that takes as long at any place.
+"""
 
 SETUP, WRONG = "set-up", "set-up-wrong"
-"""The codes of a service whose set-up ended: by what may be the machine's fault, or by the declaration's own lines or image, as it would anywhere."""
+"""The codes of a service whose set-up ended: by what may be the machine's fault, or by the
+declaration's own lines or image, as it would anywhere.
+"""
 
 
 LOOK_FIRST_S = 1.0
@@ -48,32 +63,47 @@ async def until_ready(
 ) -> tuple[Node, ...] | None:
     """The machines once all of them are ready, None when the brake came on.
 
-    Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the cloud ended one; its code is the stage reached
-    or the cloud's status. One cloud call and one look at each machine per poll.
+    Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the
+    cloud ended one; its code is the stage reached or the cloud's status. One cloud call and one
+    look at each machine per poll.
     """
     started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", ProbeResult(NO_ADDRESS)
     while True:
         try:
-            nodes: tuple[Node, ...] = tuple(await world.call(adapter.name, adapter.observe, tuple(handles)))
+            nodes: tuple[Node, ...] = tuple(
+                await world.call(adapter.name, adapter.observe, tuple(handles))
+            )
         except (RateLimited, Transient) as error:
-            world.report("warning", f"{adapter.name}: could not be asked how its machines are: {bare(adapter.name, trimmed(error))}")
+            world.report(
+                "warning",
+                f"{adapter.name}: could not be asked how its machines are:"
+                f" {bare(adapter.name, trimmed(error))}",
+            )
             interval = max(interval, getattr(error, "retry_after_s", 0.0))
         else:
             for node in nodes:
                 if node.status not in {PENDING, QUEUED, STARTING, RUNNING}:
                     raise _over(world, placed, handles, node, last, started)
             looks = await asyncio.gather(*(_look(probe, node, placed) for node in nodes))
-            worst = next((look for look in looks if look.final), None) or next((look for look in looks if look.stage), None)
+            worst = next((look for look in looks if look.final), None) or next(
+                (look for look in looks if look.stage), None
+            )
             if worst is None:
                 for note in dict.fromkeys(look.note for look in looks if look.note):
-                    world.report("warning", f"{placed.provider} {placed.zone or placed.region}: {note}")
+                    world.report(
+                        "warning", f"{placed.provider} {placed.zone or placed.region}: {note}"
+                    )
                 return nodes
             last = worst
             if worst.final or world.clock.now() >= deadline:
                 raise _unready(placed, handles, worst, None if worst.final else deadline - started)
             if worst.stage != told:
                 told = worst.stage
-                world.report("info", f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready: {worst}")
+                world.report(
+                    "info",
+                    f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready:"
+                    f" {worst}",
+                )
         if brake.on:
             return None
         if world.clock.now() >= deadline:
@@ -91,16 +121,40 @@ async def _look(probe: Probe, node: Node, placed: Ordered) -> ProbeResult:
         return ProbeResult(CLOSED, f"no answer within {LOOK_LIMIT_S:.0f}s")
 
 
-def _over(world: World, placed: Ordered, handles: Sequence[Handle], node: Node, last: ProbeResult, started: float) -> HalfMade:
+def _over(
+    world: World,
+    placed: Ordered,
+    handles: Sequence[Handle],
+    node: Node,
+    last: ProbeResult,
+    started: float,
+) -> HalfMade:
     seconds = world.clock.now() - started
-    what = "was taken back" if node.status == PREEMPTED else "is gone" if node.status == GONE else f"is {node.status}"
+    what = (
+        "was taken back"
+        if node.status == PREEMPTED
+        else "is gone"
+        if node.status == GONE
+        else f"is {node.status}"
+    )
     detail = f" ({node.detail})" if node.detail else ""
-    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready, found that {node.name or node.handle.native_id} {what}{detail} after {seconds:.0f}s"
+    text = (
+        f"wanted {placed.gpu_type}:{placed.gpu_count} ready, found that"
+        f" {node.name or node.handle.native_id} {what}{detail} after {seconds:.0f}s"
+    )
     block_s = LOST_BLOCK_S if node.status in {PREEMPTED, GONE} else None
-    return HalfMade(f"{text}; until then {last}", provider=placed.provider, code=node.status, handles=handles, block_s=block_s)
+    return HalfMade(
+        f"{text}; until then {last}",
+        provider=placed.provider,
+        code=node.status,
+        handles=handles,
+        block_s=block_s,
+    )
 
 
-def _unready(placed: Ordered, handles: Sequence[Handle], look: ProbeResult, waited_s: float | None) -> HalfMade:
+def _unready(
+    placed: Ordered, handles: Sequence[Handle], look: ProbeResult, waited_s: float | None
+) -> HalfMade:
     within = "" if waited_s is None else f" within {waited_s:.0f}s"
     note = f"; {look.note}" if look.note else ""
     text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"

@@ -1,7 +1,9 @@
-"""How far what runs on machines is: read from what its start-up script wrote, as the cloud keeps it or as the machine itself tells.
+"""How far what runs on machines is: read from what its start-up script wrote, as the cloud keeps it
+or as the machine itself tells.
 
-Owns the meaning of those words for a job and for a service. A provider whose jobs are its own (a function) tells by itself, and is not asked here.
-What cannot be read leaves a machine as its cloud reports it: unknown is neither done nor failed.
+Owns the meaning of those words for a job and for a service. A provider whose jobs are its own (a
+function) tells by itself, and is not asked here. What cannot be read leaves a machine as its cloud
+reports it: unknown is neither done nor failed.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ ITSELF = "it powered itself off, as it does once its job is done; what that ende
 
 
 class WorkloadStatus(NamedTuple):
-    """The last word of a start-up script: a state of its, what it says besides, and of which program."""
+    """The last word of a start-up script: a state of its, what it says besides, and of which
+    program.
+    """
 
     state: str = ""
     detail: str = ""
@@ -53,7 +57,9 @@ def last(text: str) -> WorkloadStatus:
 
 
 def with_workload_status(node: Node, kind: str, word: WorkloadStatus) -> Node:
-    """The machine as its work makes it: a job that is over is ended or failed, whatever became of the machine. Pure."""
+    """The machine as its work makes it: a job that is over is ended or failed, whatever became of
+    the machine. Pure.
+    """
     if kind != "job":
         return node
     if word.state == SUCCEEDED:
@@ -62,7 +68,10 @@ def with_workload_status(node: Node, kind: str, word: WorkloadStatus) -> Node:
         return node._replace(status=FAILED, detail=f"exit code {word.detail or 'unknown'}")
     if word.state in NOT_SET_UP:
         code, _, why = word.detail.partition(" ")
-        return node._replace(status=FAILED, detail=f"its set-up ended with {code or 'an unknown code'}: {why}".rstrip(": "))
+        return node._replace(
+            status=FAILED,
+            detail=f"its set-up ended with {code or 'an unknown code'}: {why}".rstrip(": "),
+        )
     if node.status in (STOPPED, STOPPING):
         return node._replace(status=ENDED, detail=ITSELF)
     return node
@@ -82,9 +91,16 @@ async def word(world: World, adapter: Adapter, node: Node, order: Order | None) 
 
 
 async def observed(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[Node, ...]:
-    """What is held, as its cloud reports it and as its work makes it: one look, and one more at each machine that has a job of ours."""
+    """What is held, as its cloud reports it and as its work makes it: one look, and one more at
+    each machine that has a job of ours.
+    """
     nodes = await _looked(world, adapter, held)
-    if held.kind == "job" and nodes and not finished(held) and {node.status for node in nodes} <= {*DONE}:
+    if (
+        held.kind == "job"
+        and nodes
+        and not finished(held)
+        and {node.status for node in nodes} <= {*DONE}
+    ):
         worst = next((node for node in nodes if node.status == FAILED), nodes[0])
         world.journal.concluded(held, worst.status, worst.detail)
     return nodes
@@ -99,28 +115,59 @@ async def _looked(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[
         why = {node.handle: node.detail for node in held.machines}
         told = held.detail
         return tuple(
-            node if node.status == GONE else node._replace(status=held.status, detail=why.get(node.handle, told or node.detail)) for node in nodes
+            (
+                node
+                if node.status == GONE
+                else node._replace(
+                    status=held.status, detail=why.get(node.handle, told or node.detail)
+                )
+            )
+            for node in nodes
         )
-    order = next((entry.order for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation)), None)
+    order = next(
+        (
+            entry.order
+            for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation)
+        ),
+        None,
+    )
     return await seen(world, adapter, held, nodes, order)
 
 
-async def seen(world: World, adapter: Adapter, held: ClusterRecord, nodes: Sequence[Node], order: Order | None) -> tuple[Node, ...]:
-    """The machines as their work makes them: one look at each that may have something to tell. Words of another program do not count."""
+async def seen(
+    world: World, adapter: Adapter, held: ClusterRecord, nodes: Sequence[Node], order: Order | None
+) -> tuple[Node, ...]:
+    """The machines as their work makes them: one look at each that may have something to tell.
+    Words of another program do not count.
+    """
     found, digest = [], dict(held.applied).get(WORK, "")
     for node in nodes:
         told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
         said = await word(world, adapter, node, order) if told else WorkloadStatus()
-        found.append(with_workload_status(node, held.kind, said if said.digest == digest else WorkloadStatus()) if told else node)
+        found.append(
+            with_workload_status(
+                node, held.kind, said if said.digest == digest else WorkloadStatus()
+            )
+            if told
+            else node
+        )
     return tuple(found)
 
 
 async def until_working(
-    world: World, adapter: Adapter, placed: Ordered, nodes: Sequence[Node], order: Order, deadline: float, brake: StopSignal
+    world: World,
+    adapter: Adapter,
+    placed: Ordered,
+    nodes: Sequence[Node],
+    order: Order,
+    deadline: float,
+    brake: StopSignal,
 ) -> tuple[Node, ...] | None:
-    """The machines once the service on all of them answers by its own health path; None when the brake came on.
+    """The machines once the service on all of them answers by its own health path; None when the
+    brake came on.
 
-    Raises NotReady when it does not by the deadline, HalfMade when its set-up failed, or when its cloud ended a machine. One look at each per poll.
+    Raises NotReady when it does not by the deadline, HalfMade when its set-up failed, or when its
+    cloud ended a machine. One look at each per poll.
     """
     interval, told = LOOK_FIRST_S, ""
     handles = tuple(node.handle for node in nodes)
@@ -130,10 +177,16 @@ async def until_working(
             text = f"wanted the service to answer, found that {lost.name} is {lost.status}"
             raise HalfMade(text, provider=placed.provider, code=lost.status, handles=handles)
         said = [await word(world, adapter, node, order) for node in nodes]
-        said = [each if each.digest == order.setup.script_digest else WorkloadStatus() for each in said]
+        said = [
+            each if each.digest == order.setup.script_digest else WorkloadStatus() for each in said
+        ]
         if all(each.state == READY for each in said):
             return nodes
-        broken = min((each for each in said if each.state in NOT_SET_UP), key=lambda each: each.state != SETUP_WRONG, default=None)
+        broken = min(
+            (each for each in said if each.state in NOT_SET_UP),
+            key=lambda each: each.state != SETUP_WRONG,
+            default=None,
+        )
         if broken is not None:
             text = f"wanted the service to answer, found its set-up ended with {broken.detail}"
             code = WRONG if broken.state == SETUP_WRONG else SETUP
@@ -141,14 +194,19 @@ async def until_working(
         if world.clock.now() >= deadline:
             slow = next(each for each in said if each.state != READY)
             text = (
-                f"wanted the service to answer within {duration.text(order.wait_s)}, found it started, not ready: {slow.state or 'no word of it yet'}"
+                f"wanted the service to answer within {duration.text(order.wait_s)}, found it"
+                f" started, not ready: {slow.state or 'no word of it yet'}"
             )
             raise NotReady(text, provider=placed.provider, code=LOADING, handles=handles)
         if brake.on:
             return None
         if (state := said[0].state) != told:
             told = state
-            world.report("info", f"{placed.provider} {placed.zone or placed.region}: waiting until the service answers: {state or 'starting'}")
+            world.report(
+                "info",
+                f"{placed.provider} {placed.zone or placed.region}: waiting until the service"
+                f" answers: {state or 'starting'}",
+            )
         await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
@@ -159,11 +217,20 @@ def _played(world: World, node: Node, order: Order | None) -> WorkloadStatus:
     from providers.rehearsal.store import open_store
 
     store = open_store()
-    given = "" if order is None else str(dict(order.setup.options).get("command", "")) or order.setup.script
+    given = (
+        ""
+        if order is None
+        else str(dict(order.setup.options).get("command", "")) or order.setup.script
+    )
     if node.status not in (RUNNING, ENDED):
         return WorkloadStatus()
-    code, job_s = store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type), store.latency(node.handle.provider, "job")
-    lines = script.told(store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code)
+    code, job_s = (
+        store.exit_code(node.handle.provider, node.zone or node.region, node.machine_type),
+        store.latency(node.handle.provider, "job"),
+    )
+    lines = script.told(
+        store, node.handle.native_id, given, node.created_at, world.clock.now(), job_s, code
+    )
     return last("\n".join(line for _, line in lines))
 
 

@@ -1,1 +1,3 @@
-"""Reconcile: observe the nodes, classify their condition, take the steps that the declaration asks for."""
+"""Reconcile: observe the nodes, classify their condition, take the steps that the declaration asks
+for.
+"""

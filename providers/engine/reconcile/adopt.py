@@ -1,6 +1,8 @@
-"""What is there before anything is bought: orders of runs that were cut short, and machines that bear the cluster's mark.
+"""What is there before anything is bought: orders of runs that were cut short, and machines that
+bear the cluster's mark.
 
-Owns adoption. Every existing machine of the same owner and cluster is either taken over or confirmed gone; only then may something be bought.
+Owns adoption. Every existing machine of the same owner and cluster is either taken over or
+confirmed gone; only then may something be bought.
 """
 
 from __future__ import annotations
@@ -51,44 +53,74 @@ class Price(NamedTuple):
     source: str = ""
 
 
-async def existing(world: World, wanted: ClusterSpec, generation: str, brake: StopSignal) -> ClusterRecord | None:
-    """Takes over what already serves the declaration, and makes sure that nothing else of this cluster exists.
+async def existing(
+    world: World, wanted: ClusterSpec, generation: str, brake: StopSignal
+) -> ClusterRecord | None:
+    """Takes over what already serves the declaration, and makes sure that nothing else of this
+    cluster exists.
 
-    Returns what was adopted, or None when nothing is there and buying is safe. Raises OutcomeUnknown while an earlier order is not settled, and
-    HalfMade when something that must go could not be deleted.
+    Returns what was adopted, or None when nothing is there and buying is safe. Raises
+    OutcomeUnknown while an earlier order is not settled, and HalfMade when something that must go
+    could not be deleted.
     """
     await _settle_orders(world, wanted, brake)
-    found = {node.handle: (adapter, node) for adapter, node in await surveyed(world, wanted.owner, wanted.cluster)}
-    found.update({node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)})
-    # What is in an account that is no longer declared is not taken over: somebody else would go on paying for it.
-    chosen, entry = _choose(world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)])
+    found = {
+        node.handle: (adapter, node)
+        for adapter, node in await surveyed(world, wanted.owner, wanted.cluster)
+    }
+    found.update(
+        {node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)}
+    )
+    # What is in an account that is no longer declared is not taken over: somebody else would go on
+    # paying for it.
+    chosen, entry = _choose(
+        world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)]
+    )
     keep = [node.handle for node in chosen]
     brake.check(wanted.cluster)
-    await _clear_away(world, wanted, [(adapter, node) for adapter, node in found.values() if node.handle not in keep], keep)
+    await _clear_away(
+        world,
+        wanted,
+        [(adapter, node) for adapter, node in found.values() if node.handle not in keep],
+        keep,
+    )
     return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
 
 
 async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -> None:
-    """Every order of this cluster that was never settled is now: whatever it made is found by the survey that follows."""
-    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=journals.PENDING):
-        world.report("info", f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider}; finding out what became of it")
+    """Every order of this cluster that was never settled is now: whatever it made is found by the
+    survey that follows.
+    """
+    for entry in world.journal.orders(
+        world.name, wanted.owner, wanted.cluster, states=journals.PENDING
+    ):
+        world.report(
+            "info",
+            f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
+            " finding out what became of it",
+        )
         outcome = await resumed(world, wanted, entry, brake=brake)
         if not isinstance(outcome, LaunchResult):
             continue
         if outcome.state == UNCONFIRMED and not outcome.handles:
             raise OutcomeUnknown(
-                f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}", provider=entry.provider, token=entry.order.token
+                f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}",
+                provider=entry.provider,
+                token=entry.order.token,
             )
         if outcome.state == WAITING_ON:
             adapter = await adapter_of(world, entry.provider, entry.account)
             left = await abandon(world, adapter, entry.order, entry.ticket)
             if not left.clean:
                 raise HalfMade(
-                    f"{wanted.cluster}: an earlier run's order still waits at {entry.provider} and could not be ended: {left.why}",
+                    f"{wanted.cluster}: an earlier run's order still waits at {entry.provider} and"
+                    f" could not be ended: {left.why}",
                     provider=entry.provider,
                     handles=left.handles,
                 )
-            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue")
+            world.journal.settled(
+                entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue"
+            )
 
 
 async def _present(world: World, adapter: Adapter) -> bool:
@@ -98,25 +130,46 @@ async def _present(world: World, adapter: Adapter) -> bool:
         return False
 
 
-async def _remembered(world: World, wanted: ClusterSpec, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
-    """Machines that only the journal knows of, or the backend's own lease: some clouds have no marks."""
+async def _remembered(
+    world: World, wanted: ClusterSpec, known: Collection[Handle]
+) -> list[tuple[Adapter, Node]]:
+    """Machines that only the journal knows of, or the backend's own lease: some clouds have no
+    marks.
+    """
     found = await _named_elsewhere(world, wanted, known)
     known = {*known, *(node.handle for _, node in found)}
-    for entry in world.journal.orders(world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)):
+    for entry in world.journal.orders(
+        world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)
+    ):
         missing = [handle for handle in entry.handles if handle not in known]
         if not missing:
             continue
         adapter = await adapter_of(world, entry.provider, entry.account)
-        nodes = [node for node in await repeated(world, entry.provider, adapter.observe, missing) if node.status != GONE]
-        found.extend((adapter, node if node.mark is not None else node._replace(mark=entry.order.mark)) for node in nodes)
+        nodes = [
+            node
+            for node in await repeated(world, entry.provider, adapter.observe, missing)
+            if node.status != GONE
+        ]
+        found.extend(
+            (adapter, node if node.mark is not None else node._replace(mark=entry.order.mark))
+            for node in nodes
+        )
         if not nodes and len(missing) == len(entry.handles):
             world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
     return found
 
 
-async def _named_elsewhere(world: World, wanted: ClusterSpec, known: Collection[Handle]) -> list[tuple[Adapter, Node]]:
-    """What the last run of any home that had the cluster says it has. An account that is not here is passed over."""
-    last = world.leases.last(world.name, wanted.owner, wanted.cluster) if world.leases is not None else None
+async def _named_elsewhere(
+    world: World, wanted: ClusterSpec, known: Collection[Handle]
+) -> list[tuple[Adapter, Node]]:
+    """What the last run of any home that had the cluster says it has. An account that is not here
+    is passed over.
+    """
+    last = (
+        world.leases.last(world.name, wanted.owner, wanted.cluster)
+        if world.leases is not None
+        else None
+    )
     found: list[tuple[Adapter, Node]] = []
     for handle in last.handles if last is not None else ():
         if handle in known or last is None:
@@ -132,13 +185,30 @@ async def _named_elsewhere(world: World, wanted: ClusterSpec, known: Collection[
     return found
 
 
-def _choose(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
-    """The machines to take over, and the entry that they serve: whole, alike, in one place, of the same fingerprint; the most wanted first."""
+def _choose(
+    world: World, wanted: ClusterSpec, nodes: Sequence[Node]
+) -> tuple[tuple[Node, ...], int]:
+    """The machines to take over, and the entry that they serve: whole, alike, in one place, of the
+    same fingerprint; the most wanted first.
+    """
     sets: dict[tuple[object, ...], list[Node]] = {}
     well = healthy(wanted.ask.kind)
     for node in nodes:
-        if node.status in well and node.status != QUEUED and node.mark is not None and node.mark.fingerprint == wanted.fingerprint:
-            key = (node.handle.provider, node.region, node.zone, node.machine_type, node.gpu_type, node.gpu_count, node.capacity)
+        if (
+            node.status in well
+            and node.status != QUEUED
+            and node.mark is not None
+            and node.mark.fingerprint == wanted.fingerprint
+        ):
+            key = (
+                node.handle.provider,
+                node.region,
+                node.zone,
+                node.machine_type,
+                node.gpu_type,
+                node.gpu_count,
+                node.capacity,
+            )
             sets.setdefault(key, []).append(node)
     options: list[tuple[int, float, tuple[Node, ...]]] = []
     for group in sets.values():
@@ -154,39 +224,68 @@ def _choose(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> tuple[t
 
 
 def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
-    """Where and what these machines are. Clouds do not tell which reservation a machine uses: the journal does, or the only one declared."""
+    """Where and what these machines are. Clouds do not tell which reservation a machine uses: the
+    journal does, or the only one declared.
+    """
     first, reservation = nodes[0], ""
     if first.capacity == RESERVATION:
         handles = {node.handle for node in nodes}
         orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
-        known = {entry.ticket.placed.reservation for entry in orders if entry.ticket and entry.ticket.placed and handles & set(entry.handles)}
-        declared = {way.reservation for entry in wanted.ask.entries for way in entry.capacity if way.kind == RESERVATION}
+        known = {
+            entry.ticket.placed.reservation
+            for entry in orders
+            if entry.ticket and entry.ticket.placed and handles & set(entry.handles)
+        }
+        declared = {
+            way.reservation
+            for entry in wanted.ask.entries
+            for way in entry.capacity
+            if way.kind == RESERVATION
+        }
         names = known or declared
         reservation = names.pop() if len(names) == 1 else ""
-    return Place(first.handle.provider, first.region, first.gpu_type, first.gpu_count, len(nodes), first.capacity, reservation)
+    return Place(
+        first.handle.provider,
+        first.region,
+        first.gpu_type,
+        first.gpu_count,
+        len(nodes),
+        first.capacity,
+        reservation,
+    )
 
 
-async def _clear_away(world: World, wanted: ClusterSpec, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]) -> None:
+async def _clear_away(
+    world: World, wanted: ClusterSpec, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]
+) -> None:
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     for adapter, node in rest:
         world.report(
-            "warning", f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is declared now, or one too many; deleting it"
+            "warning",
+            f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is"
+            " declared now, or one too many; deleting it",
         )
         groups.setdefault(id(adapter), (adapter, []))[1].append(node.handle)
     for adapter, handles in groups.values():
         left = await release(world, adapter, wanted.owner, wanted.cluster, "", handles, keep)
         if not left.clean:
             raise HalfMade(
-                f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it could not be deleted: {left.why}; "
-                f"{bill(left.handles, None)}",
+                f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it"
+                f" could not be deleted: {left.why}; {bill(left.handles, None)}",
                 provider=adapter.name,
                 handles=left.handles,
             )
-        world.journal.release(world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles)
+        world.journal.release(
+            world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles
+        )
 
 
-async def _adopt(world: World, wanted: ClusterSpec, generation: str, chosen: Sequence[Node], entry: int) -> ClusterRecord:
-    """Writes the new generation on the machines; what they cost is taken from when they were bought, as far as the journal knows."""
+async def _adopt(
+    world: World, wanted: ClusterSpec, generation: str, chosen: Sequence[Node], entry: int
+) -> ClusterRecord:
+    """Writes the new generation on the machines; what they cost is taken from when they were
+    bought, as far as the journal knows.
+    """
     first, handles = chosen[0], tuple(node.handle for node in chosen)
     adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
     can = world.manifests[first.handle.provider].capabilities
@@ -221,7 +320,14 @@ async def _adopt(world: World, wanted: ClusterSpec, generation: str, chosen: Seq
         price_as_of=price.as_of,
         price_source=price.source,
         handles=handles,
-        machines=tuple(node._replace(mark=node.mark._replace(generation=generation)) if node.mark is not None else node for node in chosen),
+        machines=tuple(
+            (
+                node._replace(mark=node.mark._replace(generation=generation))
+                if node.mark is not None
+                else node
+            )
+            for node in chosen
+        ),
         launched_at=launched,
         ends_at=launched + ttl_s if ttl_s else 0.0,
         entry=entry,
@@ -231,11 +337,17 @@ async def _adopt(world: World, wanted: ClusterSpec, generation: str, chosen: Seq
     )
     world.journal.launched(held)
     names = ", ".join(node.name for node in chosen)
-    world.report("info", f"{wanted.cluster}: adopted {names} ({first.zone or first.region}, {per_hour(price.micro_usd)}), made by an earlier run")
+    world.report(
+        "info",
+        f"{wanted.cluster}: adopted {names} ({first.zone or first.region},"
+        f" {per_hour(price.micro_usd)}), made by an earlier run",
+    )
     return held
 
 
-async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made: journals.OrderRow | None) -> Price:
+async def price_of(
+    world: World, ask: Ask | None, where: Place, node: Node, made: journals.OrderRow | None
+) -> Price:
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:
         placed = made.ticket.placed
@@ -249,7 +361,17 @@ async def price_of(world: World, ask: Ask | None, where: Place, node: Node, made
     offers = (await world.call(node.handle.provider, market, world, ask)).table
     for row in offers.by_gpu.get(node.gpu_type, ()):
         offer = offers.offer(row)
-        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (where.provider, node.region, node.machine_type, where.capacity)
-        if same and offer.zone in {"", node.zone} and offer.gpu_count == node.gpu_count and offer.node_micro_usd is not None:
+        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (
+            where.provider,
+            node.region,
+            node.machine_type,
+            where.capacity,
+        )
+        if (
+            same
+            and offer.zone in {"", node.zone}
+            and offer.gpu_count == node.gpu_count
+            and offer.node_micro_usd is not None
+        ):
             return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
     return Price()

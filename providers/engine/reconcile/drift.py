@@ -1,6 +1,8 @@
-"""What a machine is now, compared with what it was bought as: drift. Owns the properties that are compared, at a purchase and at each look.
+"""What a machine is now, compared with what it was bought as: drift. Owns the properties that are
+compared, at a purchase and at each look.
 
-A property that the cloud does not report is unknown, and never a difference. Pure, but for `priced`, which asks what the machine costs as it is now.
+A property that the cloud does not report is unknown, and never a difference. Pure, but for
+`priced`, which asks what the machine costs as it is now.
 """
 
 from __future__ import annotations
@@ -8,7 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.launch.verify import SHAPE, differences
-from providers.model.machine import DRIFTED, ENDED, FAILED, GONE, PENDING, PREEMPTED, QUEUED, RUNNING, STARTING
+from providers.model.machine import (
+    DRIFTED,
+    ENDED,
+    FAILED,
+    GONE,
+    PENDING,
+    PREEMPTED,
+    QUEUED,
+    RUNNING,
+    STARTING,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +31,8 @@ if TYPE_CHECKING:
 
 PRICE = ("micro_usd", "price_as_of", "price_source")
 UNKNOWN_GPU = "unknown"
-"""The GPU of a machine whose type was changed to one that is not known here: it satisfies nothing."""
+"""The GPU of a machine whose type was changed to one that is not known here: it satisfies nothing.
+"""
 _OVER = frozenset({GONE, ENDED, FAILED, PREEMPTED})
 """What is over is compared with nothing."""
 _RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
@@ -31,7 +44,9 @@ def as_bought(held: ClusterRecord) -> ClusterRecord:
 
 
 def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord, list[Node]]:
-    """The record with the shape that all its machines have now, and the machines. Those that differ from the others are `drifted`: lost to it."""
+    """The record with the shape that all its machines have now, and the machines. Those that differ
+    from the others are `drifted`: lost to it.
+    """
     original = as_bought(held)
     odd = {node.handle: differences(original, node) for node in nodes if node.status not in _OVER}
     if not odd or nodes[0].kind == "service":
@@ -40,7 +55,12 @@ def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord,
     first = next(iter(odd.values()))
     if len(odd) < len(nodes) or any(other != first for other in odd.values()):
         return original, [
-            node._replace(status=DRIFTED, detail=_lines(original, odd[node.handle])) if odd.get(node.handle) else node for node in nodes
+            (
+                node._replace(status=DRIFTED, detail=_lines(original, odd[node.handle]))
+                if odd.get(node.handle)
+                else node
+            )
+            for node in nodes
         ]
     if not first:
         return original, list(nodes)
@@ -52,30 +72,42 @@ def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord,
 
 
 def text(held: ClusterRecord) -> str:
-    """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing does."""
+    """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing
+    does.
+    """
     now = {name: getattr(held, name) for name in SHAPE if name in dict(held.bought)}
     return f"{_lines(as_bought(held), now)}, changed at {held.provider}" if now else ""
 
 
 def acts(held: ClusterRecord) -> bool:
-    """True where something is to be done about a difference: the machines run, and are not as they were bought."""
+    """True where something is to be done about a difference: the machines run, and are not as they
+    were bought.
+    """
     return bool(held.bought) and held.status in _RUNS
 
 
 async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> ClusterRecord:
-    """The record at what its place and shape cost now: another shape than the last look saw has another price, or an unknown one."""
+    """The record at what its place and shape cost now: another shape than the last look saw has
+    another price, or an unknown one.
+    """
     from providers.engine.reconcile.adopt import Place, Price, price_of
     from providers.errors import CloudError
 
-    same = after.bought == before.bought and all(getattr(after, name) == getattr(before, name) for name in SHAPE)
+    same = after.bought == before.bought and all(
+        getattr(after, name) == getattr(before, name) for name in SHAPE
+    )
     if same or not after.bought or not after.machines:
         return after
-    where = Place(after.provider, after.region, after.gpu_type, after.gpu_count, after.nodes, after.capacity)
+    where = Place(
+        after.provider, after.region, after.gpu_type, after.gpu_count, after.nodes, after.capacity
+    )
     try:
         price = await price_of(world, None, where, after.machines[0], None)
     except CloudError:
         price = Price()
-    return after._replace(micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source)
+    return after._replace(
+        micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source
+    )
 
 
 def _lines(bought: ClusterRecord, now: Mapping[str, object]) -> str:

@@ -1,7 +1,8 @@
-"""Idle machines, for a watch: what their GPUs do, asked by login, and the end of a cluster that has had nothing to do for too long.
+"""Idle machines, for a watch: what their GPUs do, asked by login, and the end of a cluster that has
+had nothing to do for too long.
 
-Owns that such an end is remembered in the journal before anything is deleted, so that the next look finds it ended, as at its ttl, and buys nothing.
-What cannot be measured is never idle.
+Owns that such an end is remembered in the journal before anything is deleted, so that the next look
+finds it ended, as at its ttl, and buys nothing. What cannot be measured is never idle.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ SAMPLES, BETWEEN_S = 3, 2.0
 
 
 class Measure(NamedTuple):
-    """The highest utilisation of any GPU of a cluster in some seconds, in percent; None where it could not be measured, and why."""
+    """The highest utilisation of any GPU of a cluster in some seconds, in percent; None where it
+    could not be measured, and why.
+    """
 
     percent: int | None
     why: str = ""
@@ -67,7 +70,11 @@ async def measured(world: World, held: ClusterRecord) -> Measure:
                 code, output, errors = await finished(line.command(QUERY))
                 percent = busiest(output) if code == 0 else None
                 if percent is None:
-                    return Measure(None, f"{node.name}: its driver gave no utilisation: {(errors or output).strip()[:120]}")
+                    return Measure(
+                        None,
+                        f"{node.name}: its driver gave no utilisation:"
+                        f" {(errors or output).strip()[:120]}",
+                    )
                 most = max(most, percent)
             if most >= BUSY_PERCENT:
                 break
@@ -77,14 +84,19 @@ async def measured(world: World, held: ClusterRecord) -> Measure:
 
 
 async def end(world: World, held: ClusterRecord, why: str) -> None:
-    """Deletes all of it, confirmed, and lets every later look find it ended because of that. Raises HalfMade, or Busy while another works on it."""
+    """Deletes all of it, confirmed, and lets every later look find it ended because of that. Raises
+    HalfMade, or Busy while another works on it.
+    """
     async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
         world.journal.ends(held, why)
         left = await release_all(world, held, held.handles)
         if not left.clean:
             raise HalfMade(
-                f"{held.cluster}: {why}, and could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}",
+                f"{held.cluster}: {why}, and could not be deleted: {left.why};"
+                f" {bill(left.handles, held.micro_usd)}",
                 provider=held.provider,
                 handles=left.handles,
             )
-        world.journal.release(world.name, held.owner, held.cluster, held.generation, world.clock.now())
+        world.journal.release(
+            world.name, held.owner, held.cluster, held.generation, world.clock.now()
+        )

@@ -1,4 +1,6 @@
-"""A replacement that lost both: the previous machine is deleted, and no new one was acquired. Owns the record and the words of that. Pure."""
+"""A replacement that lost both: the previous machine is deleted, and no new one was acquired. Owns
+the record and the words of that. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,21 @@ _UNCERTAIN = (OutcomeUnknown, HalfMade, Busy)
 
 
 class Emptied(AllFailed):
-    """Nothing runs any more, and nothing is billed. `held` is the record of that; the next update or creation tries again."""
+    """Nothing runs any more, and nothing is billed. `held` is the record of that; the next update
+    or creation tries again.
+    """
 
     def __init__(self, held: ClusterRecord, message: str, error: GpusError) -> None:
         self.held = held
         super().__init__(message, held.attempts, getattr(error, "refusals", ()))
 
 
-def emptied(before: ClusterRecord, wanted: ClusterSpec, generation: str, error: GpusError) -> GpusError:
-    """What to raise where a purchase failed after `before` was deleted: the error itself while it is not certain that nothing of it exists."""
+def emptied(
+    before: ClusterRecord, wanted: ClusterSpec, generation: str, error: GpusError
+) -> GpusError:
+    """What to raise where a purchase failed after `before` was deleted: the error itself while it
+    is not certain that nothing of it exists.
+    """
     if isinstance(error, _UNCERTAIN) or not before.provider:
         return error
     what = f"the previous machine ({described(before)}) is deleted; nothing runs, nothing is billed"
@@ -49,4 +57,7 @@ def emptied(before: ClusterRecord, wanted: ClusterSpec, generation: str, error: 
 def described(held: ClusterRecord) -> str:
     """`gcp us-central1-a H100:8 spot`, of one machine or of all of them."""
     nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-    return f"{held.provider} {held.zone or held.region} {nodes}{held.gpu_type}:{held.gpu_count} {held.capacity}"
+    return (
+        f"{held.provider} {held.zone or held.region} {nodes}{held.gpu_type}:{held.gpu_count}"
+        f" {held.capacity}"
+    )

@@ -1,6 +1,8 @@
-"""Stopping what is held and keeping it, and starting it again where it is. Owns that all machines change or none, and what a failure says.
+"""Stopping what is held and keeping it, and starting it again where it is. Owns that all machines
+change or none, and what a failure says.
 
-A start that finds no room is no reason to buy: the machines stay stopped and in the state, and moving them is a replacement that a preview shows.
+A start that finds no room is no reason to buy: the machines stay stopped and in the state, and
+moving them is a replacement that a preview shows.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ if TYPE_CHECKING:
     from providers.model.machine import Handle
 
 
-async def switch(world: World, held: ClusterRecord, wanted: ClusterSpec, digest: str) -> ClusterRecord:
-    """Brings the machines to the state that is wanted; what comes back is what was seen afterwards. `digest` is noted as applied.
+async def switch(
+    world: World, held: ClusterRecord, wanted: ClusterSpec, digest: str
+) -> ClusterRecord:
+    """Brings the machines to the state that is wanted; what comes back is what was seen afterwards.
+    `digest` is noted as applied.
 
-    Raises GpusError when the cloud refuses: then those that had changed already are brought back, and nothing was bought or lost.
+    Raises GpusError when the cloud refuses: then those that had changed already are brought back,
+    and nothing was bought or lost.
     """
     adapter = await home_of(world, held)
     state = wanted.setup.state
@@ -35,7 +41,10 @@ async def switch(world: World, held: ClusterRecord, wanted: ClusterSpec, digest:
         try:
             await repeated(world, adapter.name, adapter.update, handle, {"state": state})
         except CloudError as error:
-            back = [await _brought(world, adapter, other, STOPPED if state == RUNNING else RUNNING) for other in done]
+            back = [
+                await _brought(world, adapter, other, STOPPED if state == RUNNING else RUNNING)
+                for other in done
+            ]
             raise GpusError(_refused(held, state, error, undone=all(back))) from error
         done.append(handle)
     now, limit_s = world.clock.now(), ttl(wanted, held.entry)
@@ -68,5 +77,10 @@ def _refused(held: ClusterRecord, state: str, error: CloudError, *, undone: bool
     if state == STOPPED:
         return f"{held.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
     where = held.zone or held.region
-    todo = "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
-    return f"{held.cluster}: could not be started again in {where}, so it stays stopped, and in the state: {trimmed(error)}{rest}; {todo}"
+    todo = (
+        "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
+    )
+    return (
+        f"{held.cluster}: could not be started again in {where}, so it stays stopped, and in the"
+        f" state: {trimmed(error)}{rest}; {todo}"
+    )

@@ -1,7 +1,8 @@
-"""Which account something is in: found again there, whatever the settings say by now. Owns the way from a record to its adapter; buys nothing.
+"""Which account something is in: found again there, whatever the settings say by now. Owns the way
+from a record to its adapter; buys nothing.
 
-What was ordered or runs is looked up with the settings it was bought with, as the journal or the record itself has them; everything else with
-the present ones.
+What was ordered or runs is looked up with the settings it was bought with, as the journal or the
+record itself has them; everything else with the present ones.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ def account_of(world: World, held: ClusterRecord) -> Account | None:
     return next((account for handle, account in found.items() if handle in held.handles), None)
 
 
-def places(world: World, owner: str, cluster: str, handles: Iterable[Handle]) -> dict[Handle, Account | None]:
-    """For each machine the account that the journal says it was bought in; None where it does not say."""
+def places(
+    world: World, owner: str, cluster: str, handles: Iterable[Handle]
+) -> dict[Handle, Account | None]:
+    """For each machine the account that the journal says it was bought in; None where it does not
+    say.
+    """
     out: dict[Handle, Account | None] = dict.fromkeys(handles)
     if not out or not world.has_journal:
         return out
@@ -58,13 +63,23 @@ def places(world: World, owner: str, cluster: str, handles: Iterable[Handle]) ->
     return out
 
 
-async def by_adapter(world: World, held: ClusterRecord, handles: Iterable[Handle]) -> list[tuple[Adapter, list[Handle]]]:
+async def by_adapter(
+    world: World, held: ClusterRecord, handles: Iterable[Handle]
+) -> list[tuple[Adapter, list[Handle]]]:
     """The machines grouped by the adapter to ask for them, each adapter once."""
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     wanted = list(dict.fromkeys(handles))
     strange = [handle for handle in wanted if held.account is None or handle not in held.handles]
-    known = {handle: held.account if handle.provider == held.provider else None for handle in wanted}
-    known.update({handle: account for handle, account in places(world, held.owner, held.cluster, strange).items() if account is not None})
+    known = {
+        handle: held.account if handle.provider == held.provider else None for handle in wanted
+    }
+    known.update(
+        {
+            handle: account
+            for handle, account in places(world, held.owner, held.cluster, strange).items()
+            if account is not None
+        }
+    )
     for handle in wanted:
         adapter = await adapter_of(world, handle.provider, known[handle])
         groups.setdefault(id(adapter), (adapter, []))[1].append(handle)
@@ -72,43 +87,79 @@ async def by_adapter(world: World, held: ClusterRecord, handles: Iterable[Handle
 
 
 def used(world: World, owner: str, *, open_only: bool = False) -> Accounts:
-    """Every account that the owner has placed orders in, as far as the journal knows; `open_only`: of which something may exist."""
+    """Every account that the owner has placed orders in, as far as the journal knows; `open_only`:
+    of which something may exist.
+    """
     if not world.has_journal:
         return ()
-    orders = world.journal.orders(world.name, owner, states=journals.OPEN if open_only else journals.EVERY)
+    orders = world.journal.orders(
+        world.name, owner, states=journals.OPEN if open_only else journals.EVERY
+    )
     found = [(entry.provider, entry.account) for entry in orders]
-    launches = [launch for launch in world.journal.launches(world.name, owner) if launch.provider and not (open_only and launch.ended_at is not None)]
+    launches = [
+        launch
+        for launch in world.journal.launches(world.name, owner)
+        if launch.provider and not (open_only and launch.ended_at is not None)
+    ]
     found.extend((launch.provider, account_in(launch.record.get("account"))) for launch in launches)
     return tuple(dict.fromkeys(found))
 
 
 def of_settings(world: World, settings: Iterable[Mapping[str, Mapping[str, str]]]) -> Accounts:
-    """The accounts that these settings name: those that a stack had before, as its own state has them."""
-    return tuple(dict.fromkeys((name, account_in(each.get(name, {}))) for each in settings for name in world.manifests))
+    """The accounts that these settings name: those that a stack had before, as its own state has
+    them.
+    """
+    return tuple(
+        dict.fromkeys(
+            (name, account_in(each.get(name, {}))) for each in settings for name in world.manifests
+        )
+    )
 
 
 def said(provider: str, account: Account | None) -> str:
     """`gcp (project old-project)`: for messages."""
-    return provider + (f" ({', '.join(f'{key} {value}' for key, value in account)})" if account else "")
+    return provider + (
+        f" ({', '.join(f'{key} {value}' for key, value in account)})" if account else ""
+    )
 
 
-async def survey(world: World, owner: str, cluster: str = "", *, accounts: Accounts = (), missed: list[str] | None = None) -> tuple[Node, ...]:
-    """Every machine with the owner's labels, over all clouds that can be asked, all at once: in the present accounts, in those that the journal has
-    open orders in, and in `accounts`.
+async def survey(
+    world: World,
+    owner: str,
+    cluster: str = "",
+    *,
+    accounts: Accounts = (),
+    missed: list[str] | None = None,
+) -> tuple[Node, ...]:
+    """Every machine with the owner's labels, over all clouds that can be asked, all at once: in the
+    present accounts, in those that the journal has open orders in, and in `accounts`.
 
-    A cloud that can't be asked is passed over, with a line, unless the journal knows of an order there that may have left something: then its
-    error is raised, since what is there must be known. `missed` gets the names of those passed over.
+    A cloud that can't be asked is passed over, with a line, unless the journal knows of an order
+    there that may have left something: then its error is raised, since what is there must be known.
+    `missed` gets the names of those passed over.
     """
-    return tuple({node.handle: node for _, node in await surveyed(world, owner, cluster, accounts, missed)}.values())
+    return tuple(
+        {
+            node.handle: node for _, node in await surveyed(world, owner, cluster, accounts, missed)
+        }.values()
+    )
 
 
-async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = (), missed: list[str] | None = None) -> list[tuple[Adapter, Node]]:
+async def surveyed(
+    world: World, owner: str, cluster: str, accounts: Accounts = (), missed: list[str] | None = None
+) -> list[tuple[Adapter, Node]]:
     """The same, each with the adapter that found it."""
     if not owner:
-        raise GpusError("wanted the owner whose machines are looked for, found none")  # an empty one is everybody to an adapter
-    owed = {(entry.provider, entry.account) for entry in world.journal.orders(world.name, owner, cluster or None)}
+        raise GpusError(
+            "wanted the owner whose machines are looked for, found none"
+        )  # an empty one is everybody to an adapter
+    owed = {
+        (entry.provider, entry.account)
+        for entry in world.journal.orders(world.name, owner, cluster or None)
+    }
     present: Accounts = tuple((name, None) for name in world.manifests)
-    # Those that are owed come first: of several names of one account, theirs decides what a failure means.
+    # Those that are owed come first: of several names of one account, theirs decides what a failure
+    # means.
     places = tuple(dict.fromkeys((*owed, *present, *accounts)))
 
     def waits(name: str, account: Account | None) -> AbstractContextManager[None]:
@@ -122,7 +173,9 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
         except CloudError as error:
             return error
 
-    async def look(name: str, account: Account | None, adapter: Adapter | CloudError) -> list[tuple[Adapter, Node]]:
+    async def look(
+        name: str, account: Account | None, adapter: Adapter | CloudError
+    ) -> list[tuple[Adapter, Node]]:
         try:
             if isinstance(adapter, CloudError):
                 raise adapter
@@ -135,7 +188,9 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
                 if missed is not None:
                     missed.append(said(name, account))
                 world.report(
-                    "warning", f"{said(name, account)}: could not be searched for machines of {cluster or owner}: {bare(name, trimmed(error))}"
+                    "warning",
+                    f"{said(name, account)}: could not be searched for machines of"
+                    f" {cluster or owner}: {bare(name, trimmed(error))}",
                 )
             return []
         return [(adapter, node) for node in found if node.status != GONE]
@@ -144,4 +199,8 @@ async def surveyed(world: World, owner: str, cluster: str, accounts: Accounts = 
     once: dict[int, tuple[str, Account | None, Adapter | CloudError]] = {}
     for (name, account), adapter in zip(places, adapters, strict=True):
         once.setdefault(id(adapter), (name, account, adapter))
-    return [pair for pairs in await asyncio.gather(*(look(*each) for each in once.values())) for pair in pairs]
+    return [
+        pair
+        for pairs in await asyncio.gather(*(look(*each) for each in once.values()))
+        for pair in pairs
+    ]

@@ -1,4 +1,5 @@
-"""The world's clock. Owns how the engine tells the time and waits; nothing else of the engine reads a clock or sleeps.
+"""The world's clock. Owns how the engine tells the time and waits; nothing else of the engine reads
+a clock or sleeps.
 
 asyncio is imported when something first sleeps: a plan needs only the time.
 """
@@ -37,9 +38,11 @@ class RealClock:
 
 
 class RehearsalClock:
-    """The rehearsal world's clock, which `gpus rehearse advance` moves ahead in every process at once.
+    """The rehearsal world's clock, which `gpus rehearse advance` moves ahead in every process at
+    once.
 
-    A sleep takes real time in small steps and ends as soon as the world's moment is reached, however it got there.
+    A sleep takes real time in small steps and ends as soon as the world's moment is reached,
+    however it got there.
     """
 
     def __init__(self, store: _Moment) -> None:

@@ -1,7 +1,8 @@
-"""How long a look or a deletion may take over everything that it asks. Owns the limits that its calls inherit; pure but for the clock.
+"""How long a look or a deletion may take over everything that it asks. Owns the limits that its
+calls inherit; pure but for the clock.
 
-A look is side by side and bounded: what has not answered by then is not known, and stays as it was. A deletion goes on while its cloud answers.
-Buying has bounds of its own.
+A look is side by side and bounded: what has not answered by then is not known, and stays as it was.
+A deletion goes on while its cloud answers. Buying has bounds of its own.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ LOOK_LIMIT_S = 15.0
 ANSWER_LIMIT_S = 30.0
 """Real seconds that one call has where an answer is needed: see `while_answering`."""
 SILENCE_LIMIT_S = 70.0
-"""Real seconds that an account without any answer is waited for there, over all calls since its last answer."""
+"""Real seconds that an account without any answer is waited for there, over all calls since its
+last answer.
+"""
 ACCOUNT_LIMIT_S = 900.0
-"""Real seconds that an account has there for everything: more than a deletion takes that its cloud accepted, see `settle.GONE_LIMIT_S`."""
+"""Real seconds that an account has there for everything: more than a deletion takes that its cloud
+accepted, see `settle.GONE_LIMIT_S`.
+"""
 NO_ANSWER = "no-answer"
 """The engine's own code for a call that was given up."""
 
@@ -54,7 +59,9 @@ _SILENCE: ContextVar[_Silence | None] = ContextVar("silence", default=None)
 
 @contextmanager
 def at_most(limit_s: float) -> Iterator[None]:
-    """Within it, tasks included, no cloud call and no pause between two lasts longer than what is left of `limit_s`. The earliest deadline holds."""
+    """Within it, tasks included, no cloud call and no pause between two lasts longer than what is
+    left of `limit_s`. The earliest deadline holds.
+    """
     token = _DEADLINE.set(min(_DEADLINE.get(), _Deadline(time.monotonic() + limit_s, limit_s)))
     try:
         yield
@@ -69,8 +76,9 @@ def looking() -> AbstractContextManager[None]:
 
 @contextmanager
 def while_answering() -> Iterator[None]:
-    """Within it, what must be known or confirmed of one account: it is waited for as long as it answers, within `ACCOUNT_LIMIT_S`. One call has
-    `ANSWER_LIMIT_S`; an account that answers nothing is given up after `SILENCE_LIMIT_S`.
+    """Within it, what must be known or confirmed of one account: it is waited for as long as it
+    answers, within `ACCOUNT_LIMIT_S`. One call has `ANSWER_LIMIT_S`; an account that answers
+    nothing is given up after `SILENCE_LIMIT_S`.
     """
     token = _SILENCE.set(_Silence(SILENCE_LIMIT_S))
     try:
@@ -99,7 +107,9 @@ def bounded() -> bool:
 
 
 def left_s() -> float:
-    """How long may still be waited here: until the deadline, or for an account that does not answer. Infinity without a limit."""
+    """How long may still be waited here: until the deadline, or for an account that does not
+    answer. Infinity without a limit.
+    """
     silence = _SILENCE.get()
     left = max(0.0, _DEADLINE.get().until - time.monotonic())
     return left if silence is None else min(left, silence.left_s)
@@ -117,7 +127,9 @@ def limit_s(call_limit_s: float) -> tuple[float, float]:
 
 
 async def together(*work: Awaitable[Any]) -> list[Any]:
-    """The results, side by side, once all have ended; only then raises what the first that failed raised."""
+    """The results, side by side, once all have ended; only then raises what the first that failed
+    raised.
+    """
     import asyncio
 
     results = await asyncio.gather(*work, return_exceptions=True)

@@ -1,4 +1,6 @@
-"""Work on a cluster that must not be cut short nor doubled: the lease around it, and the shield against a caller that is gone."""
+"""Work on a cluster that must not be cut short nor doubled: the lease around it, and the shield
+against a caller that is gone.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUY_PATIENCE_S, CLEAN_PATIENCE_S = 20.0, 180.0
-"""How long to wait for another process that holds the cluster: one that was just abandoned cleans up before it ends."""
+"""How long to wait for another process that holds the cluster: one that was just abandoned cleans
+up before it ends.
+"""
 
 
 @asynccontextmanager
 async def owned(
-    world: World, owner: str, cluster: str, generation: str, patience_s: float, brake: StopSignal, *, buys: bool = True
+    world: World,
+    owner: str,
+    cluster: str,
+    generation: str,
+    patience_s: float,
+    brake: StopSignal,
+    *,
+    buys: bool = True,
 ) -> AsyncIterator[None]:
-    """Holds the cluster, against every home that works with the same backend: see `shared_lease`. Raises Busy, or TakenOver.
+    """Holds the cluster, against every home that works with the same backend: see `shared_lease`.
+    Raises Busy, or TakenOver.
 
-    A later run in another home takes it over without waiting; the brake then comes on. What only deletes goes on where this cannot be written.
+    A later run in another home takes it over without waiting; the brake then comes on. What only
+    deletes goes on where this cannot be written.
     """
     async with leased(world, owner, (cluster,), patience_s):
         if world.leases is not None:
             try:
-                brake.lease = await asyncio.to_thread(world.leases.take, world.name, owner, cluster, generation)
+                brake.lease = await asyncio.to_thread(
+                    world.leases.take, world.name, owner, cluster, generation
+                )
             except TakenOver:
                 raise
             except GpusError as error:
@@ -44,8 +59,12 @@ async def owned(
 
 
 @asynccontextmanager
-async def leased(world: World, owner: str, clusters: Sequence[str], patience_s: float) -> AsyncIterator[None]:
-    """Holds the clusters in this home; waits for another holder to end, up to `patience_s`, then raises Busy."""
+async def leased(
+    world: World, owner: str, clusters: Sequence[str], patience_s: float
+) -> AsyncIterator[None]:
+    """Holds the clusters in this home; waits for another holder to end, up to `patience_s`, then
+    raises Busy.
+    """
     holder = uuid.uuid4().hex
     taken: list[str] = []
     try:
@@ -66,6 +85,7 @@ async def leased(world: World, owner: str, clusters: Sequence[str], patience_s: 
         yield
     finally:
         for cluster in taken:
-            # A lease that can't be dropped ends with this process; what happened before matters more.
+            # A lease that can't be dropped ends with this process; what happened before matters
+            # more.
             with suppress(GpusError):
                 world.journal.drop(world.name, owner, cluster, holder)

@@ -24,7 +24,8 @@ _SLICE_S = 1.0
 
 
 class StopSignal:
-    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that has the cluster by now.
+    """Why a purchase should end early: the user's stop, a caller that is gone, or another run that
+    has the cluster by now.
 
     Looked at between calls, never during one.
     """
@@ -52,7 +53,10 @@ class StopSignal:
         """For messages."""
         if self.taken_over:
             last = self.lease.last() if self.lease is not None else None
-            return f"taken over elsewhere: {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
+            return (
+                "taken over elsewhere:"
+                f" {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
+            )
         return "the run that asked for it ended" if self.abandoned else "stopped by the user"
 
     def check(self, cluster: str) -> None:
@@ -75,8 +79,16 @@ async def pause(world: World, seconds: float, brake: StopSignal | None = None) -
         seconds -= piece
 
 
-async def repeated(world: World, provider: str, function: Callable[..., T], *arguments: Any, tries: int = len(DELAYS_S) + 1) -> T:
-    """The result of a call that may be repeated at will: rate limits and passing faults are waited out, within bounds. Raises the last error."""
+async def repeated(
+    world: World,
+    provider: str,
+    function: Callable[..., T],
+    *arguments: Any,
+    tries: int = len(DELAYS_S) + 1,
+) -> T:
+    """The result of a call that may be repeated at will: rate limits and passing faults are waited
+    out, within bounds. Raises the last error.
+    """
     for delay in DELAYS_S[: tries - 1]:
         try:
             return await world.call(provider, function, *arguments)
@@ -88,11 +100,15 @@ async def repeated(world: World, provider: str, function: Callable[..., T], *arg
     return await world.call(provider, function, *arguments)
 
 
-async def shielded(world: World, work: Callable[[StopSignal], Awaitable[T]], undo: Callable[[T], Awaitable[None]] | None) -> T:
+async def shielded(
+    world: World,
+    work: Callable[[StopSignal], Awaitable[T]],
+    undo: Callable[[T], Awaitable[None]] | None,
+) -> T:
     """The result of work that a cancelled caller must not cut short.
 
-    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to is undone; only then the cancellation
-    goes on.
+    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to
+    is undone; only then the cancellation goes on.
     """
     brake = StopSignal(world)
     task = asyncio.ensure_future(work(brake))
@@ -109,7 +125,9 @@ async def shielded(world: World, work: Callable[[StopSignal], Awaitable[T]], und
         raise
 
 
-async def _land(world: World, task: asyncio.Future[T], undo: Callable[[T], Awaitable[None]] | None) -> None:
+async def _land(
+    world: World, task: asyncio.Future[T], undo: Callable[[T], Awaitable[None]] | None
+) -> None:
     try:
         result = await task
         if undo is not None:

@@ -1,7 +1,7 @@
 """One world, opened: its adapters, its clock, its journal, and where lines for the user go.
 
-Owns connecting (lazily, once) and the threads that cloud calls run in. Must not import a cloud's SDK, asyncio or sqlite3 until they are needed:
-a plan opens a world too.
+Owns connecting (lazily, once) and the threads that cloud calls run in. Must not import a cloud's
+SDK, asyncio or sqlite3 until they are needed: a plan opens a world too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.engine.runtime import deadlines
-from providers.errors import GpusError, NotConfigured, OutcomeUnknown, Problem, SpecError, Transient, Unclassified
+from providers.errors import (
+    GpusError,
+    NotConfigured,
+    OutcomeUnknown,
+    Problem,
+    SpecError,
+    Transient,
+    Unclassified,
+)
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
@@ -31,11 +39,15 @@ T = TypeVar("T")
 
 CALLS_AT_ONCE = 16
 CALL_LIMIT_S = 120.0
-"""Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on its sockets; this is the last resort."""
+"""Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on
+its sockets; this is the last resort.
+"""
 
 
 _NO_ACCOUNT = frozenset({"endpoint"})
-"""Settings that say where a cloud is reached, not whose account it is; an address of this machine changes with every run."""
+"""Settings that say where a cloud is reached, not whose account it is; an address of this machine
+changes with every run.
+"""
 
 
 _STORE = "rehearsal.db"
@@ -65,7 +77,9 @@ def _unusable(error: Exception) -> str:
         where = str(home() / _STORE)
     except OSError:
         where = _STORE
-    todo = remedy(error, "move it away to begin afresh (what is rehearsed there is lost; it costs nothing)")
+    todo = remedy(
+        error, "move it away to begin afresh (what is rehearsed there is lost; it costs nothing)"
+    )
     return f"{where}: wanted the rehearsal's state, found {error}; {todo}"
 
 
@@ -74,7 +88,9 @@ def _quiet(_severity: str, _text: str) -> None:
 
 
 def _in_no_way(report: Callable[[str, str], None]) -> Callable[[str, str], None]:
-    """The same, and what it raises is dropped: a closed pipe, a full disk or a caller's own mistake must not end a purchase or a release half-way."""
+    """The same, and what it raises is dropped: a closed pipe, a full disk or a caller's own mistake
+    must not end a purchase or a release half-way.
+    """
     import contextlib
 
     def told(severity: str, text: str) -> None:
@@ -101,7 +117,9 @@ def _aside(function: Callable[..., T], *arguments: Any) -> Future[T]:
 
 
 def _unheard() -> None:
-    """A call was given up: what its client's own loop says of it when the process ends is nobody's message."""
+    """A call was given up: what its client's own loop says of it when the process ends is nobody's
+    message.
+    """
     import logging
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -110,7 +128,8 @@ def _unheard() -> None:
 class World:
     """Rehearsal or live. Made by `open_world`; safe from several threads.
 
-    `stop` is the user's orderly Ctrl-C: once set, no further attempt is started, and what is half made is released.
+    `stop` is the user's orderly Ctrl-C: once set, no further attempt is started, and what is half
+    made is released.
     """
 
     def __init__(
@@ -181,7 +200,9 @@ class World:
 
     @property
     def has_journal(self) -> bool:
-        """False where nothing was ever bought by this user: then reading the journal would only make an empty one."""
+        """False where nothing was ever bought by this user: then reading the journal would only
+        make an empty one.
+        """
         from providers.home import JOURNAL_FILE, home
 
         if self._drafted:
@@ -192,7 +213,9 @@ class World:
             return False
 
     def with_journal(self, journal: Journal) -> World:
-        """The same world, its adapters, clock and threads, with another journal. Only the original is to be closed."""
+        """The same world, its adapters, clock and threads, with another journal. Only the original
+        is to be closed.
+        """
         import copy
 
         self.begin(int)  # the threads are shared, so they must be there
@@ -201,12 +224,15 @@ class World:
         return other
 
     def is_at_work(self, owner: str, cluster: str) -> bool:
-        """Whether another live process has the cluster: in this home, or on this machine by a shared lease."""
+        """Whether another live process has the cluster: in this home, or on this machine by a
+        shared lease.
+        """
         shared = self.leases is not None and self.leases.is_at_work(self.name, owner, cluster)
         return shared or self.journal.holder(self.name, owner, cluster) is not None
 
     def account(self, provider: str) -> Account:
-        """Where something bought at this provider now is: its settings, with what its adapter found for itself (a default project).
+        """Where something bought at this provider now is: its settings, with what its adapter found
+        for itself (a default project).
 
         Where an endpoint is, is no part of it. Connects as `adapter` does.
         """
@@ -214,10 +240,12 @@ class World:
         return _account({**self.settings.get(provider, {}), **found})
 
     def adapter(self, provider: str, account: Account | None = None) -> Adapter:
-        """The connected adapter; connects on first use, once, which may take a local look for credentials. Raises NotConfigured.
+        """The connected adapter; connects on first use, once, which may take a local look for
+        credentials. Raises NotConfigured.
 
-        With an `account`, the adapter of that one, whatever the settings say now: what was bought there is looked up there. A refusal is
-        remembered: credentials that appear later are seen by the next process.
+        With an `account`, the adapter of that one, whatever the settings say now: what was bought
+        there is looked up there. A refusal is remembered: credentials that appear later are seen by
+        the next process.
         """
         section = self.settings.get(provider, {})
         if account is None or account == _account(section):
@@ -238,13 +266,17 @@ class World:
     def _default(self, provider: str) -> Adapter:
         if provider not in self.manifests:
             known = ", ".join(sorted(self.manifests)) or "none"
-            raise NotConfigured(f"{provider}: there is no adapter for it (there are: {known})", provider=provider)
+            raise NotConfigured(
+                f"{provider}: there is no adapter for it (there are: {known})", provider=provider
+            )
         with self._connecting[provider]:
             if provider in self._refusals:
                 raise self._refusals[provider]
             if provider not in self._adapters:
                 try:
-                    self._adapters[provider] = self._connect(provider, self.settings.get(provider, {}))
+                    self._adapters[provider] = self._connect(
+                        provider, self.settings.get(provider, {})
+                    )
                 except NotConfigured as error:
                     self._refusals[provider] = error
                     raise
@@ -258,14 +290,18 @@ class World:
         except GpusError:
             raise
         except ImportError as error:
-            raise NotConfigured(f"{provider}: its client library is missing ({error})", provider=provider) from error
+            raise NotConfigured(
+                f"{provider}: its client library is missing ({error})", provider=provider
+            ) from error
         except Exception as error:
             if self.name == REHEARSAL and _of_the_store(error):
                 raise GpusError(_unusable(error)) from error
             raise
 
     def begin(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Starts a blocking call in the world's own threads; one of a bounded look in a thread that holds up nobody's end."""
+        """Starts a blocking call in the world's own threads; one of a bounded look in a thread that
+        holds up nobody's end.
+        """
         if deadlines.bounded():
             return _aside(function, *arguments)
         with self._lock:
@@ -276,14 +312,18 @@ class World:
             return self._pool.submit(function, *arguments)
 
     async def call(self, provider: str, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a blocking, reading or repeatable cloud call, run in the world's own threads.
+        """The result of a blocking, reading or repeatable cloud call, run in the world's own
+        threads.
 
-        Every failure is of the error tree: what no adapter classified is Unclassified, a call that never ends is Transient.
+        Every failure is of the error tree: what no adapter classified is Unclassified, a call that
+        never ends is Transient.
         """
         return await self.wait_for(provider, self.begin(function, *arguments))
 
     async def wait_for(self, provider: str, future: Future[T], *, creates: bool = False) -> T:
-        """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown; it is left to end by itself."""
+        """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown;
+        it is left to end by itself.
+        """
         import asyncio
 
         began, answered = time.monotonic(), False
@@ -296,7 +336,9 @@ class World:
         except TimeoutError as error:
             _unheard()
             message = f"{provider}: no answer within {named_s:.0f}s"
-            raise (OutcomeUnknown if creates else Transient)(message, provider=provider, code=deadlines.NO_ANSWER) from error
+            raise (OutcomeUnknown if creates else Transient)(
+                message, provider=provider, code=deadlines.NO_ANSWER
+            ) from error
         except GpusError as error:
             answered = not isinstance(error, (Transient, OutcomeUnknown))
             raise
@@ -304,7 +346,12 @@ class World:
             if self.name == REHEARSAL and _is_sqlite(error):
                 raise GpusError(_unusable(error)) from error
             code = type(error).__name__
-            raise Unclassified(f"{provider}: unexpected {code}; please report it", words=str(error), provider=provider, code=code) from error
+            raise Unclassified(
+                f"{provider}: unexpected {code}; please report it",
+                words=str(error),
+                provider=provider,
+                code=code,
+            ) from error
         else:
             answered = True
             return result
@@ -333,11 +380,13 @@ def open_world(
     call_limit_s: float = CALL_LIMIT_S,
     share: Callable[[], SharedLeases | None] = lambda: None,
 ) -> World:
-    """Opens a world: nothing is connected, read or written yet. Raises SpecError for an unknown name.
+    """Opens a world: nothing is connected, read or written yet. Raises SpecError for an unknown
+    name.
 
-    `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line for the user, severity `progress` (passing),
-    `info`, `warning` or `error`. `share` finds who tells of other homes, at the first question.
-    The rest replaces what is otherwise found: adapters, catalog, clock.
+    `settings` is provider -> its configuration, strings only. `report(severity, text)` gets a line
+    for the user, severity `progress` (passing), `info`, `warning` or `error`. `share` finds who
+    tells of other homes, at the first question. The rest replaces what is otherwise found:
+    adapters, catalog, clock.
     """
     if name not in WORLDS:
         raise SpecError([Problem("world", f"{REHEARSAL} or {LIVE}", repr(name))])
@@ -348,4 +397,13 @@ def open_world(
         manifests = registry.manifests()
         for line in registry.problems():
             say("warning", line)
-    return World(name, MappingProxyType(dict(settings or {})), say, manifests, offers, clock, call_limit_s, share)
+    return World(
+        name,
+        MappingProxyType(dict(settings or {})),
+        say,
+        manifests,
+        offers,
+        clock,
+        call_limit_s,
+        share,
+    )

@@ -1,4 +1,5 @@
-"""The end of what an owner has: one generation, or all of it; confirmed, in every account it may be in. Buys nothing.
+"""The end of what an owner has: one generation, or all of it; confirmed, in every account it may be
+in. Buys nothing.
 
 Owns what a message must say about what could not be confirmed gone.
 """
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING
 from providers.engine.journal import database as journals
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import UNSETTLED, ClusterRecord
-from providers.engine.runtime.accounts import account_of, adapter_of, by_adapter, home_of, of_settings, said, used
+from providers.engine.runtime.accounts import (
+    account_of,
+    adapter_of,
+    by_adapter,
+    home_of,
+    of_settings,
+    said,
+    used,
+)
 from providers.engine.runtime.deadlines import answering, looking, together, while_answering
 from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.runtime.tasks import repeated
@@ -33,11 +42,21 @@ async def end(world: World, held: ClusterRecord) -> None:
     """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
     which = (world.name, held.owner, held.cluster, held.generation)
     entries = world.journal.orders(*which)
-    handles = list(dict.fromkeys([*held.handles, *held.leftovers, *(handle for entry in entries for handle in entry.handles)]))
+    handles = list(
+        dict.fromkeys(
+            [
+                *held.handles,
+                *held.leftovers,
+                *(handle for entry in entries for handle in entry.handles),
+            ]
+        )
+    )
     lefts: list[Remainder] = []
     groups: dict[int, tuple[Adapter, list[Handle], list[journals.OrderRow]]] = {}
 
-    async def group(provider: str, account: Account | None, owed: Sequence[Handle]) -> tuple[Adapter, list[Handle], list[journals.OrderRow]] | None:
+    async def group(
+        provider: str, account: Account | None, owed: Sequence[Handle]
+    ) -> tuple[Adapter, list[Handle], list[journals.OrderRow]] | None:
         try:
             with while_answering():
                 adapter = await adapter_of(world, provider, account)
@@ -47,7 +66,11 @@ async def end(world: World, held: ClusterRecord) -> None:
         return groups.setdefault(id(adapter), (adapter, [], []))
 
     if held.provider:
-        await group(held.provider, account_of(world, held), [handle for handle in handles if handle.provider == held.provider])
+        await group(
+            held.provider,
+            account_of(world, held),
+            [handle for handle in handles if handle.provider == held.provider],
+        )
     for entry in entries:
         found = await group(entry.provider, entry.account, entry.handles)
         if found is not None and entry.state in journals.PENDING:
@@ -61,14 +84,20 @@ async def end(world: World, held: ClusterRecord) -> None:
             continue
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
-    async def ended(adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.OrderRow]) -> None:
-        lefts.extend([await abandon(world, adapter, entry.order, entry.ticket) for entry in pending])
+    async def ended(
+        adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.OrderRow]
+    ) -> None:
+        lefts.extend(
+            [await abandon(world, adapter, entry.order, entry.ticket) for entry in pending]
+        )
         try:
             own, taken = await _own(world, adapter, held, there)
         except CloudError as error:
             lefts.append(Remainder.by(error, there))
             return
-        lefts.append(await release(world, adapter, held.owner, held.cluster, held.generation, own, taken))
+        lefts.append(
+            await release(world, adapter, held.owner, held.cluster, held.generation, own, taken)
+        )
 
     # Side by side: a cloud that does not answer keeps no machine of another one running.
     await together(*(answering(ended(*group)) for group in groups.values()))
@@ -76,35 +105,66 @@ async def end(world: World, held: ClusterRecord) -> None:
     world.journal.release(*which, world.clock.now())
 
 
-async def _own(world: World, adapter: Adapter, held: ClusterRecord, handles: Sequence[Handle]) -> tuple[list[Handle], list[Handle]]:
-    """Those of the machines that no other generation has taken over, and those that one has. Raises CloudErrors."""
+async def _own(
+    world: World, adapter: Adapter, held: ClusterRecord, handles: Sequence[Handle]
+) -> tuple[list[Handle], list[Handle]]:
+    """Those of the machines that no other generation has taken over, and those that one has. Raises
+    CloudErrors.
+    """
     if not handles:
         return [], []
     nodes = await repeated(world, adapter.name, adapter.observe, tuple(handles))
     if world.manifests[adapter.name].capabilities.relabels:
-        others = {node.handle for node in nodes if held.generation and is_foreign(node.mark, held.generation)}
+        others = {
+            node.handle
+            for node in nodes
+            if held.generation and is_foreign(node.mark, held.generation)
+        }
     else:
-        launches = await asyncio.to_thread(world.journal.launches, world.name, held.owner, held.cluster)
-        ids = {native for launch in launches if launch.ended_at is None and launch.generation != held.generation for native in launch.native_ids}
+        launches = await asyncio.to_thread(
+            world.journal.launches, world.name, held.owner, held.cluster
+        )
+        ids = {
+            native
+            for launch in launches
+            if launch.ended_at is None and launch.generation != held.generation
+            for native in launch.native_ids
+        }
         others = {node.handle for node in nodes if node.handle.native_id in ids}
     return [node.handle for node in nodes if node.handle not in others], list(others)
 
 
-async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()) -> tuple[Node, ...]:
-    """Settles and deletes all that the owner has, in every account it has used; returns the machines found. Raises HalfMade."""
+async def end_all(
+    world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()
+) -> tuple[Node, ...]:
+    """Settles and deletes all that the owner has, in every account it has used; returns the
+    machines found. Raises HalfMade.
+    """
     if not owner:
-        raise GpusError("wanted the owner whose machines are ended, found none")  # an empty one is everybody to an adapter
+        raise GpusError(
+            "wanted the owner whose machines are ended, found none"
+        )  # an empty one is everybody to an adapter
     lefts: list[Remainder] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)
     present: Accounts = tuple((provider, None) for provider in world.manifests)
     closed = set(used(world, owner)) - set(used(world, owner, open_only=True))
-    places = dict.fromkeys((*present, *used(world, owner), *of_settings(world, former), *((entry.provider, entry.account) for entry in orders)))
+    places = dict.fromkeys(
+        (
+            *present,
+            *used(world, owner),
+            *of_settings(world, former),
+            *((entry.provider, entry.account) for entry in orders),
+        )
+    )
     owed: dict[tuple[str, Account | None], list[journals.OrderRow]] = {
-        place: [entry for entry in orders if (entry.provider, entry.account) == place] for place in places
+        place: [entry for entry in orders if (entry.provider, entry.account) == place]
+        for place in places
     }
 
-    async def ended(names: Sequence[tuple[str, Account | None]], adapter: Adapter | CloudError) -> None:
+    async def ended(
+        names: Sequence[tuple[str, Account | None]], adapter: Adapter | CloudError
+    ) -> None:
         """Ends all in one account, whatever names lead to it."""
         entries = [entry for name in names for entry in owed[name]]
         handles = {handle for entry in entries for handle in entry.handles}
@@ -114,7 +174,11 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
             if isinstance(adapter, CloudError):
                 raise adapter
             for entry in pending:
-                world.report("info", f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled; finding out what became of it")
+                world.report(
+                    "info",
+                    f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled;"
+                    " finding out what became of it",
+                )
                 lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
             with nullcontext() if entries else looking():
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
@@ -122,15 +186,24 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
             if isinstance(error, NotConfigured) and not entries:
                 return
             if account is not None and closed.issuperset(names):
-                # All that was ever bought there is confirmed gone: an account that was given up must not stand in the way for ever.
-                world.report("warning", f"{place} could not be searched; nothing is known to be left there: {bare(names[0][0], trimmed(error))}")
+                # All that was ever bought there is confirmed gone: an account that was given up
+                # must not stand in the way for ever.
+                world.report(
+                    "warning",
+                    f"{place} could not be searched; nothing is known to be left there:"
+                    f" {bare(names[0][0], trimmed(error))}",
+                )
                 return
             left = Remainder.by(error, handles)
             lefts.append(left._replace(why=f"{place}: {bare(names[0][0], left.why)}"))
             return
         there = {node.handle: node for node in nodes if node.status != GONE}
         for node in there.values():
-            world.report("info", f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id}, which bears this stack's mark")
+            world.report(
+                "info",
+                f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id},"
+                " which bears this stack's mark",
+            )
         found.update(there)
         if there or handles:
             lefts.append(await release(world, adapter, owner, "", "", {*there, *handles}))
@@ -154,12 +227,17 @@ async def end_all(world: World, owner: str, former: Iterable[Mapping[str, Mappin
 
 
 async def end_elsewhere(world: World, owner: str) -> None:
-    """Settles the orders of runs that were cut short in an account that the settings no longer name, deleting what they made.
+    """Settles the orders of runs that were cut short in an account that the settings no longer
+    name, deleting what they made.
 
-    An order that a cluster in some state still waits for is that cluster's to go on with, in its own account. Raises GpusError where one cannot
-    be settled: then the settings must not move on.
+    An order that a cluster in some state still waits for is that cluster's to go on with, in its
+    own account. Raises GpusError where one cannot be settled: then the settings must not move on.
     """
-    launched = {launch.generation for launch in world.journal.launches(world.name, owner) if launch.ended_at is None}
+    launched = {
+        launch.generation
+        for launch in world.journal.launches(world.name, owner)
+        if launch.ended_at is None
+    }
     for entry in world.journal.orders(world.name, owner, states=journals.PENDING):
         mark = entry.order.mark
         if mark.generation in launched or entry.account is None:
@@ -174,16 +252,23 @@ async def end_elsewhere(world: World, owner: str) -> None:
             if adapter is present:
                 continue
             async with leased(world, owner, (mark.cluster,), CLEAN_PATIENCE_S):
-                world.report("info", f"{mark.cluster}: an order at {where} was never settled; finding out what became of it, and ending it")
+                world.report(
+                    "info",
+                    f"{mark.cluster}: an order at {where} was never settled; finding out what"
+                    " became of it, and ending it",
+                )
                 left = await answering(abandon(world, adapter, entry.order, entry.ticket))
         except CloudError as error:
             left = Remainder.by(error, entry.handles)
         if not left.clean:
             raise GpusError(
-                f"{mark.cluster}: an order at {where} is not settled: {left.why}; {bill(left.handles or entry.handles, entry.micro_usd)}; "
-                "set the account back and run it again, or destroy"
+                f"{mark.cluster}: an order at {where} is not settled: {left.why};"
+                f" {bill(left.handles or entry.handles, entry.micro_usd)}; set the account back and"
+                " run it again, or destroy"
             )
-        world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed")
+        world.journal.settled(
+            entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed"
+        )
 
 
 def raise_left(cluster: str, lefts: Iterable[Remainder], micro_usd: int | None) -> None:
@@ -194,11 +279,22 @@ def raise_left(cluster: str, lefts: Iterable[Remainder], micro_usd: int | None) 
         why = "; ".join(dict.fromkeys(left.why for left in open_ones))
         provider = handles[0].provider if handles else ""
         silent = list(dict.fromkeys(left.silent for left in open_ones if left.silent))
-        again = "run it again" + (f" once {' and '.join(f'`gpus check {name}`' for name in silent)} gets an answer" if silent else "")
-        raise HalfMade(f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)}; {again}", provider=provider, handles=handles)
+        again = "run it again" + (
+            f" once {' and '.join(f'`gpus check {name}`' for name in silent)} gets an answer"
+            if silent
+            else ""
+        )
+        raise HalfMade(
+            f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)};"
+            f" {again}",
+            provider=provider,
+            handles=handles,
+        )
 
 
-async def release_all(world: World, held: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()) -> Remainder:
+async def release_all(
+    world: World, held: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()
+) -> Remainder:
     """Releases these, and all else of this generation but `keep`, in every account concerned."""
     groups: dict[int, tuple[Adapter, list[Handle]]] = {}
     if held.provider:
@@ -206,11 +302,26 @@ async def release_all(world: World, held: ClusterRecord, handles: Iterable[Handl
         groups[id(home)] = (home, [])
     for adapter, own in await by_adapter(world, held, handles):
         groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
-    lefts = [await answering(release(world, adapter, held.owner, held.cluster, held.generation, own, keep)) for adapter, own in groups.values()]
-    return Remainder(tuple(handle for left in lefts for handle in left.handles), "; ".join(left.why for left in lefts if left.why))
+    lefts = [
+        await answering(
+            release(world, adapter, held.owner, held.cluster, held.generation, own, keep)
+        )
+        for adapter, own in groups.values()
+    ]
+    return Remainder(
+        tuple(handle for left in lefts for handle in left.handles),
+        "; ".join(left.why for left in lefts if left.why),
+    )
 
 
 def stuck(held: ClusterRecord, left: Remainder) -> ClusterRecord:
     """The record of something that must go and could not be deleted yet."""
-    reason = f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)}; nothing else is bought until it is gone"
-    return held._replace(status=UNSETTLED, leftovers=tuple(handle for handle in left.handles if handle not in held.handles), reasons=(reason,))
+    reason = (
+        f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)};"
+        " nothing else is bought until it is gone"
+    )
+    return held._replace(
+        status=UNSETTLED,
+        leftovers=tuple(handle for handle in left.handles if handle not in held.handles),
+        reasons=(reason,),
+    )

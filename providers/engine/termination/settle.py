@@ -1,6 +1,8 @@
-"""Certainty: what became of a call, and that what should be gone is gone. Owns every bounded retry; buys nothing.
+"""Certainty: what became of a call, and that what should be gone is gone. Owns every bounded retry;
+buys nothing.
 
-The rule behind all of it: nothing else is bought while something of an earlier try may exist, and "gone" is only ever the cloud's own word.
+The rule behind all of it: nothing else is bought while something of an earlier try may exist, and
+"gone" is only ever the cloud's own word.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.messages import bare, trimmed
 from providers.engine.runtime.deadlines import NO_ANSWER, left_s
 from providers.engine.runtime.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, pause
-from providers.errors import BadCredentials, CloudError, HalfMade, NotConfigured, OutcomeUnknown, RateLimited, Transient
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    HalfMade,
+    NotConfigured,
+    OutcomeUnknown,
+    RateLimited,
+    Transient,
+)
 from providers.model.machine import GONE, Handle, Order, Ticket
 from providers.model.money import per_hour
 
@@ -23,14 +33,15 @@ if TYPE_CHECKING:
 
 
 GONE_LIMIT_S = 600.0
-"""How long a deletion that the cloud accepted may take. A GPU machine takes one to three minutes."""
+"""How long a deletion that the cloud accepted may take. A GPU machine takes one to three minutes.
+"""
 AGAIN_S = 60.0
 """A deletion that was accepted is asked for again after this long."""
 
 
 class Remainder(NamedTuple):
-    """What is left after a release. `why` is empty when everything is confirmed gone; else it says what is in the way. `silent` is the provider
-    where it gave no answer.
+    """What is left after a release. `why` is empty when everything is confirmed gone; else it says
+    what is in the way. `silent` is the provider where it gave no answer.
     """
 
     handles: tuple[Handle, ...] = ()
@@ -45,14 +56,20 @@ class Remainder(NamedTuple):
     @classmethod
     def by(cls, error: CloudError, handles: Iterable[Handle]) -> Remainder:
         """What is left where this error is in the way."""
-        return cls(tuple(handles), trimmed(error), error.provider if error.code == NO_ANSWER else "")
+        return cls(
+            tuple(handles), trimmed(error), error.provider if error.code == NO_ANSWER else ""
+        )
 
 
-async def certain(world: World, adapter: Adapter, order: Order, inflight: Future[Ticket] | None = None) -> Ticket | None:
-    """What became of an order whose answer was lost: its ticket, or None when the cloud is certain that nothing was made.
+async def certain(
+    world: World, adapter: Adapter, order: Order, inflight: Future[Ticket] | None = None
+) -> Ticket | None:
+    """What became of an order whose answer was lost: its ticket, or None when the cloud is certain
+    that nothing was made.
 
-    `inflight` is the creating call itself if it may still be under way: until it has ended, "nothing was made" proves nothing. Asks by the
-    order's token with growing pauses. Raises OutcomeUnknown when it is still not known, HalfMade when something else than the order exists.
+    `inflight` is the creating call itself if it may still be under way: until it has ended,
+    "nothing was made" proves nothing. Asks by the order's token with growing pauses. Raises
+    OutcomeUnknown when it is still not known, HalfMade when something else than the order exists.
     """
     why = ""
     # Once more than elsewhere: a cloud may be certain only after a minute, and one look may fail.
@@ -78,7 +95,8 @@ async def certain(world: World, adapter: Adapter, order: Order, inflight: Future
             why = "the creating call is still under way"
         await pause(world, delay)
     raise OutcomeUnknown(
-        f"{adapter.name}: it is not known whether order {order.token} made {', '.join(order.node_names)}: {bare(adapter.name, why)}",
+        f"{adapter.name}: it is not known whether order {order.token} made"
+        f" {', '.join(order.node_names)}: {bare(adapter.name, why)}",
         provider=adapter.name,
         token=order.token,
     )
@@ -95,8 +113,9 @@ async def release(
 ) -> Remainder:
     """Deletes these machines and every other that bears the mark, and confirms that they are gone.
 
-    An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are tried again with growing pauses, up to seven
-    times; one that the cloud accepted has `GONE_LIMIT_S` to take effect. An account that gives no answer is given up earlier where
+    An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are
+    tried again with growing pauses, up to seven times; one that the cloud accepted has
+    `GONE_LIMIT_S` to take effect. An account that gives no answer is given up earlier where
     `deadlines.while_answering` holds. Never raises a CloudError: what is not confirmed is returned.
     """
     targets = {handle: -AGAIN_S for handle in handles if handle not in keep}
@@ -108,7 +127,11 @@ async def release(
         try:
             if not looked or gone.issuperset(targets):
                 # An empty owner would be everybody: then nothing but what was named is meant.
-                marked = await world.call(adapter.name, adapter.find, owner, cluster, generation) if owner else ()
+                marked = (
+                    await world.call(adapter.name, adapter.find, owner, cluster, generation)
+                    if owner
+                    else ()
+                )
                 found = [node for node in marked if node.status != GONE]
                 looked = True
                 for node in found:
@@ -131,7 +154,9 @@ async def release(
         if left:
             try:
                 nodes = await world.call(adapter.name, adapter.observe, left)
-                gone.update(handle for handle, node in zip(left, nodes, strict=True) if node.status == GONE)
+                gone.update(
+                    handle for handle, node in zip(left, nodes, strict=True) if node.status == GONE
+                )
             except CloudError as error:
                 trouble = error
         left = tuple(handle for handle in targets if handle not in gone)
@@ -141,18 +166,33 @@ async def release(
                 rounds += 1
                 continue
             if world.clock.now() >= until:
-                return Remainder(left, f"the deletion was accepted but has not taken effect within {GONE_LIMIT_S / 60:.0f} min")
+                return Remainder(
+                    left,
+                    "the deletion was accepted but has not taken effect within"
+                    f" {GONE_LIMIT_S / 60:.0f} min",
+                )
             await pause(world, interval)
             interval = min(interval * POLL_GROWTH, POLL_MOST_S)
             continue
-        if isinstance(trouble, (NotConfigured, BadCredentials)) or failures >= len(DELAYS_S) or left_s() <= 0:
+        if (
+            isinstance(trouble, (NotConfigured, BadCredentials))
+            or failures >= len(DELAYS_S)
+            or left_s() <= 0
+        ):
             return Remainder.by(trouble, left)
         await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
         failures += 1
 
 
-async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket | None, keep: Collection[Handle] = ()) -> Remainder:
-    """Ends an order that is under way: deletes what it has made so far and what it still makes, until the call itself has ended.
+async def abandon(
+    world: World,
+    adapter: Adapter,
+    order: Order,
+    ticket: Ticket | None,
+    keep: Collection[Handle] = (),
+) -> Remainder:
+    """Ends an order that is under way: deletes what it has made so far and what it still makes,
+    until the call itself has ended.
 
     Returns what could not be confirmed. Never raises a CloudError.
     """
@@ -187,6 +227,11 @@ async def abandon(world: World, adapter: Adapter, order: Order, ticket: Ticket |
 
 
 def bill(handles: Collection[Handle], micro_usd: int | None) -> str:
-    """`projects/p/zones/z/instances/n still costs $10.21/h`: what a message must say about machines that are left."""
+    """`projects/p/zones/z/instances/n still costs $10.21/h`: what a message must say about machines
+    that are left.
+    """
     names = ", ".join(handle.native_id for handle in handles) or "whatever it made"
-    return f"{names} may still cost {per_hour(micro_usd) if micro_usd is not None else 'money, at a price that is not known'}"
+    return (
+        f"{names} may still cost"
+        f" {per_hour(micro_usd) if micro_usd is not None else 'money, at a price that is not known'}"
+    )

@@ -1,6 +1,8 @@
-"""Deleting without the journal: where it cannot be used, a deletion goes by the state and the labels. Owns the copy that stands in for it.
+"""Deleting without the journal: where it cannot be used, a deletion goes by the state and the
+labels. Owns the copy that stands in for it.
 
-Buying needs the journal; ending what costs money never does. What was written before is used as far as it can be read.
+Buying needs the journal; ending what costs money never does. What was written before is used as far
+as it can be read.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _WAIT_S = 1.0
 
 
 class Draft(Journal):
-    """A journal in memory: nothing that is written to it lasts. `whole` is False where what was written before is not known."""
+    """A journal in memory: nothing that is written to it lasts. `whole` is False where what was
+    written before is not known.
+    """
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, whole: bool) -> None:
         super().__init__(path)
@@ -37,9 +41,11 @@ class Draft(Journal):
 
 
 async def undeterred(world: World, what: str, work: Callable[[World], Awaitable[T]]) -> T:
-    """The result of a deletion (or of a look that must not depend on the journal), done with the journal, or else with a copy of it in memory.
+    """The result of a deletion (or of a look that must not depend on the journal), done with the
+    journal, or else with a copy of it in memory.
 
-    A warning says what could not be written and what to do. The work may begin anew, so it must be one that can be repeated.
+    A warning says what could not be written and what to do. The work may begin anew, so it must be
+    one that can be repeated.
     """
     try:
         return await work(world)
@@ -58,20 +64,32 @@ async def undeterred(world: World, what: str, work: Callable[[World], Awaitable[
 
 
 def _without(error: JournalBroken | NoHome) -> str:
-    found, todo = (error.found, error.todo) if isinstance(error, JournalBroken) else str(error).rsplit("; ", 1)
-    rest = "this goes on by the state and the clouds' labels, and is not written down: afterwards `gpus sweep` puts the journal right"
+    found, todo = (
+        (error.found, error.todo)
+        if isinstance(error, JournalBroken)
+        else str(error).rsplit("; ", 1)
+    )
+    rest = (
+        "this goes on by the state and the clouds' labels, and is not written down: afterwards"
+        " `gpus sweep` puts the journal right"
+    )
     return f"{found}; {todo}; {rest}"
 
 
 def _drafts() -> Iterator[Draft]:
     """A copy of the journal if it can be read, then an empty one."""
     path = home(writable=False) / FILE
-    for query in ("mode=ro", "immutable=1"):  # the second one reads where not even a lock can be written; what was never checkpointed is missing then
+    for query in (
+        "mode=ro",
+        "immutable=1",
+    ):  # the second one reads where not even a lock can be written; what was never checkpointed is missing then
         db = _empty()
         try:
             if not path.exists():
                 break
-            source = sqlite3.connect(f"{path.absolute().as_uri()}?{query}", uri=True, timeout=_WAIT_S)
+            source = sqlite3.connect(
+                f"{path.absolute().as_uri()}?{query}", uri=True, timeout=_WAIT_S
+            )
             try:
                 source.backup(db)
             finally:

@@ -1,7 +1,9 @@
-"""What `pulumi_gcp` resources talk to in a rehearsal: networks, subnetworks and firewalls, made in the rehearsal's Compute Engine.
+"""What `pulumi_gcp` resources talk to in a rehearsal: networks, subnetworks and firewalls, made in
+the rehearsal's Compute Engine.
 
-Owns the translation of Google's Pulumi resources (SDK 10.2) to the Compute Engine API, for the few types that a managed network has; every other
-type is refused by name. Uses Google's real client. Every edit replaces, delete first: names are fixed. Must not import the engine.
+Owns the translation of Google's Pulumi resources (SDK 10.2) to the Compute Engine API, for the few
+types that a managed network has; every other type is refused by name. Uses Google's real client.
+Every edit replaces, delete first: names are fixed. Must not import the engine.
 """
 
 from __future__ import annotations
@@ -21,13 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = "999.0.0"
-"""As in Pulumi.yaml and `resources`. Newer than any of Google's, which the SDK asks for: of an older one Pulumi warns at a destroy (CLI 3.276)."""
+"""As in Pulumi.yaml and `resources`. Newer than any of Google's, which the SDK asks for: of an
+older one Pulumi warns at a destroy (CLI 3.276).
+"""
 _POLL_S = 0.1
 _OPERATION_LIMIT_S = 60.0
 
 
 class Kind(NamedTuple):
-    """A type: its collection in the API, whether it is regional, and the properties it takes (API name by Pulumi name)."""
+    """A type: its collection in the API, whether it is regional, and the properties it takes (API
+    name by Pulumi name).
+    """
 
     collection: str
     regional: bool
@@ -38,7 +44,12 @@ KINDS = {
     "gcp:compute/network:Network": Kind(
         "networks",
         regional=False,
-        properties={"name": "name", "description": "description", "autoCreateSubnetworks": "autoCreateSubnetworks", "mtu": "mtu"},
+        properties={
+            "name": "name",
+            "description": "description",
+            "autoCreateSubnetworks": "autoCreateSubnetworks",
+            "mtu": "mtu",
+        },
     ),
     "gcp:compute/subnetwork:Subnetwork": Kind(
         "subnetworks",
@@ -85,7 +96,9 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
             await asyncio.wait(self._under_way)
 
     def compute(self) -> Any:
-        """This thread's own client of Google's, pointed at the stand-in: its connection is not safe for several threads."""
+        """This thread's own client of Google's, pointed at the stand-in: its connection is not safe
+        for several threads.
+        """
         from google.auth.credentials import AnonymousCredentials
         from googleapiclient.discovery import build
 
@@ -135,32 +148,53 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         news = wire.decode(request.news)
         known = {*kind.properties, "project"}
         failures = [
-            provider_pb2.CheckFailure(property=name, reason=f"the rehearsal's stand-in knows {', '.join(sorted(known))}; found {name}")
+            provider_pb2.CheckFailure(
+                property=name,
+                reason=f"the rehearsal's stand-in knows {', '.join(sorted(known))}; found {name}",
+            )
             for name in news.values
             if name not in known and not name.startswith("__")
         ]
         values = dict(news.values)
         if "name" not in values:
-            # As Google's own plugin does: a name that no other stack has, kept once it is in the state.
+            # As Google's own plugin does: a name that no other stack has, kept once it is in the
+            # state.
             kept = wire.decode(request.olds).values.get("name")
-            values["name"] = kept or f"{request.urn.rpartition('::')[2].lower()}-{request.randomSeed.hex()[:7]}"
+            values["name"] = (
+                kept or f"{request.urn.rpartition('::')[2].lower()}-{request.randomSeed.hex()[:7]}"
+            )
         return provider_pb2.CheckResponse(inputs=wire.encode(values), failures=failures)
 
     async def Diff(self, request: Any, _context: Any) -> Any:
         old, new = wire.decode(request.old_inputs).values, wire.decode(request.news).values
         changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-        changes = provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
-        return provider_pb2.DiffResponse(changes=changes, replaces=changed, diffs=changed, deleteBeforeReplace=bool(changed))
+        changes = (
+            provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
+        )
+        return provider_pb2.DiffResponse(
+            changes=changes, replaces=changed, diffs=changed, deleteBeforeReplace=bool(changed)
+        )
 
     async def Create(self, request: Any, context: Any) -> Any:
         kind = await _kind(request.urn, context)
         values = wire.decode(request.properties).values
         if request.preview:
-            return provider_pb2.CreateResponse(properties=wire.encode({**values, "selfLink": wire.UNKNOWN, "project": self.project}))
-        body = {kind.properties[name]: _sent(value) for name, value in values.items() if name in kind.properties}
+            return provider_pb2.CreateResponse(
+                properties=wire.encode(
+                    {**values, "selfLink": wire.UNKNOWN, "project": self.project}
+                )
+            )
+        body = {
+            kind.properties[name]: _sent(value)
+            for name, value in values.items()
+            if name in kind.properties
+        }
         where = self._where(kind, values)
         found = await self._call(context, lambda api: _insert(api, kind, where, body))
-        return provider_pb2.CreateResponse(id=_id(kind, where, str(body["name"])), properties=wire.encode({**values, **_outputs(found, where)}))
+        return provider_pb2.CreateResponse(
+            id=_id(kind, where, str(body["name"])),
+            properties=wire.encode({**values, **_outputs(found, where)}),
+        )
 
     async def Read(self, request: Any, context: Any) -> Any:
         kind = await _kind(request.urn, context)
@@ -169,11 +203,18 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         found = await self._call(context, lambda api: _get(api, kind, where, name))
         if found is None:
             return provider_pb2.ReadResponse()
-        return provider_pb2.ReadResponse(id=request.id, properties=wire.encode({**values, **_outputs(found, where)}), inputs=request.inputs)
+        return provider_pb2.ReadResponse(
+            id=request.id,
+            properties=wire.encode({**values, **_outputs(found, where)}),
+            inputs=request.inputs,
+        )
 
     async def Delete(self, request: Any, context: Any) -> Any:
         kind = await _kind(request.urn, context)
-        where, name = self._where(kind, wire.decode(request.properties).values), request.id.rpartition("/")[2]
+        where, name = (
+            self._where(kind, wire.decode(request.properties).values),
+            request.id.rpartition("/")[2],
+        )
         await self._call(context, lambda api: _delete(api, kind, where, name))
         return empty_pb2.Empty()
 
@@ -203,7 +244,10 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 async def _kind(urn: str, context: Any) -> Kind:
     name = urn.split("::")[2].rpartition("$")[2]
     if name not in KINDS:
-        await _refuse(context, f"the rehearsal's stand-in for Google Cloud has {', '.join(KINDS)}; found {name}")
+        await _refuse(
+            context,
+            f"the rehearsal's stand-in for Google Cloud has {', '.join(KINDS)}; found {name}",
+        )
     return KINDS[name]
 
 
@@ -237,7 +281,11 @@ def _delete(api: Any, kind: Kind, where: dict[str, str], name: str) -> None:
 
     singular = kind.collection.removesuffix("s")
     try:
-        _done(api, where, getattr(api, kind.collection)().delete(**where, **{singular: name}).execute())
+        _done(
+            api,
+            where,
+            getattr(api, kind.collection)().delete(**where, **{singular: name}).execute(),
+        )
     except HttpError as error:
         if error.resp.status != 404:
             raise
@@ -251,7 +299,9 @@ def _done(api: Any, where: dict[str, str], operation: dict[str, Any]) -> None:
     operations = api.regionOperations() if "region" in where else api.globalOperations()
     while operation.get("status") != "DONE":
         if time.monotonic() > until:
-            raise GpusError(f"operation {operation['name']}: not done within {_OPERATION_LIMIT_S:.0f}s")
+            raise GpusError(
+                f"operation {operation['name']}: not done within {_OPERATION_LIMIT_S:.0f}s"
+            )
         time.sleep(_POLL_S)
         operation = operations.get(**where, operation=operation["name"]).execute()
     for error in (operation.get("error") or {}).get("errors", ()):
@@ -264,7 +314,11 @@ def _id(kind: Kind, where: Mapping[str, str], name: str) -> str:
 
 
 def _outputs(found: Mapping[str, Any], where: Mapping[str, str]) -> dict[str, Any]:
-    return {"selfLink": found.get("selfLink", ""), "creationTimestamp": found.get("creationTimestamp", ""), "project": where["project"]}
+    return {
+        "selfLink": found.get("selfLink", ""),
+        "creationTimestamp": found.get("creationTimestamp", ""),
+        "project": where["project"],
+    }
 
 
 def _sent(value: Any) -> Any:
@@ -272,5 +326,7 @@ def _sent(value: Any) -> Any:
     if isinstance(value, list):
         return [_sent(item) for item in value]
     if isinstance(value, dict):
-        return {("IPProtocol" if key == "protocol" else key): _sent(item) for key, item in value.items()}
+        return {
+            ("IPProtocol" if key == "protocol" else key): _sent(item) for key, item in value.items()
+        }
     return value

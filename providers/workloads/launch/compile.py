@@ -1,7 +1,7 @@
 """A workload and a placement, compiled into what is started there. Pure.
 
-Owns how flags follow the placement that was won: split, listening address, environment, pinned GPUs. The lines are `launchers`' business; what they
-stand in is `script`'s.
+Owns how flags follow the placement that was won: split, listening address, environment, pinned
+GPUs. The lines are `launchers`' business; what they stand in is `script`'s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from providers.workloads.sizing.architecture import known
 if TYPE_CHECKING:
     from providers.model.workload import Override, Task, Workload
 
-ANYWHERE, HERE = "0.0.0.0", "127.0.0.1"  # noqa: S104 - a service that is exposed listens at every address
+ANYWHERE, HERE = (
+    "0.0.0.0",
+    "127.0.0.1",
+)  # noqa: S104 - a service that is exposed listens at every address
 SERVERS = tuple(name for name, each in RECIPES.items() if each.port)
 
 
@@ -36,17 +39,26 @@ def program(
     expose: str = "private",
     listen: str = "",
 ) -> Program:
-    """What is started on so many of this GPU. `listen` is the address where a provider demands one. Raises SpecError where a recipe can't do it."""
+    """What is started on so many of this GPU. `listen` is the address where a provider demands one.
+    Raises SpecError where a recipe can't do it.
+    """
     problems = check(workload, nodes, expose)
     if problems:
         raise SpecError(problems)
     host = listen or (HERE if expose == "private" else ANYWHERE)
-    processes = tuple(_process(workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose) for task in workload.tasks)
+    processes = tuple(
+        _process(
+            workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose
+        )
+        for task in workload.tasks
+    )
     first = recipe(workload.tasks[0])
     image = workload.image or (first.image if first is not None else "")
     own = images.known(image)
     if own is not None and own.folder:
-        processes = tuple(each._replace(line=f'PATH="$PATH:{own.folder}"; {each.line}') for each in processes)
+        processes = tuple(
+            each._replace(line=f'PATH="$PATH:{own.folder}"; {each.line}') for each in processes
+        )
     return Program(
         kind=kind,
         processes=processes,
@@ -64,10 +76,14 @@ def program(
 
 
 def _mounted(workload: Workload) -> tuple[str, ...]:
-    """The models that are paths on the machine, but those among the checkpoints, which containers see anyway."""
+    """The models that are paths on the machine, but those among the checkpoints, which containers
+    see anyway.
+    """
     kept = workload.checkpoint.path.rstrip("/") if workload.checkpoint is not None else ""
     paths = (task.model.rstrip("/") for task in workload.tasks if is_path(task.model))
-    return tuple(dict.fromkeys(path for path in paths if not (kept and f"{path}/".startswith(f"{kept}/"))))
+    return tuple(
+        dict.fromkeys(path for path in paths if not (kept and f"{path}/".startswith(f"{kept}/")))
+    )
 
 
 def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
@@ -78,15 +94,39 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
         made = recipe(task, f"{at}launcher")
         if made is None:
             if expose == "token" and TOKEN not in task.command:
-                todo = f"as in --api-key ${TOKEN}; launchers that check one by themselves: {_checking()}"
-                found.append(Problem("expose", f"a command that checks the token: it finds it in ${TOKEN}", repr(task.command)[:80], todo))
+                todo = (
+                    f"as in --api-key ${TOKEN}; launchers that check one by themselves:"
+                    f" {_checking()}"
+                )
+                found.append(
+                    Problem(
+                        "expose",
+                        f"a command that checks the token: it finds it in ${TOKEN}",
+                        repr(task.command)[:80],
+                        todo,
+                    )
+                )
             continue
         found.extend(mistakes(task, at))
         if nodes > 1 and not made.nodes:
             able = ", ".join(name for name, each in RECIPES.items() if each.nodes)
-            found.append(Problem("nodes", f"1 for {task.launcher}, which runs on one machine", str(nodes), f"over several machines run {able}"))
+            found.append(
+                Problem(
+                    "nodes",
+                    f"1 for {task.launcher}, which runs on one machine",
+                    str(nodes),
+                    f"over several machines run {able}",
+                )
+            )
         if expose == "token" and made.port and not made.token:
-            found.append(Problem("expose", f"private for {task.launcher}, which checks no token", "token", f"those that do: {_checking()}"))
+            found.append(
+                Problem(
+                    "expose",
+                    f"private for {task.launcher}, which checks no token",
+                    "token",
+                    f"those that do: {_checking()}",
+                )
+            )
     return found
 
 
@@ -94,16 +134,30 @@ def overriding(workload: Workload, override: Override | None, path: str) -> list
     """What a launcher can't do of what the choice at this path changes."""
     if override is None:
         return []
-    return [problem for task in workload.tasks if task.launcher for problem in changed(task, override, f"{path}.")]
+    return [
+        problem
+        for task in workload.tasks
+        if task.launcher
+        for problem in changed(task, override, f"{path}.")
+    ]
 
 
 def _apart(workload: Workload) -> list[Problem]:
-    """Services run in one image: launchers whose own ones are different need one that holds all their programs."""
-    wanted = dict.fromkeys(made.image for task in workload.tasks if (made := recipe(task)) is not None and made.image)
+    """Services run in one image: launchers whose own ones are different need one that holds all
+    their programs.
+    """
+    wanted = dict.fromkeys(
+        made.image for task in workload.tasks if (made := recipe(task)) is not None and made.image
+    )
     if workload.image or len(wanted) < 2:
         return []
     return [
-        Problem("workload.image", "one image that holds the programs of all services", ", ".join(wanted), "name one, or declare a cluster for each")
+        Problem(
+            "workload.image",
+            "one image that holds the programs of all services",
+            ", ".join(wanted),
+            "name one, or declare a cluster for each",
+        )
     ]
 
 
@@ -118,10 +172,25 @@ def untimed(workload: Workload) -> list[Problem]:
         return []
     near = names.near(training.hours_on)
     path = f"workload.train.hours.{training.hours_on}"
-    return [Problem(path, "a known GPU", repr(training.hours_on), f"near: {', '.join(near)}" if near else "see `gpus hardware`")]
+    return [
+        Problem(
+            path,
+            "a known GPU",
+            repr(training.hours_on),
+            f"near: {', '.join(near)}" if near else "see `gpus hardware`",
+        )
+    ]
 
 
-def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int, host: str, expose: str) -> Process:
+def _process(
+    workload: Workload,
+    task: Task,
+    gpu_type: str,
+    gpu_count: int,
+    nodes: int,
+    host: str,
+    expose: str,
+) -> Process:
     own = len(task.gpus) or gpu_count
     env = dict(task.env)
     if task.gpus:
@@ -131,18 +200,33 @@ def _process(workload: Workload, task: Task, gpu_type: str, gpu_count: int, node
         return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
     if made.port:
         model = known(task.model)
-        # A server left to itself takes all the context that its model knows, which the plan did not count on. How a checkpoint is quantised, it reads
-        # there; a flag could only say the method by another name than that.
-        told = "" if model is not None and model.quantization is not None and task.launcher in fits.MAKES else task.dtype
+        # A server left to itself takes all the context that its model knows, which the plan did not
+        # count on. How a checkpoint is quantised, it reads there; a flag could only say the method
+        # by another name than that.
+        told = (
+            ""
+            if model is not None and model.quantization is not None and task.launcher in fits.MAKES
+            else task.dtype
+        )
         task = task._replace(context=fits.context(task, model), dtype=told)
     tensor, pipeline, replicas = split(workload, task, gpu_type, own, nodes)
     where = Where(own, nodes, host, tensor, pipeline, replicas, token=expose == "token")
     port = listens(task.launcher, task.port)
-    return Process(task.name, made.line(task, where), tuple(sorted(env.items())), port, task.health or made.health)
+    return Process(
+        task.name,
+        made.line(task, where),
+        tuple(sorted(env.items())),
+        port,
+        task.health or made.health,
+    )
 
 
-def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int) -> tuple[int, int, int]:
-    """(tensor, pipeline, replicas) of a served model: as the sizing found it; for a model that it does not know, one group over all GPUs."""
+def split(
+    workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: int
+) -> tuple[int, int, int]:
+    """(tensor, pipeline, replicas) of a served model: as the sizing found it; for a model that it
+    does not know, one group over all GPUs.
+    """
     if task.launcher not in {"vllm", "sglang", "tgi"}:
         return 1, 1, 1
     found = fits.fit(workload._replace(tasks=(task,)), None, gpu_type, gpu_count, nodes).verdict
@@ -151,6 +235,8 @@ def split(workload: Workload, task: Task, gpu_type: str, gpu_count: int, nodes: 
     model = known(task.model)
     if model is not None:
         only = parallelism.TENSOR if task.launcher == "tgi" else ""
-        best = parallelism.layouts(model, gpu_type, gpu_count, nodes, dtype=fits.served(model, task.dtype), split=only)[0]
+        best = parallelism.layouts(
+            model, gpu_type, gpu_count, nodes, dtype=fits.served(model, task.dtype), split=only
+        )[0]
         return best.tensor, best.pipeline, best.replicas
     return gpu_count, nodes, 1

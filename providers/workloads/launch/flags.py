@@ -1,6 +1,8 @@
-"""A program's flags: which ones the user gave, what they say of the workload, and ours beside them. Pure.
+"""A program's flags: which ones the user gave, what they say of the workload, and ours beside them.
+Pure.
 
-Owns the rule that a flag which the user gives is neither given twice nor contradicted: ours stays away, and the plan counts on the user's.
+Owns the rule that a flag which the user gives is neither given twice nor contradicted: ours stays
+away, and the plan counts on the user's.
 """
 
 from __future__ import annotations
@@ -59,39 +61,58 @@ _NAMES = {
     ),
 }
 """All the names of one flag, by its program. Sources: as named with its recipe, 2026-11."""
-_FIRST = {(launcher, name): names[0] for launcher, flags in _NAMES.items() for names in flags for name in names}
+_FIRST = {
+    (launcher, name): names[0]
+    for launcher, flags in _NAMES.items()
+    for names in flags
+    for name in names
+}
 
 
 class Given(NamedTuple):
-    """A flag of the user's: its value (`true` for a bare one), and the path of the task's field where it stands."""
+    """A flag of the user's: its value (`true` for a bare one), and the path of the task's field
+    where it stands.
+    """
 
     value: Value
     where: str
 
 
 def given(task: Task) -> dict[str, Given]:
-    """The launcher's flags that the user gave, by name in lower-case words joined by `-`: those of `args`, and those that begin `command`.
+    """The launcher's flags that the user gave, by name in lower-case words joined by `-`: those of
+    `args`, and those that begin `command`.
 
-    To a server the whole command is flags. Elsewhere it names a program, and what follows that is the program's own.
+    To a server the whole command is flags. Elsewhere it names a program, and what follows that is
+    the program's own.
     """
     said = commanded(task)
     return {
-        **{plain(name): Given(value, f"args.{name}") for name, value in _left(task, said) if value is not False},
+        **{
+            plain(name): Given(value, f"args.{name}")
+            for name, value in _left(task, said)
+            if value is not False
+        },
         **{name: Given(value, "command") for name, value in said.items()},
     }
 
 
 def commanded(task: Task) -> dict[str, str | bool]:
-    """The launcher's flags in a task's command, by name; a flag of several names is there under the last one that was given."""
+    """The launcher's flags in a task's command, by name; a flag of several names is there under the
+    last one that was given.
+    """
     words = split(task.command)
     found: dict[str, tuple[str, str | bool]] = {}
-    for name, value in spelled(words[: _program(words)] if task.launcher in RUNNERS else words).items():
+    for name, value in spelled(
+        words[: _program(words)] if task.launcher in RUNNERS else words
+    ).items():
         found[one(task.launcher, name)] = (name, value)
     return dict(found.values())
 
 
 def _left(task: Task, said: Collection[str]) -> list[tuple[str, Value]]:
-    """The task's `args` but those that its command says again: that follows them on the line, and the last one counts."""
+    """The task's `args` but those that its command says again: that follows them on the line, and
+    the last one counts.
+    """
     again = {one(task.launcher, name) for name in said}
     return [(name, value) for name, value in task.args if one(task.launcher, name) not in again]
 
@@ -120,7 +141,9 @@ def spelled(words: Sequence[str]) -> dict[str, str | bool]:
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         name, equals, value = word.partition("=")
         if _is_flag(name):
-            found[plain(name)] = value if equals else True if _is_flag(following) or following == "-" else following
+            found[plain(name)] = (
+                value if equals else True if _is_flag(following) or following == "-" else following
+            )
     return found
 
 
@@ -129,21 +152,35 @@ def _is_flag(word: str) -> bool:
 
 
 def _program(words: Sequence[str]) -> int:
-    """Where in a command the program begins: at its script, at `-m`, or at the first word that is neither a flag nor what follows one."""
+    """Where in a command the program begins: at its script, at `-m`, or at the first word that is
+    neither a flag nor what follows one.
+    """
     for index, word in enumerate(words):
         if word.endswith(".py") or word in {"-m", "--module"}:
             return index
     return next(
-        (i for i, word in enumerate(words) if not _is_flag(word) and (not i or not _is_flag(words[i - 1]) or "=" in words[i - 1])), len(words)
+        (
+            i
+            for i, word in enumerate(words)
+            if not _is_flag(word) and (not i or not _is_flag(words[i - 1]) or "=" in words[i - 1])
+        ),
+        len(words),
     )
 
 
 def written(task: Task, joined: str = " ") -> list[str]:
-    """`--name value` for each of a task's `args` that its command does not say again, quoted, as its program spells it; `true` is the bare flag,
-    `false` leaves it out.
+    """`--name value` for each of a task's `args` that its command does not say again, quoted, as
+    its program spells it; `true` is the bare flag, `false` leaves it out.
     """
-    named = [(_spelled(task.launcher, name), value) for name, value in _left(task, commanded(task)) if value is not False]
-    return [name if value is True else f"{name}{joined}{shlex.quote(str(value))}" for name, value in named]
+    named = [
+        (_spelled(task.launcher, name), value)
+        for name, value in _left(task, commanded(task))
+        if value is not False
+    ]
+    return [
+        name if value is True else f"{name}{joined}{shlex.quote(str(value))}"
+        for name, value in named
+    ]
 
 
 _DASHED, _UNDERSCORED = frozenset({"vllm", "sglang", "tgi", "llama.cpp"}), frozenset({"deepspeed"})
@@ -162,21 +199,30 @@ def dashes(launcher: str, name: str) -> str:
 
 
 def _spelled(launcher: str, name: str) -> str:
-    name = name.replace("_", "-") if launcher in _DASHED else name.replace("-", "_") if launcher in _UNDERSCORED else name
+    name = (
+        name.replace("_", "-")
+        if launcher in _DASHED
+        else name.replace("-", "_")
+        if launcher in _UNDERSCORED
+        else name
+    )
     return dashes(launcher, name) + name
 
 
-def merged(launcher: str, args: Sequence[tuple[str, Value]], changed: Sequence[tuple[str, Value]]) -> tuple[tuple[str, Value], ...]:
+def merged(
+    launcher: str, args: Sequence[tuple[str, Value]], changed: Sequence[tuple[str, Value]]
+) -> tuple[tuple[str, Value], ...]:
     """The flags with those of a choice in their place, however either names and spells them."""
     taken = {one(launcher, name) for name, _ in changed}
     return (*((name, value) for name, value in args if one(launcher, name) not in taken), *changed)
 
 
 class Ours(NamedTuple):
-    """A flag that a recipe adds, with its dashes. `value` is a word of the shell; true is the bare flag, and nothing (`None`, false, 0, an empty
-    text) leaves it out.
+    """A flag that a recipe adds, with its dashes. `value` is a word of the shell; true is the bare
+    flag, and nothing (`None`, false, 0, an empty text) leaves it out.
 
-    `other` are flags that say the same, or what goes with it: with any of them given, the user has decided.
+    `other` are flags that say the same, or what goes with it: with any of them given, the user has
+    decided.
     """
 
     name: str
@@ -186,5 +232,11 @@ class Ours(NamedTuple):
 
 def ours(asked: Mapping[str, object], *wanted: Ours, joined: str = " ") -> list[str]:
     """Those that the user said nothing of."""
-    kept = [each for each in wanted if each.value and not any(plain(name) in asked for name in (each.name, *each.other))]
-    return [each.name if each.value is True else f"{each.name}{joined}{each.value}" for each in kept]
+    kept = [
+        each
+        for each in wanted
+        if each.value and not any(plain(name) in asked for name in (each.name, *each.other))
+    ]
+    return [
+        each.name if each.value is True else f"{each.name}{joined}{each.value}" for each in kept
+    ]

@@ -1,7 +1,9 @@
-"""How each program is started on a placement: one small recipe for every launcher, its flags taken from the program's own documentation.
+"""How each program is started on a placement: one small recipe for every launcher, its flags taken
+from the program's own documentation.
 
-Owns the command lines and their defaults; a line with steps of its own is a shell program beside this file. A line is for `bash -c`: values of the
-user's are quoted, `$GPUS_*` are the start-up script's own variables. What the documentation was, and when, stands with each recipe.
+Owns the command lines and their defaults; a line with steps of its own is a shell program beside
+this file. A line is for `bash -c`: values of the user's are quoted, `$GPUS_*` are the start-up
+script's own variables. What the documentation was, and when, stands with each recipe.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ TOKEN = "GPUS_TOKEN"  # noqa: S105 - its name, not its value
 
 
 class Where(NamedTuple):
-    """The placement that was won, as a recipe needs it. `host` is the address to listen at; `tensor`, `pipeline`, `replicas` split a served model."""
+    """The placement that was won, as a recipe needs it. `host` is the address to listen at;
+    `tensor`, `pipeline`, `replicas` split a served model.
+    """
 
     gpu_count: int
     nodes: int = 1
@@ -38,8 +42,9 @@ class Where(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """`line` gives the command line. A server has a `port`, and a `health` path that answers 200 once it works. `token` says that it checks a key
-    by itself; `nodes` that it spans machines. `image` is what it runs in where none is named (nothing: on the machine itself).
+    """`line` gives the command line. A server has a `port`, and a `health` path that answers 200
+    once it works. `token` says that it checks a key by itself; `nodes` that it spans machines.
+    `image` is what it runs in where none is named (nothing: on the machine itself).
     """
 
     line: Callable[[Task, Where], str]
@@ -75,22 +80,36 @@ def _torchrun(task: Task, where: Where) -> str:
         *_meeting(where, "--node-rank", "--master-addr", "--master-port"),
         Ours("--nproc-per-node", where.gpu_count),
     )
-    return _join("torchrun", *ours(given(task), *added, joined="="), *written(task, "="), task.command)
+    return _join(
+        "torchrun", *ours(given(task), *added, joined="="), *written(task, "="), task.command
+    )
 
 
-_DISTRIBUTED = ("config-file", "use-deepspeed", "use-fsdp", "use-megatron-lm", "use-parallelism-config", "cpu", "tpu")
-"""What says itself how accelerate spreads a run. Beside `--multi_gpu`, a configuration file's plugin is ignored and a plugin's own flag is an error
-(accelerate 1.15, commands/launch.py, _validate_launch_command)."""
+_DISTRIBUTED = (
+    "config-file",
+    "use-deepspeed",
+    "use-fsdp",
+    "use-megatron-lm",
+    "use-parallelism-config",
+    "cpu",
+    "tpu",
+)
+"""What says itself how accelerate spreads a run. Beside `--multi_gpu`, a configuration file's
+plugin is ignored and a plugin's own flag is an error (accelerate 1.15, commands/launch.py,
+_validate_launch_command).
+"""
 
 
 def _accelerate(task: Task, where: Where) -> str:
     asked = given(task)
     total = where.gpu_count * where.nodes
-    # A configuration file's word on number formats and compilation stands, unless the workload says otherwise; on how many processes there are, and
-    # where, the placement's.
+    # A configuration file's word on number formats and compilation stands, unless the workload says
+    # otherwise; on how many processes there are, and where, the placement's.
     filed = not {"config-file", "deepspeed-config-file"}.isdisjoint(asked)
     default = "" if filed else "bf16"
-    precision = {"fp32": "no"}.get(task.dtype, task.dtype if task.dtype in {"bf16", "fp16", "fp8"} else default)
+    precision = {"fp32": "no"}.get(
+        task.dtype, task.dtype if task.dtype in {"bf16", "fp16", "fp8"} else default
+    )
     # DeepSpeed else reaches the other machines by ssh, which they do not offer each other.
     deepspeed = where.nodes > 1 and not {"config-file", "use-deepspeed"}.isdisjoint(asked)
     added = (
@@ -103,7 +122,9 @@ def _accelerate(task: Task, where: Where) -> str:
         Ours("--mixed_precision", precision),
         Ours("--num_cpu_threads_per_process", task.launcher == "kohya" and not filed and 1),
     )
-    return _join("accelerate launch", *ours(asked, *added, joined="="), *written(task, "="), task.command)
+    return _join(
+        "accelerate launch", *ours(asked, *added, joined="="), *written(task, "="), task.command
+    )
 
 
 def _deepspeed(task: Task, where: Where) -> str:
@@ -114,22 +135,37 @@ def _deepspeed(task: Task, where: Where) -> str:
         Ours("--no_ssh", several),
         *_meeting(where, "--node_rank", "--master_addr", "--master_port"),
     )
-    line = _join("deepspeed", *ours(given(task), *added, joined="="), *written(task, "="), task.command)
+    line = _join(
+        "deepspeed", *ours(given(task), *added, joined="="), *written(task, "="), task.command
+    )
     if not several:
         return line
-    return f'awk \'{{print $0 " slots={where.gpu_count}"}}\' "$GPUS_ROOT/peers" >"$GPUS_ROOT/hostfile" && {line}'
+    return (
+        f'awk \'{{print $0 " slots={where.gpu_count}"}}\' "$GPUS_ROOT/peers" >"$GPUS_ROOT/hostfile"'
+        f" && {line}"
+    )
 
 
 def _lightning(task: Task, where: Where) -> str:
-    # Lightning starts one process for each GPU by running the script again, so the script must be a process of its own: here it always is. Over
-    # several machines it takes rank and address from torchrun.
+    # Lightning starts one process for each GPU by running the script again, so the script must be a
+    # process of its own: here it always is. Over several machines it takes rank and address from
+    # torchrun.
     if where.nodes > 1:
         return _torchrun(task, where)
     return _join("python3", task.command, *written(task))
 
 
 def _ray(task: Task, where: Where) -> str:
-    return _last_line_open(shell.program(__file__, "ray", gpus=where.gpu_count, nodes=where.nodes, port=RAY_PORT, work=task.command))
+    return _last_line_open(
+        shell.program(
+            __file__,
+            "ray",
+            gpus=where.gpu_count,
+            nodes=where.nodes,
+            port=RAY_PORT,
+            work=task.command,
+        )
+    )
 
 
 def _last_line_open(program: str) -> str:
@@ -138,7 +174,9 @@ def _last_line_open(program: str) -> str:
 
 
 def _key(variable: str, where: Where) -> str:
-    """The token as the program's own variable: on a command line everybody on the machine could read it."""
+    """The token as the program's own variable: on a command line everybody on the machine could
+    read it.
+    """
     return f'{variable}="${TOKEN}"' if where.token else ""
 
 
@@ -152,7 +190,14 @@ def _dtype(task: Task) -> str:
 
 
 def _vllm(task: Task, where: Where) -> str:
-    split = ("tensor-parallel-size", "tp", "pipeline-parallel-size", "pp", "data-parallel-size", "dp")
+    split = (
+        "tensor-parallel-size",
+        "tp",
+        "pipeline-parallel-size",
+        "pp",
+        "data-parallel-size",
+        "dp",
+    )
     added = (
         Ours("--host", where.host),
         Ours("--port", task.port or VLLM_PORT),
@@ -165,14 +210,31 @@ def _vllm(task: Task, where: Where) -> str:
         Ours("--max-model-len", task.context),
         Ours("--max-num-seqs", task.concurrency),
     )
-    return _join(_key("VLLM_API_KEY", where), "vllm serve", _named(task.model), *ours(given(task), *added), *written(task), task.command)
+    return _join(
+        _key("VLLM_API_KEY", where),
+        "vllm serve",
+        _named(task.model),
+        *ours(given(task), *added),
+        *written(task),
+        task.command,
+    )
 
 
 _VLLM_QUANTIZATION = {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes"}
 
 
 def _sglang(task: Task, where: Where) -> str:
-    split = ("tp-size", "tp", "tensor-parallel-size", "pp-size", "pp", "pipeline-parallel-size", "dp-size", "dp", "data-parallel-size")
+    split = (
+        "tp-size",
+        "tp",
+        "tensor-parallel-size",
+        "pp-size",
+        "pp",
+        "pipeline-parallel-size",
+        "dp-size",
+        "dp",
+        "data-parallel-size",
+    )
     added = (
         Ours("--model-path", _named(task.model)),
         Ours("--host", where.host),
@@ -185,7 +247,9 @@ def _sglang(task: Task, where: Where) -> str:
         Ours("--context-length", task.context),
         Ours("--max-running-requests", task.concurrency),
     )
-    return _join("python3 -m sglang.launch_server", *ours(given(task), *added), *written(task), task.command)
+    return _join(
+        "python3 -m sglang.launch_server", *ours(given(task), *added), *written(task), task.command
+    )
 
 
 def _tgi(task: Task, where: Where) -> str:
@@ -196,11 +260,26 @@ def _tgi(task: Task, where: Where) -> str:
         Ours("--num-shard", where.tensor, ("sharded",)),
         # A number format of the weights and one of the arithmetic exclude each other.
         Ours("--dtype", {"bf16": "bfloat16", "fp16": "float16"}.get(task.dtype), ("quantize",)),
-        Ours("--quantize", {"fp8": "fp8", "awq": "awq", "gptq": "gptq", "nf4": "bitsandbytes-nf4", "int8": "eetq"}.get(task.dtype)),
+        Ours(
+            "--quantize",
+            {
+                "fp8": "fp8",
+                "awq": "awq",
+                "gptq": "gptq",
+                "nf4": "bitsandbytes-nf4",
+                "int8": "eetq",
+            }.get(task.dtype),
+        ),
         Ours("--max-total-tokens", task.context),
         Ours("--max-concurrent-requests", task.concurrency),
     )
-    return _join(_key("API_KEY", where), "text-generation-launcher", *ours(given(task), *added), *written(task), task.command)
+    return _join(
+        _key("API_KEY", where),
+        "text-generation-launcher",
+        *ours(given(task), *added),
+        *written(task),
+        task.command,
+    )
 
 
 def _ollama(task: Task, where: Where) -> str:
@@ -219,9 +298,14 @@ def _ollama(task: Task, where: Where) -> str:
 
 def _llama_cpp(task: Task, where: Where) -> str:
     local = task.model.endswith(".gguf")
-    # A repository holds one file for each format; without its name llama.cpp takes Q4_K_M, or the first.
+    # A repository holds one file for each format; without its name llama.cpp takes Q4_K_M, or the
+    # first.
     named = task.dtype in LLAMA_CPP | {"bf16", "fp16"} and not local and ":" not in task.model
-    model = f"{task.model}:{'F16' if task.dtype == 'fp16' else task.dtype.upper()}" if named else task.model
+    model = (
+        f"{task.model}:{'F16' if task.dtype == 'fp16' else task.dtype.upper()}"
+        if named
+        else task.model
+    )
     several = where.gpu_count > 1
     split = ("tensor-split", "ts")
     added = (
@@ -236,7 +320,13 @@ def _llama_cpp(task: Task, where: Where) -> str:
         Ours("-c", task.context * max(1, task.concurrency), ("ctx-size",)),
         Ours("--parallel", task.concurrency, ("np", "n-parallel")),
     )
-    return _join(_key("LLAMA_API_KEY", where), "llama-server", *ours(given(task), *added), *written(task), task.command)
+    return _join(
+        _key("LLAMA_API_KEY", where),
+        "llama-server",
+        *ours(given(task), *added),
+        *written(task),
+        task.command,
+    )
 
 
 def _comfyui(task: Task, where: Where) -> str:
@@ -250,7 +340,10 @@ def _comfyui(task: Task, where: Where) -> str:
 
 
 def _flux(task: Task, where: Where) -> str:
-    fetch = f'hf download {_named(task.model)} --include "*.safetensors" --local-dir "${{COMFYUI_HOME:-$HOME/ComfyUI}}/models/checkpoints"'
+    fetch = (
+        f'hf download {_named(task.model)} --include "*.safetensors" --local-dir'
+        ' "${COMFYUI_HOME:-$HOME/ComfyUI}/models/checkpoints"'
+    )
     return f"{fetch} && {_comfyui(task, where)}"
 
 
@@ -265,18 +358,45 @@ def _webui(task: Task, where: Where) -> str:
     )
 
 
-VLLM_PORT, SGLANG_PORT, TGI_PORT, OLLAMA_PORT, LLAMA_CPP_PORT, COMFYUI_PORT, WEBUI_PORT = 8000, 30_000, 8080, 11_434, 8080, 8188, 7860
+VLLM_PORT, SGLANG_PORT, TGI_PORT, OLLAMA_PORT, LLAMA_CPP_PORT, COMFYUI_PORT, WEBUI_PORT = (
+    8000,
+    30_000,
+    8080,
+    11_434,
+    8080,
+    8188,
+    7860,
+)
 
 RECIPES: dict[str, Recipe] = {
-    "torchrun": Recipe(_torchrun, "docs.pytorch.org/docs/stable/elastic/run.html, 2026-11", nodes=True),
-    "accelerate": Recipe(_accelerate, "huggingface.co/docs/accelerate/package_reference/cli, 2026-11", nodes=True),
+    "torchrun": Recipe(
+        _torchrun, "docs.pytorch.org/docs/stable/elastic/run.html, 2026-11", nodes=True
+    ),
+    "accelerate": Recipe(
+        _accelerate, "huggingface.co/docs/accelerate/package_reference/cli, 2026-11", nodes=True
+    ),
     "deepspeed": Recipe(_deepspeed, "deepspeed.ai/getting-started, 2026-11", nodes=True),
     "kohya": Recipe(_accelerate, "github.com/kohya-ss/sd-scripts, 2026-11"),
-    "lightning": Recipe(_lightning, "lightning.ai/docs/pytorch/stable/clouds/cluster_intermediate_1.html, 2026-11", nodes=True),
+    "lightning": Recipe(
+        _lightning,
+        "lightning.ai/docs/pytorch/stable/clouds/cluster_intermediate_1.html, 2026-11",
+        nodes=True,
+    ),
     "ray": Recipe(_ray, "docs.ray.io/en/latest/cluster/cli.html, 2026-11", nodes=True),
-    "vllm": Recipe(_vllm, "docs.vllm.ai/en/stable/cli/serve.html, 2026-11", VLLM_PORT, "/health", token=True, image="vllm/vllm-openai:latest"),
+    "vllm": Recipe(
+        _vllm,
+        "docs.vllm.ai/en/stable/cli/serve.html, 2026-11",
+        VLLM_PORT,
+        "/health",
+        token=True,
+        image="vllm/vllm-openai:latest",
+    ),
     "sglang": Recipe(
-        _sglang, "docs.sglang.ai/advanced_features/server_arguments.html, 2026-11", SGLANG_PORT, "/health", image="lmsysorg/sglang:latest"
+        _sglang,
+        "docs.sglang.ai/advanced_features/server_arguments.html, 2026-11",
+        SGLANG_PORT,
+        "/health",
+        image="lmsysorg/sglang:latest",
     ),
     "tgi": Recipe(
         _tgi,
@@ -286,7 +406,13 @@ RECIPES: dict[str, Recipe] = {
         token=True,
         image="ghcr.io/huggingface/text-generation-inference:latest",
     ),
-    "ollama": Recipe(_ollama, "docs.ollama.com/faq, 2026-11", OLLAMA_PORT, "/api/version", image="ollama/ollama:latest"),
+    "ollama": Recipe(
+        _ollama,
+        "docs.ollama.com/faq, 2026-11",
+        OLLAMA_PORT,
+        "/api/version",
+        image="ollama/ollama:latest",
+    ),
     "llama.cpp": Recipe(
         _llama_cpp,
         "github.com/ggml-org/llama.cpp, tools/server, 2026-11",
@@ -297,9 +423,18 @@ RECIPES: dict[str, Recipe] = {
     ),
     "comfyui": Recipe(_comfyui, "docs.comfy.org, 2026-11", COMFYUI_PORT, "/system_stats"),
     "sd-webui": Recipe(
-        _webui, "github.com/AUTOMATIC1111/stable-diffusion-webui/wiki/Command-Line-Arguments-and-Settings, 2026-11", WEBUI_PORT, "/sdapi/v1/options"
+        _webui,
+        "github.com/AUTOMATIC1111/stable-diffusion-webui/wiki/Command-Line-Arguments-and-Settings,"
+        " 2026-11",
+        WEBUI_PORT,
+        "/sdapi/v1/options",
     ),
-    "flux": Recipe(_flux, "docs.comfy.org and huggingface.co/docs/huggingface_hub/guides/cli, 2026-11", COMFYUI_PORT, "/system_stats"),
+    "flux": Recipe(
+        _flux,
+        "docs.comfy.org and huggingface.co/docs/huggingface_hub/guides/cli, 2026-11",
+        COMFYUI_PORT,
+        "/system_stats",
+    ),
 }
 
 
@@ -310,7 +445,9 @@ def listens(launcher: str, port: int) -> int:
 
 
 def recipe(task: Task, path: str = "workload.launcher") -> Recipe | None:
-    """The recipe of a task's launcher; None for a plain command. Raises SpecError for an unknown launcher."""
+    """The recipe of a task's launcher; None for a plain command. Raises SpecError for an unknown
+    launcher.
+    """
     if not task.launcher:
         return None
     found = RECIPES.get(task.launcher)

@@ -1,10 +1,12 @@
-"""The start-up script of a program: start.sh, which does each step once, survives reboots, and says on the console how far it is.
+"""The start-up script of a program: start.sh, which does each step once, survives reboots, and says
+on the console how far it is.
 
-Owns what its variables are set to, and which of its parts it needs, since a command has little room. Everything of the user's is quoted; nothing of
-it is ever expanded by the script's own shell.
+Owns what its variables are set to, and which of its parts it needs, since a command has little
+room. Everything of the user's is quoted; nothing of it is ever expanded by the script's own shell.
 
-The folder is `$GPUS_ROOT` (`/var/lib/gpus/work`): `status` is the last word, `log` all output, `DIGEST.done` the exit code of a program that has
-ended. A second start of the same program does nothing while it runs, and nothing after it has ended well; of another program it stops the first.
+The folder is `$GPUS_ROOT` (`/var/lib/gpus/work`): `status` is the last word, `log` all output,
+`DIGEST.done` the exit code of a program that has ended. A second start of the same program does
+nothing while it runs, and nothing after it has ended well; of another program it stops the first.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""
 UNSAVED = 74
-"""What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR of sysexits.h)."""
+"""What a job ends with that itself ended with 0, and whose checkpoints could not be saved (EX_IOERR
+of sysexits.h).
+"""
 CACHES = {
     "HF_HUB_CACHE": "huggingface",
     "HUGGINGFACE_HUB_CACHE": "huggingface",
@@ -37,23 +41,33 @@ CACHES = {
     "VLLM_CACHE_ROOT": "vllm",
     "TORCH_HOME": "torch",
 }
-"""The variables that say where programs keep models, and a folder for each: what a container has downloaded outlives it."""
+"""The variables that say where programs keep models, and a folder for each: what a container has
+downloaded outlives it.
+"""
 _HUB = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}
 _KEPT = re.compile(r"^kept=(.*)\nto=(.*)$", re.MULTILINE)
 BY_LOGIN_WAIT_S = 1_800
-"""How long a start waits for what the engine writes into the folder by login: the addresses of the other nodes, and a service's token."""
+"""How long a start waits for what the engine writes into the folder by login: the addresses of the
+other nodes, and a service's token.
+"""
 
 
 def script(program: Program, *, release: str = "", inside: bool = False) -> str:
-    """The whole text. Several nodes wait until the engine has written their addresses to `peers` in the folder; the first one leads. `release` is the
-    line that ends the machine after a job with `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already.
+    """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
+    the folder; the first one leads. `release` is the line that ends the machine after a job with
+    `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already.
     """
     kept, job = program.checkpoint, program.kind == "job"
     to = "" if kept is None or kept.to.startswith("volume:") else kept.to
     image = "" if inside else program.image
     nodes = program.nodes if program.rendezvous else ""
-    env = [f"{index} {name}={value}" for index, process in enumerate(program.processes) for name, value in process.env]
-    # What is read back from a script stands first: of several such lines the first one counts, and the user's words come later.
+    env = [
+        f"{index} {name}={value}"
+        for index, process in enumerate(program.processes)
+        for name, value in process.env
+    ]
+    # What is read back from a script stands first: of several such lines the first one counts, and
+    # the user's words come later.
     given: dict[str, str | int | Sequence[str]] = {
         "digest": program.digest,
         "kind": program.kind,
@@ -78,10 +92,18 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     if job:
         given |= {"unsaved": UNSAVED}
     else:
-        given |= {"health_every": HEALTH_EVERY_S, "restart_most": RESTART_MOST_S, "process_urls": list(map(_url, program.processes))}
+        given |= {
+            "health_every": HEALTH_EVERY_S,
+            "restart_most": RESTART_MOST_S,
+            "process_urls": list(map(_url, program.processes)),
+        }
     if image:
         parts.append("container")
-        caches = [f"{index} {pair}" for index, process in enumerate(program.processes) for pair in _caches(process.env)]
+        caches = [
+            f"{index} {pair}"
+            for index, process in enumerate(program.processes)
+            for pair in _caches(process.env)
+        ]
         given |= {
             "entrypoint": SHELL,
             "model_paths": list(map(_below_home, program.models)),
@@ -101,7 +123,11 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
 def checkpoint(text: str) -> tuple[str, str] | None:
     """(folder, bucket's URL) that a script keeps; None for one that keeps none in a bucket."""
     found = _KEPT.search(text)
-    return (shlex.split(found[1])[0], shlex.split(found[2])[0]) if found is not None and found[2] else None
+    return (
+        (shlex.split(found[1])[0], shlex.split(found[2])[0])
+        if found is not None and found[2]
+        else None
+    )
 
 
 def _below_home(path: str) -> str:
@@ -115,7 +141,9 @@ def _url(process: Process) -> str:
 
 
 def _caches(env: tuple[tuple[str, str], ...]) -> list[str]:
-    """NAME=FOLDER of where a container's programs keep what they download, where the user's own variables do not say so."""
+    """NAME=FOLDER of where a container's programs keep what they download, where the user's own
+    variables do not say so.
+    """
     own = {name for name, _ in env}
     own |= _HUB if own & _HUB else set()
     return [f"{name}={folder}" for name, folder in CACHES.items() if name not in own]

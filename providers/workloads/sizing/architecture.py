@@ -1,7 +1,8 @@
-"""What a language model is made of: its layers, heads and parameters, read from a Hugging Face `config.json`, from the hub, or from a small bundled
-table.
+"""What a language model is made of: its layers, heads and parameters, read from a Hugging Face
+`config.json`, from the hub, or from a small bundled table.
 
-Owns the reading of such a file and the counting of parameters. Must not import httpx on a path that does not ask the hub.
+Owns the reading of such a file and the counting of parameters. Must not import httpx on a path that
+does not ask the hub.
 """
 
 from __future__ import annotations
@@ -28,17 +29,22 @@ _DATA = os.path.join(os.path.dirname(__file__), "data")  # noqa: PTH118, PTH120 
 _COUNT = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmbt])\s*$", re.IGNORECASE)
 _REPOSITORY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 _PLAIN_MLP = {"gpt2", "gpt_neox", "opt", "falcon", "phi", "bloom", "gpt_bigcode"}
-"""Model types whose feed-forward part has two matrices; all others here are gated and have three."""
+"""Model types whose feed-forward part has two matrices; all others here are gated and have three.
+"""
 _QKV_BIAS = {"qwen2", "qwen2_moe"}
-"""Model types with a bias on query, key and value whatever `attention_bias` says (transformers, modeling_qwen2, 2026-11)."""
+"""Model types with a bias on query, key and value whatever `attention_bias` says (transformers,
+modeling_qwen2, 2026-11).
+"""
 
 
 class Architecture(NamedTuple):
     """One model. Counts are of single things: `parameters` 70_553_706_496, not billions.
 
-    `active_parameters` are those that one token meets (fewer with a mixture of experts). `embedding_parameters` are the input and output
-    embeddings, which most 4-bit formats leave in 16 bit. `kv_values_per_layer` is what one token leaves in the cache of one layer; with
-    `latent_kv` it is one compressed vector that every tensor-parallel GPU holds whole. `estimated` says that the shape was guessed from the size.
+    `active_parameters` are those that one token meets (fewer with a mixture of experts).
+    `embedding_parameters` are the input and output embeddings, which most 4-bit formats leave in 16
+    bit. `kv_values_per_layer` is what one token leaves in the cache of one layer; with `latent_kv`
+    it is one compressed vector that every tensor-parallel GPU holds whole. `estimated` says that
+    the shape was guessed from the size.
     """
 
     name: str
@@ -64,19 +70,24 @@ class Architecture(NamedTuple):
     expert_intermediate: int = 0
     """The width of one of them."""
     plain_widths: tuple[int, ...] = ()
-    """The widths of the feed-forward parts that no router stands before: of dense layers and of shared experts."""
+    """The widths of the feed-forward parts that no router stands before: of dense layers and of
+    shared experts.
+    """
     quantization: Quantization | None = None
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
-        """Bytes that one token takes in the KV cache of the whole model: grouped heads counted once, not once per query head."""
+        """Bytes that one token takes in the KV cache of the whole model: grouped heads counted
+        once, not once per query head.
+        """
         return self.kv_values_per_layer * self.layers * bytes_per_value
 
 
 def find(text: str, *, hub: bool = True) -> Architecture:
-    """The model that `text` means: the path of a config.json (or its folder), a bundled or published name, or a size such as `7b`.
+    """The model that `text` means: the path of a config.json (or its folder), a bundled or
+    published name, or a size such as `7b`.
 
-    Reads a file, or asks the hub for at most HUB_DEADLINE_S where the name is not bundled and `hub` allows it. Raises SpecError for what is none
-    of these, GpusError where the hub can't be asked.
+    Reads a file, or asks the hub for at most HUB_DEADLINE_S where the name is not bundled and `hub`
+    allows it. Raises SpecError for what is none of these, GpusError where the hub can't be asked.
     """
     wanted = text.strip()
     if os.path.exists(wanted):  # noqa: PTH110 - as above
@@ -86,21 +97,50 @@ def find(text: str, *, hub: bool = True) -> Architecture:
     if (size := count(wanted)) is not None:
         return of_size(size, wanted)
     if _is_path(wanted):
-        raise SpecError([Problem("model", f"a readable config.json at {wanted}", "no such file", f"from {os.getcwd()}: check the path")])  # noqa: PTH109 - as above
-    if not _REPOSITORY.match(wanted):
-        near = sorted(model.name for model in set(bundled().values()) if _key(wanted) and _key(wanted) in _key(model.name))
-        todo = f"near: {', '.join(near[:5])}" if near else "`gpus size --models` lists the bundled names"
         raise SpecError(
-            [Problem("model", "a model such as meta-llama/Llama-3.1-70B, a size such as 7b, or the path of a config.json", repr(text), todo)]
+            [
+                Problem(
+                    "model",
+                    f"a readable config.json at {wanted}",
+                    "no such file",
+                    f"from {os.getcwd()}: check the path",
+                )
+            ]
+        )  # noqa: PTH109 - as above
+    if not _REPOSITORY.match(wanted):
+        near = sorted(
+            model.name
+            for model in set(bundled().values())
+            if _key(wanted) and _key(wanted) in _key(model.name)
+        )
+        todo = (
+            f"near: {', '.join(near[:5])}"
+            if near
+            else "`gpus size --models` lists the bundled names"
+        )
+        raise SpecError(
+            [
+                Problem(
+                    "model",
+                    "a model such as meta-llama/Llama-3.1-70B, a size such as 7b, or the path of a"
+                    " config.json",
+                    repr(text),
+                    todo,
+                )
+            ]
         )
     if not hub:
-        raise GpusError(f"{wanted} is not bundled: give the path of its config.json, or a size such as 7b")
+        raise GpusError(
+            f"{wanted} is not bundled: give the path of its config.json, or a size such as 7b"
+        )
     return from_hub(wanted)
 
 
 @lru_cache(maxsize=256)
 def known(name: str) -> Architecture | None:
-    """The model of that name, where it is bundled, a size, or a config.json here; None otherwise. Asks nobody."""
+    """The model of that name, where it is bundled, a size, or a config.json here; None otherwise.
+    Asks nobody.
+    """
     if not name or not bundled():
         return None
     try:
@@ -121,17 +161,29 @@ def count(text: str) -> int | None:
 
 
 def from_file(path: str) -> Architecture:
-    """The model of a config.json, or of the folder that holds one. Raises SpecError for what is none."""
+    """The model of a config.json, or of the folder that holds one. Raises SpecError for what is
+    none.
+    """
     where = os.path.join(path, "config.json") if os.path.isdir(path) else path  # noqa: PTH112, PTH118 - as above
     try:
         content = foreign.loads(regular.content(where, regular.SMALL_MAX))
     except (OSError, ValueError) as error:
-        raise SpecError([Problem("model", f"a readable config.json at {where}", getattr(error, "strerror", None) or str(error))]) from None
+        raise SpecError(
+            [
+                Problem(
+                    "model",
+                    f"a readable config.json at {where}",
+                    getattr(error, "strerror", None) or str(error),
+                )
+            ]
+        ) from None
     return read(content, path, f"{where}")
 
 
 def from_hub(name: str) -> Architecture:
-    """The model of a repository's config.json on the hub. One call. Raises GpusError naming what to do instead."""
+    """The model of a repository's config.json on the hub. One call. Raises GpusError naming what to
+    do instead.
+    """
     import httpx
 
     try:
@@ -144,18 +196,25 @@ def from_hub(name: str) -> Architecture:
         )
     except httpx.HTTPError as error:
         raise GpusError(
-            f"{name} is not bundled and the hub can't be asked ({type(error).__name__}): give the path of its config.json, or a size such as 7b"
+            f"{name} is not bundled and the hub can't be asked ({type(error).__name__}): give the"
+            " path of its config.json, or a size such as 7b"
         ) from None
     if found.status_code in (401, 403):
-        raise GpusError(f"{name}: the hub wants a login for it ({found.status_code}): set HF_TOKEN, or give the path of its config.json")
+        raise GpusError(
+            f"{name}: the hub wants a login for it ({found.status_code}): set HF_TOKEN, or give the"
+            " path of its config.json"
+        )
     if found.status_code != httpx.codes.OK:
         raise GpusError(
-            f"{name}: the hub answered {found.status_code} for its config.json: check the name, or give the path of the file, or a size such as 7b"
+            f"{name}: the hub answered {found.status_code} for its config.json: check the name, or"
+            " give the path of the file, or a size such as 7b"
         )
     try:
         content = foreign.loads(found.content)
     except ValueError:
-        raise GpusError(f"{name}: what the hub gave as config.json is no JSON: give the path of the file") from None
+        raise GpusError(
+            f"{name}: what the hub gave as config.json is no JSON: give the path of the file"
+        ) from None
     return read(content, name, f"{HUB}/{name}")
 
 
@@ -173,9 +232,15 @@ def bundled() -> Mapping[str, Architecture]:
 
 
 def of_size(parameters: int, name: str) -> Architecture:
-    """A dense model of so many parameters, with the shape of the bundled one that is nearest in size. The shape is a guess, and says so."""
+    """A dense model of so many parameters, with the shape of the bundled one that is nearest in
+    size. The shape is a guess, and says so.
+    """
     like = min(
-        (model for model in dict.fromkeys(bundled().values()) if model.active_parameters == model.parameters and model.kv_heads < model.heads),
+        (
+            model
+            for model in dict.fromkeys(bundled().values())
+            if model.active_parameters == model.parameters and model.kv_heads < model.heads
+        ),
         key=lambda model: abs(model.parameters - parameters) / min(model.parameters, parameters),
     )
     return like._replace(
@@ -189,9 +254,13 @@ def of_size(parameters: int, name: str) -> Architecture:
 
 
 def read(config: Mapping[str, object], name: str, source: str = "") -> Architecture:
-    """The model of a config.json's content. Raises SpecError naming the key that is missing or no positive number."""
+    """The model of a config.json's content. Raises SpecError naming the key that is missing or no
+    positive number.
+    """
     if not isinstance(config, dict):
-        raise SpecError([Problem("model", "a mapping, as a config.json holds", type(config).__name__)])
+        raise SpecError(
+            [Problem("model", "a mapping, as a config.json holds", type(config).__name__)]
+        )
     inner = config.get("text_config") or config.get("llm_config")
     fields: dict[str, object] = {**config, **inner} if isinstance(inner, dict) else dict(config)
     layers = _number(fields, "num_hidden_layers", "n_layer", "num_layers")
@@ -204,7 +273,16 @@ def read(config: Mapping[str, object], name: str, source: str = "") -> Architect
     gated = kind not in _PLAIN_MLP
     intermediate = _number(fields, "intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)
     if heads % kv_heads:
-        raise SpecError([Problem("model", f"attention heads that the KV heads divide ({kv_heads})", str(heads), f"check {source or 'the config'}")])
+        raise SpecError(
+            [
+                Problem(
+                    "model",
+                    f"attention heads that the KV heads divide ({kv_heads})",
+                    str(heads),
+                    f"check {source or 'the config'}",
+                )
+            ]
+        )
 
     latent = fields.get("kv_lora_rank") is not None
     if latent:
@@ -221,7 +299,9 @@ def read(config: Mapping[str, object], name: str, source: str = "") -> Architect
     tied = bool(fields.get("tie_word_embeddings", kind in {"gpt2", "gemma", "gemma2"}))
     embeddings = vocabulary * hidden * (1 if tied else 2)
     if kind in {"gpt2", "opt"}:
-        embeddings += hidden * _number(fields, "n_positions", "max_position_embeddings", default=1024)
+        embeddings += hidden * _number(
+            fields, "n_positions", "max_position_embeddings", default=1024
+        )
     rest = layers * (attention + 2 * hidden) + embeddings + hidden
     context = fields.get("max_position_embeddings") or fields.get("n_positions")
     return Architecture(
@@ -245,7 +325,9 @@ def read(config: Mapping[str, object], name: str, source: str = "") -> Architect
         expert_parameters=mlp.experts,
         expert_intermediate=mlp.expert_width,
         plain_widths=mlp.plain_widths,
-        quantization=quantization.read(config.get("quantization_config") or fields.get("quantization_config")),
+        quantization=quantization.read(
+            config.get("quantization_config") or fields.get("quantization_config")
+        ),
     )
 
 
@@ -257,8 +339,17 @@ class _FeedForward(NamedTuple):
     plain_widths: tuple[int, ...] = ()
 
 
-def _feed_forward(fields: Mapping[str, object], kind: str, layers: int, hidden: int, intermediate: int, matrices: int) -> _FeedForward:
-    """Parameters of all feed-forward parts together: all, those that one token meets, those of the chosen experts; and the widths of both kinds."""
+def _feed_forward(
+    fields: Mapping[str, object],
+    kind: str,
+    layers: int,
+    hidden: int,
+    intermediate: int,
+    matrices: int,
+) -> _FeedForward:
+    """Parameters of all feed-forward parts together: all, those that one token meets, those of the
+    chosen experts; and the widths of both kinds.
+    """
     count = _number(fields, "num_local_experts", "n_routed_experts", "num_experts", default=0)
     if not count:
         dense = layers * matrices * hidden * intermediate
@@ -267,14 +358,20 @@ def _feed_forward(fields: Mapping[str, object], kind: str, layers: int, hidden: 
     bias = (hidden + 2 * width) if kind == "gpt_oss" else 0
     each = matrices * hidden * width + bias
     chosen = _number(fields, "num_experts_per_tok", "experts_per_token", default=1)
-    router = hidden * count + (count if kind in {"gpt_oss", "glm4_moe", "deepseek_v3", "minimax_m2"} else 0)
+    router = hidden * count + (
+        count if kind in {"gpt_oss", "glm4_moe", "deepseek_v3", "minimax_m2"} else 0
+    )
     shared_count = _number(fields, "n_shared_experts", "num_shared_experts", default=0)
     shared_width = _number(fields, "shared_expert_intermediate_size", default=width * shared_count)
     plain = _number(fields, "first_k_dense_replace", default=0)
     dense_width = intermediate
     if kind in {"llama4", "llama4_text"}:
-        # Each MoE layer has a shared expert of the experts' own width; the layers between them are dense and wider.
-        shared_width, dense_width = width, _number(fields, "intermediate_size_mlp", default=intermediate)
+        # Each MoE layer has a shared expert of the experts' own width; the layers between them are
+        # dense and wider.
+        shared_width, dense_width = (
+            width,
+            _number(fields, "intermediate_size_mlp", default=intermediate),
+        )
         plain = layers - layers // max(1, _number(fields, "interleave_moe_layer_step", default=1))
     elif isinstance(fields.get("mlp_only_layers"), list):
         plain = len(cast("list[object]", fields["mlp_only_layers"]))
@@ -286,17 +383,26 @@ def _feed_forward(fields: Mapping[str, object], kind: str, layers: int, hidden: 
         common + (layers - plain) * chosen * each,
         experts,
         width,
-        tuple(size for size, there in ((dense_width, plain), (shared_width, shared_width)) if there),
+        tuple(
+            size for size, there in ((dense_width, plain), (shared_width, shared_width)) if there
+        ),
     )
 
 
 def _latent(fields: Mapping[str, object], hidden: int, heads: int) -> tuple[int, int]:
-    """(parameters of one attention layer, values per token in its cache) of multi-head latent attention (DeepSeek-V2 report, 2024)."""
+    """(parameters of one attention layer, values per token in its cache) of multi-head latent
+    attention (DeepSeek-V2 report, 2024).
+    """
     rank, rope = _number(fields, "kv_lora_rank"), _number(fields, "qk_rope_head_dim")
     nope, value = _number(fields, "qk_nope_head_dim"), _number(fields, "v_head_dim")
     query = _number(fields, "q_lora_rank", default=0)
-    queries = hidden * query + query * heads * (nope + rope) if query else hidden * heads * (nope + rope)
-    return queries + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden, rank + rope
+    queries = (
+        hidden * query + query * heads * (nope + rope) if query else hidden * heads * (nope + rope)
+    )
+    return (
+        queries + hidden * (rank + rope) + rank * heads * (nope + value) + heads * value * hidden,
+        rank + rope,
+    )
 
 
 def _number(fields: Mapping[str, object], *keys: str, default: int | None = None) -> int:
@@ -304,11 +410,25 @@ def _number(fields: Mapping[str, object], *keys: str, default: int | None = None
         value = fields.get(key)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9 or (value == 0 and default != 0):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 0 <= value <= 10**9
+            or (value == 0 and default != 0)
+        ):
             raise SpecError([Problem(f"model.{key}", "a positive whole number", repr(value))])
         return value
     if default is None:
-        raise SpecError([Problem(f"model.{keys[0]}", "a positive whole number", "nothing", "a config.json of a language model has it")])
+        raise SpecError(
+            [
+                Problem(
+                    f"model.{keys[0]}",
+                    "a positive whole number",
+                    "nothing",
+                    "a config.json of a language model has it",
+                )
+            ]
+        )
     return default
 
 
@@ -317,7 +437,9 @@ def _dtype(fields: Mapping[str, object]) -> str:
     if quantized is not None:
         return quantized.dtype
     stated = str(fields.get("torch_dtype") or fields.get("dtype") or "bfloat16")
-    return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(stated, "bf16")
+    return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(
+        stated, "bf16"
+    )
 
 
 def _key(name: str) -> str:

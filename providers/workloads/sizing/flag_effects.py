@@ -1,7 +1,8 @@
 """What a server's flags say of the fields, the split and the memory that a plan counts with. Pure.
 
-Owns these flags' names and how their values are read. A flag runs, so it is what counts. One that can't be read, or whose effect nobody counts, is
-named in a line. Sources: each program's own documentation, as named with its recipe, 2026-11.
+Owns these flags' names and how their values are read. A flag runs, so it is what counts. One that
+can't be read, or whose effect nobody counts, is named in a line. Sources: each program's own
+documentation, as named with its recipe, 2026-11.
 """
 
 from __future__ import annotations
@@ -30,35 +31,90 @@ CONCURRENCY = {
     "llama.cpp": ("parallel", "np", "n-parallel"),
     "ollama": ("OLLAMA_NUM_PARALLEL",),
 }
-"""The flags that say what the fields `context` and `concurrency` say; Ollama has variables in their place."""
+"""The flags that say what the fields `context` and `concurrency` say; Ollama has variables in their
+place.
+"""
 SLOTS = ("ctx-size", "c")
 """llama.cpp's context, which its slots share."""
-TENSOR = {"vllm": ("tensor-parallel-size", "tp"), "sglang": ("tp-size", "tp", "tensor-parallel-size"), "tgi": ("num-shard",)}
-PIPELINE = {"vllm": ("pipeline-parallel-size", "pp"), "sglang": ("pp-size", "pp", "pipeline-parallel-size")}
+TENSOR = {
+    "vllm": ("tensor-parallel-size", "tp"),
+    "sglang": ("tp-size", "tp", "tensor-parallel-size"),
+    "tgi": ("num-shard",),
+}
+PIPELINE = {
+    "vllm": ("pipeline-parallel-size", "pp"),
+    "sglang": ("pp-size", "pp", "pipeline-parallel-size"),
+}
 COPIES = {"vllm": ("data-parallel-size", "dp"), "sglang": ("dp-size", "dp", "data-parallel-size")}
 WHOLE_EXPERTS = ("enable-expert-parallel", "ep", "ep-size", "expert-parallel-size", "enable-ep-moe")
-SHARE = {"vllm": ("gpu-memory-utilization",), "sglang": ("mem-fraction-static",), "tgi": ("cuda-memory-fraction",)}
-CACHE = {"vllm": ("kv-cache-dtype",), "sglang": ("kv-cache-dtype",), "tgi": ("kv-cache-dtype",), "ollama": ("OLLAMA_KV_CACHE_TYPE",)}
+SHARE = {
+    "vllm": ("gpu-memory-utilization",),
+    "sglang": ("mem-fraction-static",),
+    "tgi": ("cuda-memory-fraction",),
+}
+CACHE = {
+    "vllm": ("kv-cache-dtype",),
+    "sglang": ("kv-cache-dtype",),
+    "tgi": ("kv-cache-dtype",),
+    "ollama": ("OLLAMA_KV_CACHE_TYPE",),
+}
 CACHE_KEYS, CACHE_VALUES = ("cache-type-k", "ctk"), ("cache-type-v", "ctv")
 GPU_LAYERS = ("n-gpu-layers", "gpu-layers", "ngl")
 ONE_GPU = ("split-mode", "sm")
 UNEVEN = ("tensor-split", "ts")
 
 UNCOUNTED = {
-    "vllm": ("config", "cpu-offload-gb", "kv-cache-memory-bytes", "hf-overrides", "decode-context-parallel-size", "dcp"),
+    "vllm": (
+        "config",
+        "cpu-offload-gb",
+        "kv-cache-memory-bytes",
+        "hf-overrides",
+        "decode-context-parallel-size",
+        "dcp",
+    ),
     "sglang": ("config", "cpu-offload-gb", "enable-dp-attention", "json-model-override-args"),
-    "llama.cpp": ("override-tensor", "ot", "cpu-moe", "cmoe", "n-cpu-moe", "ncmoe", "no-kv-offload", "nkvo", "device", "dev", "rpc"),
+    "llama.cpp": (
+        "override-tensor",
+        "ot",
+        "cpu-moe",
+        "cmoe",
+        "n-cpu-moe",
+        "ncmoe",
+        "no-kv-offload",
+        "nkvo",
+        "device",
+        "dev",
+        "rpc",
+    ),
 }
-"""Flags with which the GPUs hold something else, in a way that nobody counts: nothing is refused then."""
+"""Flags with which the GPUs hold something else, in a way that nobody counts: nothing is refused
+then.
+"""
 BESIDE = {
     "vllm": ("speculative-config", "enable-lora", "max-num-batched-tokens"),
     "sglang": ("speculative-algorithm", "enable-lora", "lora-paths", "chunked-prefill-size"),
     "tgi": ("speculate", "lora-adapters", "max-batch-prefill-tokens"),
-    "llama.cpp": ("model-draft", "md", "hf-repo-draft", "hfd", "lora", "mmproj", "mm", "ubatch-size", "ub"),
+    "llama.cpp": (
+        "model-draft",
+        "md",
+        "hf-repo-draft",
+        "hfd",
+        "lora",
+        "mmproj",
+        "mm",
+        "ubatch-size",
+        "ub",
+    ),
 }
 """Flags that add to what is counted."""
 
-_DTYPES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
+_DTYPES = {
+    "half": "fp16",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32",
+    "float32": "fp32",
+}
 _QUANTIZED = {
     "fp8": "fp8",
     "w8a8-fp8": "fp8",
@@ -93,8 +149,9 @@ _CACHE_DTYPES = {
 
 
 class Counted(NamedTuple):
-    """What flags say of a server beyond its fields. `share` is what part of a card it takes (0: as sizing assumes): all of what it needs, or with
-    `static` weights and cache alone. `gpu_layers` of the model are on the GPUs (-1: all). `unread` says why nothing is judged, `without` what is left
+    """What flags say of a server beyond its fields. `share` is what part of a card it takes (0: as
+    sizing assumes): all of what it needs, or with `static` weights and cache alone. `gpu_layers` of
+    the model are on the GPUs (-1: all). `unread` says why nothing is judged, `without` what is left
     out of the judgement.
     """
 
@@ -109,7 +166,9 @@ class Counted(NamedTuple):
 
 
 def settled(task: Task) -> Task:
-    """The task whose fields say what its flags say. A value that can't be read leaves the field alone."""
+    """The task whose fields say what its flags say. A value that can't be read leaves the field
+    alone.
+    """
     asked = _asked(task)
     context = _number(asked, CONTEXT.get(task.launcher, ()))
     concurrency = _number(asked, CONCURRENCY.get(task.launcher, ()))
@@ -117,8 +176,16 @@ def settled(task: Task) -> Task:
         context = max(1, shared // max(1, concurrency or task.concurrency))
     dtype = _quantization(task, asked) or _DTYPES.get(_word(asked, ("dtype",)))
     if task.launcher not in TENSOR:
-        dtype = _PRECISIONS.get(_word(asked, ("mixed-precision",))) if task.launcher in {"accelerate", "kohya"} else None
-    return task._replace(context=context or task.context, concurrency=concurrency or task.concurrency, dtype=dtype or task.dtype)
+        dtype = (
+            _PRECISIONS.get(_word(asked, ("mixed-precision",)))
+            if task.launcher in {"accelerate", "kohya"}
+            else None
+        )
+    return task._replace(
+        context=context or task.context,
+        concurrency=concurrency or task.concurrency,
+        dtype=dtype or task.dtype,
+    )
 
 
 def counted(task: Task) -> Counted:
@@ -132,9 +199,13 @@ def counted(task: Task) -> Counted:
         static=task.launcher == "sglang",
         cache_dtype=_cache(task.launcher, asked) or "bf16",
         gpu_layers=_gpu_layers(asked) if task.launcher == "llama.cpp" else -1,
-        whole_experts=task.launcher in COPIES and any(_word(asked, (name,)) not in {"", "1"} for name in WHOLE_EXPERTS),
+        whole_experts=task.launcher in COPIES
+        and any(_word(asked, (name,)) not in {"", "1"} for name in WHOLE_EXPERTS),
         unread=_unread(task, asked),
-        without=next((_flag(task.launcher, name) for name in BESIDE.get(task.launcher, ()) if name in asked), ""),
+        without=next(
+            (_flag(task.launcher, name) for name in BESIDE.get(task.launcher, ()) if name in asked),
+            "",
+        ),
     )
 
 
@@ -150,7 +221,9 @@ def _layout(launcher: str, asked: Mapping[str, Given]) -> Layout | None:
         return Layout(1, 1)
     if launcher == "llama.cpp":
         return Layout(1, 1) if _word(asked, ONE_GPU) == "none" else None
-    tensor, pipeline, copies = (_number(asked, table.get(launcher, ())) for table in (TENSOR, PIPELINE, COPIES))
+    tensor, pipeline, copies = (
+        _number(asked, table.get(launcher, ())) for table in (TENSOR, PIPELINE, COPIES)
+    )
     return Layout(tensor or 1, pipeline or 1, copies or 1) if tensor or pipeline or copies else None
 
 
@@ -187,7 +260,9 @@ def _unread(task: Task, asked: Mapping[str, Given]) -> str:
         if name in asked:
             return f"{_flag(launcher, name)} changes what the GPUs hold, which is not counted"
     numbers: list[Mapping[str, Sequence[str]]] = [CONTEXT, CONCURRENCY, TENSOR, PIPELINE, COPIES]
-    read: list[tuple[Sequence[str], bool]] = [(table.get(launcher, ()), _number(asked, table.get(launcher, ())) > 0) for table in numbers]
+    read: list[tuple[Sequence[str], bool]] = [
+        (table.get(launcher, ()), _number(asked, table.get(launcher, ())) > 0) for table in numbers
+    ]
     read.append((SHARE.get(launcher, ()), _share(asked, SHARE.get(launcher, ())) is not None))
     read.append((CACHE.get(launcher, ()), _cache(launcher, asked) is not None))
     if launcher == "llama.cpp":
@@ -201,10 +276,19 @@ def _unread(task: Task, asked: Mapping[str, Given]) -> str:
         ]
     if launcher in TENSOR:
         word = plain(_word(asked, ("quantization", "q", "quantize")).lower())
-        read.append((("quantization", "q", "quantize"), word in _OWN or _quantization(task, asked) is not None))
+        read.append(
+            (
+                ("quantization", "q", "quantize"),
+                word in _OWN or _quantization(task, asked) is not None,
+            )
+        )
     for names, known in read:
         for name in names:
-            if name in asked and not known and not (name == "max-model-len" and _word(asked, (name,)) in {"auto", "-1"}):
+            if (
+                name in asked
+                and not known
+                and not (name == "max-model-len" and _word(asked, (name,)) in {"auto", "-1"})
+            ):
                 return f"{_flag(launcher, name)} {_word(asked, (name,))[:40]} is not counted"
     return ""
 
@@ -222,5 +306,7 @@ _THOUSANDS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2
 
 def _number(asked: Mapping[str, Given], flags: Sequence[str]) -> int:
     """A whole number, also as vLLM reads it: `32k` is 32,000 and `32K` 32,768; 0 for what is none."""
-    match = re.fullmatch(r"([0-9]{1,9})(?:(\.[0-9]{1,6})?([kmgKMG]))?", _word(asked, flags), re.ASCII)
+    match = re.fullmatch(
+        r"([0-9]{1,9})(?:(\.[0-9]{1,6})?([kmgKMG]))?", _word(asked, flags), re.ASCII
+    )
     return int(float(match[1] + (match[2] or "")) * _THOUSANDS.get(match[3], 1)) if match else 0

@@ -1,7 +1,9 @@
-"""Vertex AI: custom jobs, a provider of its own beside Compute Engine in Google's folder. Owns the manifest; imports no SDK.
+"""Vertex AI: custom jobs, a provider of its own beside Compute Engine in Google's folder. Owns the
+manifest; imports no SDK.
 
-A provider and no option of Compute Engine's: it can be jobs alone, on other terms (no ssh, no edits, no request id), at another price, and a plan can
-then hold both, the one as the other's fallback.
+A provider and no option of Compute Engine's: it can be jobs alone, on other terms (no ssh, no
+edits, no request id), at another price, and a plan can then hold both, the one as the other's
+fallback.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ NAME = "vertex"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
-    # As the service account of the job, or as Vertex AI's own agent (Google, "Vertex AI Custom Code Service Agent", 2026-11).
+    # As the service account of the job, or as Vertex AI's own agent (Google, "Vertex AI Custom Code
+    # Service Agent", 2026-11).
     buckets=frozenset({"gs"}),
     kinds=frozenset({"job"}),
     capacities=frozenset({"on-demand", "spot", "flex-start"}),
@@ -43,10 +46,12 @@ CAPABILITIES = Capabilities(
 
 
 def connect(world: str, config: Mapping[str, str]) -> Adapter:
-    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/`; in a rehearsal on loopback only).
+    """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/`; in a rehearsal on
+    loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once. Live, the project must be named here or in `GPUS_VERTEX_PROJECT`, and Google's
-    application default credentials are read. Raises NotConfigured when either is missing.
+    In a rehearsal the stand-in is started inside this process, once. Live, the project must be
+    named here or in `GPUS_VERTEX_PROJECT`, and Google's application default credentials are read.
+    Raises NotConfigured when either is missing.
     """
     if world == REHEARSAL:
         from providers.adapters.gcp.lean import postpone
@@ -72,7 +77,9 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     return told(section)
 
 
-def runs(program: Program, script: str, kind: str, section: Mapping[str, object]) -> Mapping[str, object]:
+def runs(
+    program: Program, script: str, kind: str, section: Mapping[str, object]
+) -> Mapping[str, object]:
     """The section with the program's image, command and environment. Pure."""
     from providers.adapters.gcp.vertex.options import running
 
@@ -83,8 +90,15 @@ def runs(program: Program, script: str, kind: str, section: Mapping[str, object]
 def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """What the price is, and that nobody logs into a job. Pure."""
     del setup
-    lines = ["its price is an estimate: Compute Engine's rate + 15%"] if candidate.price_source.startswith("estimate") else []
-    return (*lines, "a custom job: no ssh; Vertex AI chooses the zone, and its log is in Cloud Logging")
+    lines = (
+        ["its price is an estimate: Compute Engine's rate + 15%"]
+        if candidate.price_source.startswith("estimate")
+        else []
+    )
+    return (
+        *lines,
+        "a custom job: no ssh; Vertex AI chooses the zone, and its log is in Cloud Logging",
+    )
 
 
 def derived(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:

@@ -1,7 +1,9 @@
-"""Vertex AI's custom jobs behind the adapter protocol: submitted once, watched, found again by their labels, cancelled and confirmed.
+"""Vertex AI's custom jobs behind the adapter protocol: submitted once, watched, found again by
+their labels, cancelled and confirmed.
 
-A create has no request id, so one POST is one job: a lost answer is looked up by the order's label, and a job that a request delivered twice made
-besides is cancelled before the order counts as done. Google's packages come in through `client` only. Must not import the engine.
+A create has no request id, so one POST is one job: a lost answer is looked up by the order's label,
+and a job that a request delivered twice made besides is cancelled before the order counts as done.
+Google's packages come in through `client` only. Must not import the engine.
 """
 
 from __future__ import annotations
@@ -10,13 +12,27 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.gcp.client import Api, Client, checked_project, default_credentials, is_loopback
+from providers.adapters.gcp.client import (
+    Api,
+    Client,
+    checked_project,
+    default_credentials,
+    is_loopback,
+)
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import job as native
 from providers.adapters.gcp.vertex.errors import PROVIDER, from_exception, from_http, never_ran
 from providers.adapters.gcp.vertex.memory import Memory
 from providers.adapters.gcp.vertex.regions import LOCATIONS
-from providers.errors import CloudError, NoCapacity, NotConfigured, OutcomeUnknown, RateLimited, Transient, Unsupported
+from providers.errors import (
+    CloudError,
+    NoCapacity,
+    NotConfigured,
+    OutcomeUnknown,
+    RateLimited,
+    Transient,
+    Unsupported,
+)
 from providers.model.ask import FLEX_START
 from providers.model.machine import GONE, CheckLine, Node, Ticket
 from providers.model.place import Scope
@@ -34,7 +50,9 @@ REHEARSAL_PROJECT = "rehearsal"
 PROJECT_VARIABLE = "GPUS_VERTEX_PROJECT"
 MEMORY_FILE = "vertex.db"
 SECOND_LOOK_S = 3.0
-"""Before "nothing was made" is believed, it is looked up twice: a request whose answer was lost may still be on its way."""
+"""Before "nothing was made" is believed, it is looked up twice: a request whose answer was lost may
+still be on its way.
+"""
 CHECK_REGION = "us-central1"
 AT_ONCE = 8
 """How many regions are listed at once: the API has no list over all of them."""
@@ -47,10 +65,18 @@ _starting = threading.Lock()
 
 
 def endpoint_of(uri: str) -> str:
-    """The address of a request at its region's own endpoint: Vertex AI serves a region's jobs there alone. Pure."""
+    """The address of a request at its region's own endpoint: Vertex AI serves a region's jobs there
+    alone. Pure.
+    """
     _, found, rest = uri.partition("/locations/")
     region = rest.partition("/")[0] if found else ""
-    return uri.replace("https://aiplatform.googleapis.com/", f"https://{region}-aiplatform.googleapis.com/", 1) if region else uri
+    return (
+        uri.replace(
+            "https://aiplatform.googleapis.com/", f"https://{region}-aiplatform.googleapis.com/", 1
+        )
+        if region
+        else uri
+    )
 
 
 API = Api("aiplatform", "v1", PROVIDER, from_http, from_exception, endpoint_of)
@@ -59,7 +85,11 @@ API = Api("aiplatform", "v1", PROVIDER, from_http, from_exception, endpoint_of)
 def connect(world: str, config: Mapping[str, str]) -> Vertex:
     """The adapter; see `providers.adapters.gcp.vertex.connect`."""
     endpoint = config.get("endpoint") or None
-    return _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint) if world == REHEARSAL else _live(config.get("project") or "", endpoint)
+    return (
+        _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint)
+        if world == REHEARSAL
+        else _live(config.get("project") or "", endpoint)
+    )
 
 
 def _rehearsal(project: str, endpoint: str | None) -> Vertex:
@@ -76,10 +106,18 @@ def _rehearsal(project: str, endpoint: str | None) -> Vertex:
             endpoint = f"{_standins[store.path].url}/"
     elif not is_loopback(endpoint):
         raise NotConfigured(
-            f"vertex: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world: live for it", provider=PROVIDER
+            f"vertex: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set"
+            " world: live for it",
+            provider=PROVIDER,
         )
     client = Client(checked_project(project, PROVIDER), AnonymousCredentials(), endpoint, api=API)
-    return Vertex(REHEARSAL, client, Memory(store.path), second_look_s=0.05, untouched=lambda: vertex.untouched(store))
+    return Vertex(
+        REHEARSAL,
+        client,
+        Memory(store.path),
+        second_look_s=0.05,
+        untouched=lambda: vertex.untouched(store),
+    )
 
 
 def _live(project: str, endpoint: str | None) -> Vertex:
@@ -87,19 +125,28 @@ def _live(project: str, endpoint: str | None) -> Vertex:
 
     from providers.home import home
 
-    # Never by the default project: who uses Compute Engine alone is not to be asked for rights at Vertex AI, by a plan or by a destroy.
+    # Never by the default project: who uses Compute Engine alone is not to be asked for rights at
+    # Vertex AI, by a plan or by a destroy.
     project = project or os.environ.get(PROJECT_VARIABLE, "")
     if not project:
-        text = f"vertex: wanted the project whose jobs these are, found none; set `vertex:project`, or {PROJECT_VARIABLE}"
+        text = (
+            "vertex: wanted the project whose jobs these are, found none; set `vertex:project`, or"
+            f" {PROJECT_VARIABLE}"
+        )
         raise NotConfigured(text, provider=PROVIDER, code="NO_PROJECT")
     credentials, _ = default_credentials(PROVIDER)
-    return Vertex(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint, api=API), Memory(home(writable=False) / MEMORY_FILE))
+    return Vertex(
+        LIVE,
+        Client(checked_project(project, PROVIDER), credentials, endpoint, api=API),
+        Memory(home(writable=False) / MEMORY_FILE),
+    )
 
 
 class Vertex:
     """Custom jobs in one world and project. Safe from several threads.
 
-    `untouched` tells of a rehearsal in which nothing was ever ordered: nothing has to be looked for there.
+    `untouched` tells of a rehearsal in which nothing was ever ordered: nothing has to be looked for
+    there.
     """
 
     def __init__(
@@ -129,7 +176,9 @@ class Vertex:
         return {"project": self._client.project}
 
     def offers(self) -> Sequence[Offer] | None:
-        """None: what is sold, and at which estimate, follows from the bundled offers of Compute Engine; see `offers`."""
+        """None: what is sold, and at which estimate, follows from the bundled offers of Compute
+        Engine; see `offers`.
+        """
         return None
 
     def group(self, candidates: Sequence[Candidate]) -> int:
@@ -140,13 +189,28 @@ class Vertex:
     def check(self) -> Sequence[CheckLine]:
         """One list of one entry, in one region."""
         project = self._client.project
-        where = "the rehearsal cloud needs none" if self.world == REHEARSAL else "application default credentials"
+        where = (
+            "the rehearsal cloud needs none"
+            if self.world == REHEARSAL
+            else "application default credentials"
+        )
         context = Context(f"vertex {project}: listing jobs", project)
         try:
-            self._client.call(lambda s: _jobs(s).list(parent=self._parent(CHECK_REGION), pageSize=1), context)
+            self._client.call(
+                lambda s: _jobs(s).list(parent=self._parent(CHECK_REGION), pageSize=1), context
+            )
         except CloudError as error:
-            todo = f"ask for roles/aiplatform.user in {project}; gcloud services enable aiplatform.googleapis.com --project={project}"
-            state = "refused" if type(error).__name__ == "BadCredentials" else "missing" if isinstance(error, NotConfigured) else "unknown"
+            todo = (
+                f"ask for roles/aiplatform.user in {project}; gcloud services enable"
+                f" aiplatform.googleapis.com --project={project}"
+            )
+            state = (
+                "refused"
+                if type(error).__name__ == "BadCredentials"
+                else "missing"
+                if isinstance(error, NotConfigured)
+                else "unknown"
+            )
             return [CheckLine(PROVIDER, "Vertex AI API", state, str(error), todo)]
         quota = f"https://console.cloud.google.com/iam-admin/quotas?project={project}&service=aiplatform.googleapis.com"
         return [
@@ -154,7 +218,11 @@ class Vertex:
             CheckLine(PROVIDER, "project", "ok", project),
             CheckLine(PROVIDER, "Vertex AI API", "ok", f"answers in {CHECK_REGION}"),
             CheckLine(
-                PROVIDER, "quota custom_model_training_*", "unknown", "not told by this API, which is not zero: a try will tell", f"see {quota}"
+                PROVIDER,
+                "quota custom_model_training_*",
+                "unknown",
+                "not told by this API, which is not zero: a try will tell",
+                f"see {quota}",
             ),
         ]
 
@@ -164,25 +232,42 @@ class Vertex:
         """One POST; the answer is the job. Nothing is sent for what Vertex AI could not do."""
         body = native.body(order)
         first, context = order.candidates[0], self._context(order)
-        made = self._client.call(lambda s: _jobs(s).create(parent=self._parent(first.region), body=body), context._replace(creating=True))
+        made = self._client.call(
+            lambda s: _jobs(s).create(parent=self._parent(first.region), body=body),
+            context._replace(creating=True),
+        )
         name = str(made.get("name") or "")
         if not name:
-            raise OutcomeUnknown(f"{context.what}: the answer names no job", token=order.token, provider=PROVIDER, code="NO_NAME")
+            raise OutcomeUnknown(
+                f"{context.what}: the answer names no job",
+                token=order.token,
+                provider=PROVIDER,
+                code="NO_NAME",
+            )
         return Ticket(order, "waiting", ((JOB, name),), detail=f"job {name.rsplit('/', 1)[-1]}")
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Done once all of its machines are there, or it has ended after that; what a request delivered twice made besides is cancelled first."""
+        """Done once all of its machines are there, or it has ended after that; what a request
+        delivered twice made besides is cancelled first.
+        """
         order, name = ticket.order, dict(ticket.native)[JOB]
         context = self._context(order)
         job = self._get(name, context)
         if job is None or native.state(job) == native.CANCELLED:
-            text = f"{context.what}: the job was {'deleted' if job is None else 'cancelled'} before it ran"
+            text = (
+                f"{context.what}: the job was {'deleted' if job is None else 'cancelled'} before"
+                " it ran"
+            )
             raise NoCapacity(text, provider=PROVIDER, code="GONE", scopes=[self._place(order)])
         if native.ran(job):
             if self._twins(order, name, context):
-                return ticket._replace(detail="the request arrived twice; the second job is being cancelled")
+                return ticket._replace(
+                    detail="the request arrived twice; the second job is being cancelled"
+                )
             handles = native.handles(name, order.candidates[0].nodes)
-            return ticket._replace(state="done", placed=order.candidates[0], handles=handles, detail=native.state(job))
+            return ticket._replace(
+                state="done", placed=order.candidates[0], handles=handles, detail=native.state(job)
+            )
         if native.state(job) in native.FINAL:
             raise never_ran(job, context)
         waits = order.candidates[0].capacity == FLEX_START and native.state(job) in native.WAITS
@@ -197,21 +282,38 @@ class Vertex:
                     self._sleep(self._second_look_s)
                 if found := self._of_order(order, context):
                     # Of two, the one that is not over; else the first.
-                    best = min(found, key=lambda job: (native.state(job) in native.FINAL, str(job.get("createTime", "")), str(job["name"])))
+                    best = min(
+                        found,
+                        key=lambda job: (
+                            native.state(job) in native.FINAL,
+                            str(job.get("createTime", "")),
+                            str(job["name"]),
+                        ),
+                    )
                     return Ticket(order, "waiting", ((JOB, str(best["name"])),))
         except (OutcomeUnknown, RateLimited, Transient):
             raise
         except CloudError as error:
             text = f"{error.message}; so it could not be looked up"
-            raise OutcomeUnknown(text, words=error.words, token=order.token, provider=PROVIDER, code=error.code) from None
+            raise OutcomeUnknown(
+                text, words=error.words, token=order.token, provider=PROVIDER, code=error.code
+            ) from None
         return None
 
     def _of_order(self, order: Order, context: Context) -> list[dict[str, Any]]:
-        return list(self._listed(order.candidates[0].region, f'labels.{native.ORDER}="{order.token}"', context))
+        return list(
+            self._listed(
+                order.candidates[0].region, f'labels.{native.ORDER}="{order.token}"', context
+            )
+        )
 
     def _twins(self, order: Order, name: str, context: Context) -> bool:
         """True while another job of the same order is not over. Cancels it."""
-        others = [job for job in self._of_order(order, context) if job["name"] != name and native.state(job) not in native.FINAL]
+        others = [
+            job
+            for job in self._of_order(order, context)
+            if job["name"] != name and native.state(job) not in native.FINAL
+        ]
         for job in others:
             if native.state(job) != native.CANCELLING:
                 self._cancel(str(job["name"]), context)
@@ -225,41 +327,63 @@ class Vertex:
         for handle in handles:
             name, region, _ = native.parse(handle)
             if name not in seen:
-                seen[name] = self._get(name, Context(f"vertex {region}: looking at a job", self._client.project))
+                seen[name] = self._get(
+                    name, Context(f"vertex {region}: looking at a job", self._client.project)
+                )
         return [self._node(handle, seen[native.parse(handle)[0]]) for handle in handles]
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every region, page by page, by labels. A job that was cancelled is over and serves nobody: it is not found."""
+        """Every region, page by page, by labels. A job that was cancelled is over and serves
+        nobody: it is not found.
+        """
         if self._untouched():
             return []
         parts = ((native.OWNER, owner), (native.CLUSTER, cluster))
-        tests = [f'labels.{key}="{value}"' for key, value in parts if value] + ([] if owner else [f"labels.{native.OWNER}:*"])
+        tests = [f'labels.{key}="{value}"' for key, value in parts if value] + (
+            [] if owner else [f"labels.{native.OWNER}:*"]
+        )
         wanted = " AND ".join(tests)
         context = Context("vertex: looking for jobs", self._client.project)
         found: list[Node] = []
         for job in self._everywhere(wanted, context):
             if native.state(job) == native.CANCELLED or native.mark(job) is None:
                 continue
-            nodes = [self._node(handle, job) for handle in native.handles(str(job["name"]), native.nodes_of(job))]
-            found.extend(node for node in nodes if not generation or (node.mark is not None and node.mark.generation == generation))
+            nodes = [
+                self._node(handle, job)
+                for handle in native.handles(str(job["name"]), native.nodes_of(job))
+            ]
+            found.extend(
+                node
+                for node in nodes
+                if not generation or (node.mark is not None and node.mark.generation == generation)
+            )
         return found
 
     def _everywhere(self, wanted: str, context: Context) -> Iterable[dict[str, Any]]:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="vertex-regions") as pool:
-            for jobs in pool.map(lambda region: list(self._listed(region, wanted, context)), sorted(LOCATIONS)):
+            for jobs in pool.map(
+                lambda region: list(self._listed(region, wanted, context)), sorted(LOCATIONS)
+            ):
                 yield from jobs
 
     def _listed(self, region: str, wanted: str, context: Context) -> Iterable[dict[str, Any]]:
         parent = self._parent(region)
-        for page in self._client.pages(lambda s, token: _jobs(s).list(parent=parent, filter=wanted, pageSize=PAGE, pageToken=token), context):
+        for page in self._client.pages(
+            lambda s, token: _jobs(s).list(
+                parent=parent, filter=wanted, pageSize=PAGE, pageToken=token
+            ),
+            context,
+        ):
             yield from page.get("customJobs", ())
 
     def _node(self, handle: Handle, job: Mapping[str, Any] | None) -> Node:
         name, region, _ = native.parse(handle)
         if job is None:
-            return Node(handle, name.rsplit("/", 1)[-1], GONE, region=region, detail="deleted", kind="job")
+            return Node(
+                handle, name.rsplit("/", 1)[-1], GONE, region=region, detail="deleted", kind="job"
+            )
         node = native.node(handle, job)
         if native.state(job) == native.CANCELLED and self._memory.released(name):
             # Its record stays, which runs and costs nothing.
@@ -269,9 +393,13 @@ class Vertex:
     # Changing
 
     def delete(self, handle: Handle) -> None:
-        """Cancels a job that is not over; of one that is, deletes the record, which is all that is left of it."""
+        """Cancels a job that is not over; of one that is, deletes the record, which is all that is
+        left of it.
+        """
         name, region, _ = native.parse(handle)
-        context = Context(f"vertex {region}: releasing job {name.rsplit('/', 1)[-1]}", self._client.project)
+        context = Context(
+            f"vertex {region}: releasing job {name.rsplit('/', 1)[-1]}", self._client.project
+        )
         job = self._get(name, context)
         if job is None or native.state(job) == native.CANCELLING:
             return
@@ -293,7 +421,8 @@ class Vertex:
     def relabel(self, handle: Handle, generation: str) -> None:
         """Raises Unsupported: a custom job takes no edits."""
         raise Unsupported(
-            f"vertex: {handle.native_id} keeps the generation that it was made with; wanted {generation}: a custom job takes no edits",
+            f"vertex: {handle.native_id} keeps the generation that it was made with; wanted"
+            f" {generation}: a custom job takes no edits",
             provider=PROVIDER,
         )
 
@@ -301,7 +430,8 @@ class Vertex:
         """Raises Unsupported for anything: a custom job takes no edits."""
         if change:
             text = (
-                f"vertex: wanted {', '.join(sorted(change))} of {handle.native_id} changed, but a custom job takes no edits; bump `run` for a new one"
+                f"vertex: wanted {', '.join(sorted(change))} of {handle.native_id} changed, but a"
+                " custom job takes no edits; bump `run` for a new one"
             )
             raise Unsupported(text, provider=PROVIDER, code="update", block_s=0.0)
 
@@ -319,7 +449,10 @@ class Vertex:
 
     def _context(self, order: Order) -> Context:
         first = order.candidates[0]
-        what = f"vertex {first.region} {first.machine_type} {first.gpu_type}:{first.gpu_count} {first.capacity}"
+        what = (
+            f"vertex {first.region} {first.machine_type} {first.gpu_type}:{first.gpu_count}"
+            f" {first.capacity}"
+        )
         return Context(what, self._client.project, token=order.token, candidates=order.candidates)
 
 

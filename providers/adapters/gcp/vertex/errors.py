@@ -1,7 +1,9 @@
-"""What a refusal of Vertex AI means: its own table of Google's canonical codes, and of how a job can end that never ran.
+"""What a refusal of Vertex AI means: its own table of Google's canonical codes, and of how a job
+can end that never ran.
 
-Owns the reading of refused HTTP calls, of the client's exceptions and of a job's `error`. Decides by code. The one exception is told at `_METRIC`:
-a limit and a stockout end a job with the same code, and only the name of a quota metric tells them apart. Pure.
+Owns the reading of refused HTTP calls, of the client's exceptions and of a job's `error`. Decides
+by code. The one exception is told at `_METRIC`: a limit and a stockout end a job with the same
+code, and only the name of a quota metric tells them apart. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ PROVIDER = "vertex"
 
 _RPC = "google.rpc.Code, aiplatform discovery v1 revision 20261106"
 _SIGN_IN = google.SIGN_IN
-_RIGHTS = "run `gpus check vertex`; grant roles/aiplatform.user (and roles/iam.serviceAccountUser for a service account)"
+_RIGHTS = (
+    "run `gpus check vertex`; grant roles/aiplatform.user (and roles/iam.serviceAccountUser for a"
+    " service account)"
+)
 _ENABLE = "enable it: gcloud services enable aiplatform.googleapis.com"
 _SETTLE = "it is looked up before anything else is bought"
 _AGAIN = "it is asked again"
@@ -49,13 +54,30 @@ _ISSUE = "GoogleCloudPlatform/stable-diffusion-on-gcp#12"
 
 CODES: dict[str, Row] = {
     # `errorInfo.reason` first: it says more than the status beside it.
-    "RATE_LIMIT_EXCEEDED": Row(RateLimited, NOTHING, _AGAIN, "errorInfo.reason of Google's APIs", "2026-11-27"),
-    "SERVICE_DISABLED": Row(NotConfigured, ALL, _ENABLE, "errorInfo.reason of Google's APIs", "2026-11-27"),
-    "BILLING_DISABLED": Row(InsufficientFunds, ALL, "link a billing account to the project", "errorInfo.reason of Google's APIs", "2026-11-27"),
-    "IAM_PERMISSION_DENIED": Row(BadCredentials, ALL, _RIGHTS, "errorInfo.reason of Google's APIs", "2026-11-27"),
-    "ACCESS_TOKEN_EXPIRED": Row(BadCredentials, ALL, _SIGN_IN, "errorInfo.reason of Google's APIs", "2026-11-27"),
-    # A create is refused with it for a limit; that there is no room is only known later, and ends the job.
-    "RESOURCE_EXHAUSTED": Row(QuotaExceeded, QUOTA, _LIMIT, _ISSUE, "2023-12-14", reading=RateLimited),
+    "RATE_LIMIT_EXCEEDED": Row(
+        RateLimited, NOTHING, _AGAIN, "errorInfo.reason of Google's APIs", "2026-11-27"
+    ),
+    "SERVICE_DISABLED": Row(
+        NotConfigured, ALL, _ENABLE, "errorInfo.reason of Google's APIs", "2026-11-27"
+    ),
+    "BILLING_DISABLED": Row(
+        InsufficientFunds,
+        ALL,
+        "link a billing account to the project",
+        "errorInfo.reason of Google's APIs",
+        "2026-11-27",
+    ),
+    "IAM_PERMISSION_DENIED": Row(
+        BadCredentials, ALL, _RIGHTS, "errorInfo.reason of Google's APIs", "2026-11-27"
+    ),
+    "ACCESS_TOKEN_EXPIRED": Row(
+        BadCredentials, ALL, _SIGN_IN, "errorInfo.reason of Google's APIs", "2026-11-27"
+    ),
+    # A create is refused with it for a limit; that there is no room is only known later, and ends
+    # the job.
+    "RESOURCE_EXHAUSTED": Row(
+        QuotaExceeded, QUOTA, _LIMIT, _ISSUE, "2023-12-14", reading=RateLimited
+    ),
     "UNAUTHENTICATED": Row(BadCredentials, ALL, _SIGN_IN, _RPC, "2026-11-06"),
     "PERMISSION_DENIED": Row(BadCredentials, ALL, _RIGHTS, _RPC, "2026-11-06"),
     "INVALID_ARGUMENT": Row(Unsupported, PLACE, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
@@ -67,7 +89,9 @@ CODES: dict[str, Row] = {
     "ABORTED": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
     "CANCELLED": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
     "UNKNOWN": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "DEADLINE_EXCEEDED": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "DEADLINE_EXCEEDED": Row(
+        OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient
+    ),
     "INTERNAL": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
     "UNAVAILABLE": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
     "DATA_LOSS": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
@@ -88,19 +112,45 @@ STATUSES: dict[int, Row] = {
 
 _NO_ROOM = "Vertex AI has none there now"
 ENDS: dict[int, Row] = {
-    3: Row(Unsupported, PLACE, "look at the image, the machine type and options.vertex", _RPC, "2026-11-06", block_s=0.0),
-    5: Row(Unsupported, ALL, "look at the image and at options.vertex", _RPC, "2026-11-06", block_s=0.0),
-    7: Row(Unsupported, ALL, "may the job's service account read the image?", _RPC, "2026-11-06", block_s=0.0),
-    8: Row(NoCapacity, PLACE, _NO_ROOM, "openreview/openreview-expertise#401; vertex-ai-samples#700 for a limit", "2026-08-19"),
+    3: Row(
+        Unsupported,
+        PLACE,
+        "look at the image, the machine type and options.vertex",
+        _RPC,
+        "2026-11-06",
+        block_s=0.0,
+    ),
+    5: Row(
+        Unsupported, ALL, "look at the image and at options.vertex", _RPC, "2026-11-06", block_s=0.0
+    ),
+    7: Row(
+        Unsupported,
+        ALL,
+        "may the job's service account read the image?",
+        _RPC,
+        "2026-11-06",
+        block_s=0.0,
+    ),
+    8: Row(
+        NoCapacity,
+        PLACE,
+        _NO_ROOM,
+        "openreview/openreview-expertise#401; vertex-ai-samples#700 for a limit",
+        "2026-08-19",
+    ),
     9: Row(Unsupported, PLACE, "look at options.vertex", _RPC, "2026-11-06", block_s=0.0),
 }
-"""By `error.code` of a job that ended before it ran. Whatever else it is: it cannot be had there now."""
+"""By `error.code` of a job that ended before it ran. Whatever else it is: it cannot be had there
+now.
+"""
 
 _METRIC = re.compile(r"aiplatform\.googleapis\.com/([a-z0-9_]+)")
 """The name of a limit. Vertex AI gives it nowhere but in the message (the issues named above)."""
 
 
-def from_http(status: int, content: bytes | str, context: Context, retry_after: str = "") -> CloudError:
+def from_http(
+    status: int, content: bytes | str, context: Context, retry_after: str = ""
+) -> CloudError:
     """The refusal in an HTTP answer: by its reason, else by its status word, else by its number."""
     codes, message = _body(content)
     row = next((CODES[code] for code in codes if code in CODES), None)
@@ -118,14 +168,23 @@ def from_exception(error: BaseException, context: Context) -> CloudError:
     for base in type(error).__mro__:
         row = google.EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
         if row is not None:
-            return _error(row.kind if context.creating else row.reading or row.kind, row, type(error).__name__, str(error), context)
+            return _error(
+                row.kind if context.creating else row.reading or row.kind,
+                row,
+                type(error).__name__,
+                str(error),
+                context,
+            )
     return _unknown(type(error).__name__, str(error), context)
 
 
 def never_ran(job: Mapping[str, Any], context: Context) -> CloudError:
     """Why a job ended that never ran, as a refusal of its place."""
     error = job.get("error") or {}
-    code, message = foreign.whole(error.get("code"), foreign.COUNT) or 0, str(error.get("message") or "")
+    code, message = (
+        foreign.whole(error.get("code"), foreign.COUNT) or 0,
+        str(error.get("message") or ""),
+    )
     row = ENDS.get(code, ENDS[8])
     shown = str(code) if code else str(job.get("state", ""))
     if code == 8 and _METRIC.search(message):
@@ -143,20 +202,39 @@ def _body(content: bytes | str) -> tuple[list[str], str]:
     if not isinstance(error, dict):
         return [], ""
     details = [detail for detail in error.get("details") or () if isinstance(detail, dict)]
-    codes = [*(str(detail.get("reason") or "") for detail in details), str(error.get("status") or "")]
+    codes = [
+        *(str(detail.get("reason") or "") for detail in details),
+        str(error.get("status") or ""),
+    ]
     return [code for code in codes if code], str(error.get("message") or "")
 
 
 def _unknown(code: str, message: str, context: Context) -> CloudError:
     text = f"{context.what}: {code}: a code that no table knows; please report it"
-    return Unclassified(text, token=context.token, provider=PROVIDER, code=code, words=clean(message))
+    return Unclassified(
+        text, token=context.token, provider=PROVIDER, code=code, words=clean(message)
+    )
 
 
-def _error(kind: type[CloudError], row: Row, code: str, message: str, context: Context, retry_after: str = "") -> CloudError:
-    base: dict[str, Any] = {"provider": PROVIDER, "code": code, "scopes": _scopes(row, context), "block_s": row.block_s}
+def _error(
+    kind: type[CloudError],
+    row: Row,
+    code: str,
+    message: str,
+    context: Context,
+    retry_after: str = "",
+) -> CloudError:
+    base: dict[str, Any] = {
+        "provider": PROVIDER,
+        "code": code,
+        "scopes": _scopes(row, context),
+        "block_s": row.block_s,
+    }
     base["words"] = clean(message)
     todo = _AGAIN if row.kind is OutcomeUnknown and kind is Transient else row.todo
-    todo = "this is not a matter of place" if todo == _ELSEWHERE and not context.candidates else todo
+    todo = (
+        "this is not a matter of place" if todo == _ELSEWHERE and not context.candidates else todo
+    )
     text = f"{context.what}: {code}; {todo}"
     if kind is QuotaExceeded:
         found = _METRIC.search(message)
@@ -164,7 +242,11 @@ def _error(kind: type[CloudError], row: Row, code: str, message: str, context: C
         text = f"{context.what}: {code}{named}; {row.todo} at {quota_page(context.project)}"
         return QuotaExceeded(text, metric=found[1] if found else "", limit="", **base)
     if kind is RateLimited:
-        return RateLimited(text, retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0, **(base | {"scopes": ()}))
+        return RateLimited(
+            text,
+            retry_after_s=foreign.real(retry_after, foreign.SECONDS) or 0.0,
+            **(base | {"scopes": ()}),
+        )
     if issubclass(kind, OutcomeUnknown):
         return kind(text, token=context.token, **base)
     return kind(text, **base)
@@ -182,8 +264,20 @@ def _scopes(row: Row, context: Context) -> tuple[Scope, ...]:
         if row.scope == REGION:
             found.append(region)
         elif row.scope == QUOTA:
-            kinds = (SPOT, FLEX_START) if candidate.capacity in (SPOT, FLEX_START) else (candidate.capacity,)
-            found.extend(region._replace(gpu_type=candidate.gpu_type, capacity=kind) for kind in kinds)
+            kinds = (
+                (SPOT, FLEX_START)
+                if candidate.capacity in (SPOT, FLEX_START)
+                else (candidate.capacity,)
+            )
+            found.extend(
+                region._replace(gpu_type=candidate.gpu_type, capacity=kind) for kind in kinds
+            )
         else:
-            found.append(region._replace(machine_type=candidate.machine_type, gpu_type=candidate.gpu_type, capacity=candidate.capacity))
+            found.append(
+                region._replace(
+                    machine_type=candidate.machine_type,
+                    gpu_type=candidate.gpu_type,
+                    capacity=candidate.capacity,
+                )
+            )
     return tuple(dict.fromkeys(found))

@@ -1,6 +1,8 @@
-"""What this machine knows of its jobs and Vertex AI does not tell: which were cancelled to release them. Owns one table of an SQLite file.
+"""What this machine knows of its jobs and Vertex AI does not tell: which were cancelled to release
+them. Owns one table of an SQLite file.
 
-In a rehearsal the table stands in the rehearsal store's file, so that it is forgotten together with the jobs. sqlite3 is imported on first use.
+In a rehearsal the table stands in the rehearsal store's file, so that it is forgotten together with
+the jobs. sqlite3 is imported on first use.
 """
 
 from __future__ import annotations
@@ -38,13 +40,18 @@ class Memory:
             if not self.path.exists():
                 return False
             with self._open() as db:
-                return db.execute("SELECT 1 FROM vertex_released WHERE job = ?", (job,)).fetchone() is not None
+                return (
+                    db.execute("SELECT 1 FROM vertex_released WHERE job = ?", (job,)).fetchone()
+                    is not None
+                )
         except (sqlite3.Error, OSError):
             # Then it counts as still there: a release goes on with it.
             return False
 
     def release(self, job: str) -> None:
-        """Notes that a job is cancelled because it is released. On disk when this returns; where that cannot be written, this process knows it."""
+        """Notes that a job is cancelled because it is released. On disk when this returns; where
+        that cannot be written, this process knows it.
+        """
         import sqlite3
         from contextlib import suppress
 

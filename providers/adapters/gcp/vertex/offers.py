@@ -1,7 +1,9 @@
-"""What Vertex AI runs custom jobs on: made from Compute Engine's offers, since its jobs run on the same machine types. Pure.
+"""What Vertex AI runs custom jobs on: made from Compute Engine's offers, since its jobs run on the
+same machine types. Pure.
 
-Owns which of those Vertex AI has, and what it costs there. Machine types and regions: accelerator types and locational endpoints of the discovery
-document (aiplatform v1, revision 20261106); Flex-start's GPUs: Google, "Schedule training jobs based on resource availability", 2026. Vertex AI
+Owns which of those Vertex AI has, and what it costs there. Machine types and regions: accelerator
+types and locational endpoints of the discovery document (aiplatform v1, revision 20261106);
+Flex-start's GPUs: Google, "Schedule training jobs based on resource availability", 2026. Vertex AI
 chooses the zone itself.
 """
 
@@ -42,17 +44,25 @@ FLEX_START_GPUS = frozenset({"L4", "A100", "A100-80GB", "H100", "H100-MEGA", "H2
 """What Dynamic Workload Scheduler queues for."""
 
 UNNAMED = ("a3-edgegpu-", "a4x-maxgpu-")
-"""Machine types of Compute Engine that nothing of Vertex AI's names; and those without their local SSD (`-nolssd`)."""
+"""Machine types of Compute Engine that nothing of Vertex AI's names; and those without their local
+SSD (`-nolssd`).
+"""
 
 PREMIUM = 0.15
-PREMIUM_SOURCE = "+ 15%, as Vertex AI's list of 2026-10-07 adds to n1-standard-4 ($0.21849885/h, on Compute Engine $0.189999/h)"
-"""Of Vertex AI's own rates for GPU machines no whole dated list was at hand: what its one known machine rate adds stands for all of them. On demand
-alone: what Spot and Flex-start cost there is not known.
+PREMIUM_SOURCE = (
+    "+ 15%, as Vertex AI's list of 2026-10-07 adds to n1-standard-4 ($0.21849885/h, on Compute"
+    " Engine $0.189999/h)"
+)
+"""Of Vertex AI's own rates for GPU machines no whole dated list was at hand: what its one known
+machine rate adds stands for all of them. On demand alone: what Spot and Flex-start cost there is
+not known.
 """
 
 
 def sold(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
-    """Vertex AI's offers for this ask, from Compute Engine's: one for each region, machine type and kind of capacity, zones left out."""
+    """Vertex AI's offers for this ask, from Compute Engine's: one for each region, machine type and
+    kind of capacity, zones left out.
+    """
     why = "" if ask.kind != "job" or _has_image(ask) else f"a custom job wants {NO_IMAGE}"
     made: dict[tuple[str, str, float, str], Offer] = {}
     for offer in offers:
@@ -60,14 +70,24 @@ def sold(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
             continue
         if offer.machine_type.startswith(UNNAMED) or offer.machine_type.endswith("-nolssd"):
             continue
-        key = (offer.region, f"{offer.machine_type}/{offer.gpu_type}", offer.gpu_count, offer.capacity)
+        key = (
+            offer.region,
+            f"{offer.machine_type}/{offer.gpu_type}",
+            offer.gpu_count,
+            offer.capacity,
+        )
         if key not in made:
-            made[key] = _priced(offer._replace(provider=PROVIDER, zone="", restriction=_refused(offer) or why))
+            made[key] = _priced(
+                offer._replace(provider=PROVIDER, zone="", restriction=_refused(offer) or why)
+            )
     return tuple(made.values())
 
 
 def _has_image(ask: Ask) -> bool:
-    return bool(read(ask.options.get(PROVIDER) or {}).image or (ask.workload is not None and ask.workload.image))
+    return bool(
+        read(ask.options.get(PROVIDER) or {}).image
+        or (ask.workload is not None and ask.workload.image)
+    )
 
 
 def _refused(offer: Offer) -> str:

@@ -1,4 +1,6 @@
-"""A spec's `options.vertex`, typed: its keys, their checks, and what a workload makes of them. Pure."""
+"""A spec's `options.vertex`, typed: its keys, their checks, and what a workload makes of them.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,31 @@ DISK_MIN_GIB, DISK_MAX_GIB = 100, 64_000
 USED_GIB = 30
 """What of it is full before the container comes. Assumed."""
 DISK_MICRO_USD = {"pd-ssd": 195_500, "pd-standard": 46_000, "hyperdisk-balanced": 92_000}
-"""For a GiB and month: Compute Engine's rates in us-central1 with Vertex AI's 15 % (its pricing page, as remembered 2026-11)."""
+"""For a GiB and month: Compute Engine's rates in us-central1 with Vertex AI's 15 % (its pricing
+page, as remembered 2026-11).
+"""
 DISK_MIB_S = {"pd-ssd": 240.0, "pd-standard": 12.0, "hyperdisk-balanced": 155.0}
 """MiB/s of writing at the least size ("About Persistent Disk", as remembered 2026-11)."""
 WORD_MAX = 131_072
-"""Bytes of one word of a command line: Linux's own limit (MAX_ARG_STRLEN), which whatever starts the container is bound by."""
+"""Bytes of one word of a command line: Linux's own limit (MAX_ARG_STRLEN), which whatever starts
+the container is bound by.
+"""
 ENV_MAX = 100
 """Variables of a container (ContainerSpec.env, discovery v1 revision 20261106)."""
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _NETWORK = re.compile(r"^projects/[a-z0-9.:-]+/global/networks/[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _BUCKET = re.compile(r"^gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?\Z")
 
-NO_IMAGE = "a container image that the job runs in: workload.image, or options.vertex.image; setup and files need one too"
+NO_IMAGE = (
+    "a container image that the job runs in: workload.image, or options.vertex.image; setup and"
+    " files need one too"
+)
 
 
 class Options(NamedTuple):
-    """What a user may say of a custom job. `command` are its words; none: the image's own entry point. `output` is where Vertex AI tells the
-    container to leave its model (`AIP_MODEL_DIR` and the like), `service_account` who it runs as (Vertex AI's own agent if nobody is named).
+    """What a user may say of a custom job. `command` are its words; none: the image's own entry
+    point. `output` is where Vertex AI tells the container to leave its model (`AIP_MODEL_DIR` and
+    the like), `service_account` who it runs as (Vertex AI's own agent if nobody is named).
     """
 
     image: str = ""
@@ -80,18 +90,27 @@ def fits(section: Mapping[str, object]) -> list[Problem]:
     chosen = read(section)
     out = [] if chosen.image else [Problem("image", NO_IMAGE, "none")]
     size = max((len(word.encode()) for word in chosen.command), default=0)
-    found = too_large("command", "a command", size, WORD_MAX, "shorten workload.files and setup, or put them into the image")
+    found = too_large(
+        "command",
+        "a command",
+        size,
+        WORD_MAX,
+        "shorten workload.files and setup, or put them into the image",
+    )
     return out if found is None else [*out, found]
 
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
     """The section with what is to run, unless it names its own.
 
-    One program with an image alone is the container's own command and environment. Setup, files, checkpoints, several programs and several nodes
-    need the start-up script, which then is the command; it ends with the programs' exit code.
+    One program with an image alone is the container's own command and environment. Setup, files,
+    checkpoints, several programs and several nodes need the start-up script, which then is the
+    command; it ends with the programs' exit code.
     """
     made: dict[str, object] = {"image": program.image} if program.image else {}
-    plain = len(program.processes) == 1 and not (program.setup or program.files or program.checkpoint or program.rendezvous)
+    plain = len(program.processes) == 1 and not (
+        program.setup or program.files or program.checkpoint or program.rendezvous
+    )
     if plain:
         (process,) = program.processes
         made |= {"command": ["bash", "-c", process.line], "env": dict(process.env)}
@@ -131,7 +150,11 @@ def _text(pattern: re.Pattern[str], wanted: str) -> Callable[[object], object]:
 
 
 def _command(value: object) -> tuple[str, ...]:
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) and item for item in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(item, str) and item for item in value)
+    ):
         return tuple(value)
     if isinstance(value, str) and value.strip():
         return ("sh", "-c", value)
@@ -139,7 +162,10 @@ def _command(value: object) -> tuple[str, ...]:
 
 
 def _env(value: object) -> tuple[tuple[str, str], ...]:
-    good = isinstance(value, dict) and all(isinstance(name, str) and _NAME.match(name) and isinstance(text, str) for name, text in value.items())
+    good = isinstance(value, dict) and all(
+        isinstance(name, str) and _NAME.match(name) and isinstance(text, str)
+        for name, text in value.items()
+    )
     if isinstance(value, dict) and good and len(value) <= ENV_MAX:
         return tuple(sorted(value.items()))
     raise ValueError(f"at most {ENV_MAX} variables and their texts, none of them secret")
@@ -152,7 +178,9 @@ def _disk(value: object) -> str:
 
 
 _READERS: dict[str, Callable[[object], object]] = {
-    "image": _text(CONTAINER, 'a container image such as "us-docker.pkg.dev/my-project/train/torch:1"'),
+    "image": _text(
+        CONTAINER, 'a container image such as "us-docker.pkg.dev/my-project/train/torch:1"'
+    ),
     "command": _command,
     "env": _env,
     "service_account": _text(ACCOUNT, "a service account's e-mail address"),

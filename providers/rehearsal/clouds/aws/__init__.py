@@ -1,6 +1,8 @@
-"""EC2 for rehearsals: the query protocol on loopback, checked against botocore's own service model, its state in the rehearsal store.
+"""EC2 for rehearsals: the query protocol on loopback, checked against botocore's own service model,
+its state in the rehearsal store.
 
-Owns `start`. Imports model-free parts only: the store, its own modules, botocore's description of the API, and the HTTP server when it is started.
+Owns `start`. Imports model-free parts only: the store, its own modules, botocore's description of
+the API, and the HTTP server when it is started.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def start(store: Store) -> Server:
-    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens on one socket; makes its tables if needed."""
+    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens
+    on one socket; makes its tables if needed.
+    """
     from providers.rehearsal.clouds.aws.server import Server
 
     return Server(store)

@@ -1,6 +1,8 @@
-"""What each call does. Owns the machines' calls and the table of all of them; the rest is in `things`.
+"""What each call does. Owns the machines' calls and the table of all of them; the rest is in
+`things`.
 
-A creating call with a client token is carried out once: the same token and parameters get the same answer, other parameters are refused.
+A creating call with a client token is carried out once: the same token and parameters get the same
+answer, other parameters are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ if TYPE_CHECKING:
     from providers.rehearsal.clouds.aws.state import Rows
     from providers.rehearsal.store import Fault
 
-STATE_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+STATE_CODES = {
+    "pending": 0,
+    "running": 16,
+    "shutting-down": 32,
+    "terminated": 48,
+    "stopping": 64,
+    "stopped": 80,
+}
 IDEMPOTENT = frozenset({"RunInstances", "CreateFleet"})
 
 
@@ -38,22 +47,34 @@ class Call(NamedTuple):
     @property
     def slower_s(self) -> float:
         """How much longer the scenario makes the work take, in world seconds."""
-        return float(str(self.fault.settings.get("seconds", 60))) if self.fault and self.fault.kind == "slow" else 0.0
+        return (
+            float(str(self.fault.settings.get("seconds", 60)))
+            if self.fault and self.fault.kind == "slow"
+            else 0.0
+        )
 
     @property
     def planned(self) -> Refusal | None:
         """The failure that the scenario plans for the work itself."""
         if self.fault is None or self.fault.kind != "op-error":
             return None
-        return Refusal(400, str(self.fault.settings.get("code", "InsufficientInstanceCapacity")), str(self.fault.settings.get("message", "planned")))
+        return Refusal(
+            400,
+            str(self.fault.settings.get("code", "InsufficientInstanceCapacity")),
+            str(self.fault.settings.get("message", "planned")),
+        )
 
 
 def work(call: Call) -> Json:
     """The call's answer, its work done once. Raises Refusal."""
     if call.region not in places.regions():
-        raise Refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
+        raise Refusal(
+            401, "AuthFailure", "AWS was not able to validate the provided access credentials"
+        )
     if call.given.get("DryRun"):
-        raise Refusal(412, "DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+        raise Refusal(
+            412, "DryRunOperation", "Request would have succeeded, but DryRun flag is set."
+        )
     token = str(call.given.get("ClientToken") or "") if call.operation in IDEMPOTENT else ""
     if len(token) > 64:
         raise Refusal(400, "InvalidParameterValue", "The client token is longer than 64 characters")
@@ -63,7 +84,11 @@ def work(call: Call) -> Json:
     before = call.rows.answered(call.region, call.operation, token)
     if before is not None:
         if before[0] != digest:
-            raise Refusal(400, "IdempotentParameterMismatch", "The request uses the same client token as a previous, but non-identical request.")
+            raise Refusal(
+                400,
+                "IdempotentParameterMismatch",
+                "The request uses the same client token as a previous, but non-identical request.",
+            )
         return before[1]
     answer = HANDLERS[call.service][call.operation](call)
     if answer.get("Instances"):
@@ -72,7 +97,9 @@ def work(call: Call) -> Json:
 
 
 def run_instances(call: Call) -> Json:
-    """Machines of one type in one zone: as many as can be had up to MaxCount, or none below MinCount."""
+    """Machines of one type in one zone: as many as can be had up to MaxCount, or none below
+    MinCount.
+    """
     given = call.given
     if call.planned:
         raise call.planned
@@ -80,27 +107,49 @@ def run_instances(call: Call) -> Json:
     if not 1 <= least <= most:
         raise Refusal(400, "InvalidParameterValue", "MinCount and MaxCount do not fit")
     wanted = launch.read(call.rows, call.region, given)
-    options = [wanted] if wanted.zone else [wanted._replace(zone=zone) for zone in places.names(call.region).values()]
+    options = (
+        [wanted]
+        if wanted.zone
+        else [wanted._replace(zone=zone) for zone in places.names(call.region).values()]
+    )
     refused: Refusal | None = None
     for option in options:
         refused = launch.refusal(call.rows, option, least)
         if refused is None:
-            count = next(number for number in range(most, least - 1, -1) if launch.refusal(call.rows, option, number) is None)
-            made = launch.make(call.rows, option, count, token=str(given.get("ClientToken") or ""), slower_s=call.slower_s)
-            return {"ReservationId": _reservation_id(made[0]), "OwnerId": ACCOUNT, "Instances": [body(call.rows, item) for item in made]}
+            count = next(
+                number
+                for number in range(most, least - 1, -1)
+                if launch.refusal(call.rows, option, number) is None
+            )
+            made = launch.make(
+                call.rows,
+                option,
+                count,
+                token=str(given.get("ClientToken") or ""),
+                slower_s=call.slower_s,
+            )
+            return {
+                "ReservationId": _reservation_id(made[0]),
+                "OwnerId": ACCOUNT,
+                "Instances": [body(call.rows, item) for item in made],
+            }
     assert refused is not None
     raise refused
 
 
 def create_fleet(call: Call) -> Json:
-    """An instant fleet: one pool after another, by priority, until the target is had. Refusals are in the answer, which is HTTP 200 even so."""
+    """An instant fleet: one pool after another, by priority, until the target is had. Refusals are
+    in the answer, which is HTTP 200 even so.
+    """
     given = call.given
     if given.get("Type") != "instant":
         raise Refusal(400, "InvalidParameterValue", "the rehearsal cloud knows instant fleets only")
     target = given["TargetCapacitySpecification"]
     capacity = target.get("DefaultTargetCapacityType", "on-demand")
     if capacity not in ("on-demand", "spot"):
-        raise Refusal(400, "InvalidParameterValue", f"the rehearsal cloud knows no fleet of {capacity}")
+        raise Refusal(
+            400, "InvalidParameterValue", f"the rehearsal cloud knows no fleet of {capacity}"
+        )
     if ("SpotOptions" in given) != (capacity == "spot"):
         raise Refusal(400, "InvalidParameterCombination", "SpotOptions belong to a Spot fleet")
     fleet = places.made_up("fleet", call.region, repr(call.rows.now), str(given.get("ClientToken")))
@@ -109,9 +158,15 @@ def create_fleet(call: Call) -> Json:
         named = config.get("LaunchTemplateSpecification") or {}
         template = things.template_named(call, named)
         if str(named.get("Version")) not in ("1", "$Latest", "$Default"):
-            raise Refusal(400, "InvalidLaunchTemplateId.VersionNotFound", "Could not find launch template version")
+            raise Refusal(
+                400,
+                "InvalidLaunchTemplateId.VersionNotFound",
+                "Could not find launch template version",
+            )
         if template["data"].get("InstanceMarketOptions"):
-            raise Refusal(400, "InvalidParameterCombination", "A fleet's template has no market options")
+            raise Refusal(
+                400, "InvalidParameterCombination", "A fleet's template has no market options"
+            )
         pools += [
             (float(item.get("Priority", index)), {"template": template, "named": named}, item)
             for index, item in enumerate(config.get("Overrides") or [{}])
@@ -126,7 +181,9 @@ def create_fleet(call: Call) -> Json:
         try:
             if call.planned:
                 raise call.planned
-            wanted = _override(call, config["template"]["data"], override)._replace(capacity=capacity)
+            wanted = _override(call, config["template"]["data"], override)._replace(
+                capacity=capacity
+            )
             refused = launch.refusal(call.rows, wanted, 1)
             if refused is not None:
                 raise refused
@@ -134,9 +191,20 @@ def create_fleet(call: Call) -> Json:
             code = refusal.code
             if code == "InsufficientInstanceCapacity" and capacity == "spot":
                 code = "UnfulfillableCapacity"
-            errors.append({"LaunchTemplateAndOverrides": where, "Lifecycle": capacity, "ErrorCode": code, "ErrorMessage": refusal.message})
+            errors.append(
+                {
+                    "LaunchTemplateAndOverrides": where,
+                    "Lifecycle": capacity,
+                    "ErrorCode": code,
+                    "ErrorMessage": refusal.message,
+                }
+            )
             continue
-        count = next(number for number in range(missing, 0, -1) if launch.refusal(call.rows, wanted, number) is None)
+        count = next(
+            number
+            for number in range(missing, 0, -1)
+            if launch.refusal(call.rows, wanted, number) is None
+        )
         made = launch.make(call.rows, wanted, count, fleet=fleet, slower_s=call.slower_s)
         missing -= count
         instances.append(
@@ -155,18 +223,34 @@ def create_fleet(call: Call) -> Json:
 
 def _override(call: Call, data: Json, override: Json) -> launch.Launch:
     """A pool of a fleet: the template's data, overridden."""
-    spec = {**data, **{key: override[key] for key in ("InstanceType", "ImageId", "KeyName") if key in override}}
+    spec = {
+        **data,
+        **{key: override[key] for key in ("InstanceType", "ImageId", "KeyName") if key in override},
+    }
     if override.get("SubnetId") and spec.get("NetworkInterfaces"):
-        spec["NetworkInterfaces"] = [{**item, "SubnetId": override["SubnetId"]} for item in spec["NetworkInterfaces"]]
+        spec["NetworkInterfaces"] = [
+            {**item, "SubnetId": override["SubnetId"]} for item in spec["NetworkInterfaces"]
+        ]
     elif override.get("SubnetId"):
         spec["SubnetId"] = override["SubnetId"]
-    where = {key: override[key] for key in ("AvailabilityZone", "AvailabilityZoneId") if key in override}
+    where = {
+        key: override[key] for key in ("AvailabilityZone", "AvailabilityZoneId") if key in override
+    }
     if where and override.get("SubnetId"):
         raise Refusal(400, "InvalidParameterCombination", "An override has a subnet or a zone")
     spec["Placement"] = {**(spec.get("Placement") or {}), **where}
     found = launch.read(call.rows, call.region, spec)
     if not found.zone:
-        return found._replace(zone=next((zone for zone in places.names(call.region).values() if places.has(zone, found.machine_type)), ""))
+        return found._replace(
+            zone=next(
+                (
+                    zone
+                    for zone in places.names(call.region).values()
+                    if places.has(zone, found.machine_type)
+                ),
+                "",
+            )
+        )
     return found
 
 
@@ -206,11 +290,16 @@ def body(rows: Rows, item: Instance) -> Json:
         out["SpotInstanceRequestId"] = kept["spot_request"]
     if item.reservation:
         out["CapacityReservationId"] = item.reservation
-        out["CapacityReservationSpecification"] = {"CapacityReservationTarget": {"CapacityReservationId": item.reservation}}
+        out["CapacityReservationSpecification"] = {
+            "CapacityReservationTarget": {"CapacityReservationId": item.reservation}
+        }
     if kept["key"]:
         out["KeyName"] = kept["key"]
     if state in HOLDING or state in ("stopping", "stopped"):
-        out |= {"VpcId": places.default_vpc(item.region), "SubnetId": places.default_subnet(item.zone)}
+        out |= {
+            "VpcId": places.default_vpc(item.region),
+            "SubnetId": places.default_subnet(item.zone),
+        }
         out["PrivateIpAddress"] = f"172.31.{item.id // 250 % 256}.{item.id % 250 + 4}"
         # EC2 gives no public address to a machine with several interfaces.
         if state in HOLDING and kept["interfaces"] == 1:
@@ -234,9 +323,21 @@ def describe_instances(call: Call) -> Json:
     """The region's machines, each in its reservation, page by page."""
     found = [body(call.rows, item) for item in call.rows.instances(call.region)]
     ids = ("InstanceIds", lambda item: item["InstanceId"], "InvalidInstanceID.NotFound")
-    page = filters.paged({"Instances": filters.chosen(found, call.given, _INSTANCE_FIELDS, ids=ids)}, call.given)
-    listed = [{"ReservationId": places.made_up("r", item["InstanceId"]), "OwnerId": ACCOUNT, "Instances": [item]} for item in page["Instances"]]
-    return {"Reservations": listed, **({"NextToken": page["NextToken"]} if "NextToken" in page else {})}
+    page = filters.paged(
+        {"Instances": filters.chosen(found, call.given, _INSTANCE_FIELDS, ids=ids)}, call.given
+    )
+    listed = [
+        {
+            "ReservationId": places.made_up("r", item["InstanceId"]),
+            "OwnerId": ACCOUNT,
+            "Instances": [item],
+        }
+        for item in page["Instances"]
+    ]
+    return {
+        "Reservations": listed,
+        **({"NextToken": page["NextToken"]} if "NextToken" in page else {}),
+    }
 
 
 def console_output(call: Call) -> Json:
@@ -259,7 +360,9 @@ def _named(call: Call, names: Sequence[str] = ()) -> list[Instance]:
         if not name.startswith("i-"):
             raise Refusal(400, "InvalidInstanceID.Malformed", f'Invalid id: "{name}"')
         if name not in known:
-            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
+            raise Refusal(
+                400, "InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist"
+            )
     return [known[name] for name in dict.fromkeys(names)]
 
 
@@ -286,7 +389,9 @@ def terminate(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """Stops machines; a one-time Spot machine cannot, and a persistent request is disabled while its machine is stopped."""
+    """Stops machines; a one-time Spot machine cannot, and a persistent request is disabled while
+    its machine is stopped.
+    """
     out = []
     for item in _named(call):
         before = item.state(call.rows.now)
@@ -294,23 +399,40 @@ def stop(call: Call) -> Json:
             out.append(_change(item, before, before))
             continue
         if before not in HOLDING:
-            raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be stopped.")
+            raise Refusal(
+                400,
+                "IncorrectInstanceState",
+                f"The instance '{item.name}' is not in a state from which it can be stopped.",
+            )
         if item.capacity == "spot":
             request = launch.request_over(call.rows, item)
             if request.get("type") != "persistent":
-                text = "You can't stop the Spot Instance because it is associated with a one-time Spot request."
+                text = (
+                    "You can't stop the Spot Instance because it is associated with a one-time Spot"
+                    " request."
+                )
                 raise Refusal(400, "UnsupportedOperation", text)
             if request["state"] == "active":
                 call.rows.write_thing({**request, "state": "disabled"})
         done = call.rows.now + call.rows.latency("stop")
         reason = "Client.UserInitiatedShutdown"
-        call.rows.write(item._replace(timeline=cut(item.timeline, call.rows.now, [(call.rows.now, "stopping", reason), (done, "stopped", reason)])))
+        call.rows.write(
+            item._replace(
+                timeline=cut(
+                    item.timeline,
+                    call.rows.now,
+                    [(call.rows.now, "stopping", reason), (done, "stopped", reason)],
+                )
+            )
+        )
         out.append(_change(item, before, "stopping"))
     return {"StoppingInstances": out}
 
 
 def start(call: Call) -> Json:
-    """Starts stopped machines again, each in its zone and nowhere else: without room or quota the call is refused and they stay stopped."""
+    """Starts stopped machines again, each in its zone and nowhere else: without room or quota the
+    call is refused and they stay stopped.
+    """
     out = []
     for item in _named(call):
         before = item.state(call.rows.now)
@@ -318,7 +440,11 @@ def start(call: Call) -> Json:
             out.append(_change(item, before, before))
             continue
         if before != "stopped":
-            raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' is not in a state from which it can be started.")
+            raise Refusal(
+                400,
+                "IncorrectInstanceState",
+                f"The instance '{item.name}' is not in a state from which it can be started.",
+            )
         refused = call.planned or launch.refusal(call.rows, launch.again_of(item), 1)
         if refused is not None:
             raise refused
@@ -332,7 +458,10 @@ def attribute(call: Call) -> Json:
     (item,) = _named(call, [call.given["InstanceId"]])
     _user_data_only(call.given["Attribute"] == "userData")
     text = str(item.body.get("user_data", ""))
-    return {"InstanceId": item.name, "UserData": {"Value": base64.b64encode(text.encode()).decode()} if text else {}}
+    return {
+        "InstanceId": item.name,
+        "UserData": {"Value": base64.b64encode(text.encode()).decode()} if text else {},
+    }
 
 
 def modify(call: Call) -> Json:
@@ -340,7 +469,11 @@ def modify(call: Call) -> Json:
     (item,) = _named(call, [call.given["InstanceId"]])
     _user_data_only("UserData" in call.given)
     if item.state(call.rows.now) != "stopped":
-        raise Refusal(400, "IncorrectInstanceState", f"The instance '{item.name}' must be in a 'stopped' state for this operation.")
+        raise Refusal(
+            400,
+            "IncorrectInstanceState",
+            f"The instance '{item.name}' must be in a 'stopped' state for this operation.",
+        )
     raw = call.given["UserData"]["Value"]
     text = raw.decode() if isinstance(raw, bytes) else base64.b64decode(str(raw)).decode()
     call.rows.write(item._replace(body={**item.body, "user_data": text}))
@@ -349,14 +482,18 @@ def modify(call: Call) -> Json:
 
 def _user_data_only(asked: bool) -> None:
     if not asked:
-        raise Refusal(400, "InvalidParameterCombination", "This stand-in knows no attribute but userData.")
+        raise Refusal(
+            400, "InvalidParameterCombination", "This stand-in knows no attribute but userData."
+        )
 
 
 def _tagged(call: Call) -> list[Instance]:
     known = {item.name: item for item in call.rows.instances(call.region)}
     for name in call.given["Resources"]:
         if name not in known:
-            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist")
+            raise Refusal(
+                400, "InvalidInstanceID.NotFound", f"The instance ID '{name}' does not exist"
+            )
     return [known[name] for name in call.given["Resources"]]
 
 
@@ -390,7 +527,9 @@ def preempt(rows: Rows, item: Instance) -> bool:
 
 def shown(rows: Rows) -> list[Instance]:
     """Every machine that still holds something, whoever made it."""
-    return [item for item in rows.instances() if item.state(rows.now) not in (FORGOTTEN, "terminated")]
+    return [
+        item for item in rows.instances() if item.state(rows.now) not in (FORGOTTEN, "terminated")
+    ]
 
 
 # The services beside EC2
@@ -401,14 +540,26 @@ def get_parameter(call: Call) -> Json:
     name = call.given["Name"]
     for image_id, image in places.images(call.region).items():
         if image["parameter"] == name:
-            return {"Parameter": {"Name": name, "Type": "String", "Value": image_id, "Version": 1, "DataType": "aws:ec2:image"}}
+            return {
+                "Parameter": {
+                    "Name": name,
+                    "Type": "String",
+                    "Value": image_id,
+                    "Version": 1,
+                    "DataType": "aws:ec2:image",
+                }
+            }
     raise Refusal(400, "ParameterNotFound", "")
 
 
 def caller(call: Call) -> Json:
     """Whose the keys are."""
     del call
-    return {"Account": ACCOUNT, "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/rehearsal/rehearsal", "UserId": "AROAREHEARSAL:rehearsal"}
+    return {
+        "Account": ACCOUNT,
+        "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/rehearsal/rehearsal",
+        "UserId": "AROAREHEARSAL:rehearsal",
+    }
 
 
 def service_quota(call: Call) -> Json:
@@ -421,7 +572,11 @@ def service_quota(call: Call) -> Json:
         names[bucket.on_demand] = f"Running On-Demand {bucket.name} instances"
         names[bucket.spot] = f"All {bucket.name} Spot Instance Requests"
     if call.given["ServiceCode"] != "ec2" or code not in names:
-        raise Refusal(400, "NoSuchResourceException", "The request failed because the specified service or quota does not exist.")
+        raise Refusal(
+            400,
+            "NoSuchResourceException",
+            "The request failed because the specified service or quota does not exist.",
+        )
     return {
         "Quota": {
             "ServiceCode": "ec2",

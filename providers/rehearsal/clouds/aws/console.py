@@ -1,4 +1,6 @@
-"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of its own."""
+"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 def places() -> frozenset[str]:
     """Every region and zone."""
-    return frozenset(cloud.regions()) | frozenset(zone for region in cloud.regions() for zone in cloud.zones(region))
+    return frozenset(cloud.regions()) | frozenset(
+        zone for region in cloud.regions() for zone in cloud.zones(region)
+    )
 
 
 def machine_types() -> frozenset[str]:
@@ -31,7 +35,9 @@ def gpus() -> frozenset[str]:
 
 def methods() -> frozenset[str]:
     """Every call that the stand-in answers."""
-    return frozenset(f"{service}.{operation}" for service, found in calls.HANDLERS.items() for operation in found)
+    return frozenset(
+        f"{service}.{operation}" for service, found in calls.HANDLERS.items() for operation in found
+    )
 
 
 def preemptible() -> frozenset[str]:
@@ -65,26 +71,42 @@ def preempt(store: Store, name: str) -> int:
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
-        named = [item for item in calls.shown(rows) if item.capacity == "spot" and name in (item.tags.get("Name"), item.name)]
+        named = [
+            item
+            for item in calls.shown(rows)
+            if item.capacity == "spot" and name in (item.tags.get("Name"), item.name)
+        ]
         return sum(calls.preempt(rows, item) for item in named)
 
 
 def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
-    """Makes the machines of this name another instance type, as a stop, a change and a start do; how many that were. GPUs come with the type."""
+    """Makes the machines of this name another instance type, as a stop, a change and a start do;
+    how many that were. GPUs come with the type.
+    """
     del gpu, count
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
-        named = [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name)] if machine_type else []
+        named = (
+            [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name)]
+            if machine_type
+            else []
+        )
         for item in named:
             rows.write(item._replace(machine_type=machine_type))
         return len(named)
 
 
 def idle(store: Store, name: str) -> float | None:
-    """From now on the GPUs of the machine of this name have nothing to do: when its own timer ends it, 0 for never. None where none runs."""
+    """From now on the GPUs of the machine of this name have nothing to do: when its own timer ends
+    it, 0 for never. None where none runs.
+    """
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
-        named = [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name) and item.state(rows.now) == "running"]
+        named = [
+            item
+            for item in calls.shown(rows)
+            if name in (item.tags.get("Name"), item.name) and item.state(rows.now) == "running"
+        ]
         return launch.goes_idle(rows, named[0]) if named else None

@@ -1,4 +1,6 @@
-"""Filters, ids and pages of the describing calls. Owns which of many items a call asks for; a filter that EC2 has not is refused."""
+"""Filters, ids and pages of the describing calls. Owns which of many items a call asks for; a
+filter that EC2 has not is refused.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def chosen(
     *,
     ids: tuple[str, Callable[[Json], str], str] | None = None,
 ) -> list[Json]:
-    """The items that pass every filter. `fields` says what a filter compares; tags are known everywhere.
+    """The items that pass every filter. `fields` says what a filter compares; tags are known
+    everywhere.
 
     `ids` is (parameter, an item's id, code of the error for one that does not exist).
     """
@@ -34,9 +37,19 @@ def chosen(
     for entry in given.get("Filters", ()):
         name, values = entry.get("Name", ""), entry.get("Values", [])
         if name.startswith("tag:"):
-            items = [item for item in items if any(_any([tag["Value"]], values) for tag in item.get("Tags", ()) if tag["Key"] == name[4:])]
+            items = [
+                item
+                for item in items
+                if any(
+                    _any([tag["Value"]], values)
+                    for tag in item.get("Tags", ())
+                    if tag["Key"] == name[4:]
+                )
+            ]
         elif name == "tag-key":
-            items = [item for item in items if _any([tag["Key"] for tag in item.get("Tags", ())], values)]
+            items = [
+                item for item in items if _any([tag["Key"] for tag in item.get("Tags", ())], values)
+            ]
         elif name in fields:
             items = [item for item in items if _any(fields[name](item), values)]
         else:
@@ -54,7 +67,10 @@ def paged(answer: Json, given: Json, least: int = 5) -> Json:
     size: Any = given.get("MaxResults")
     if size is not None and not least <= size <= MOST:
         raise Refusal(
-            400, "InvalidParameterValue", f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value from {least} to {MOST}."
+            400,
+            "InvalidParameterValue",
+            f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value from {least}"
+            f" to {MOST}.",
         )
     token = str(given.get("NextToken") or "0")
     if not token.isdigit() or int(token) > len(items):

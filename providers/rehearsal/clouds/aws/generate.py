@@ -1,8 +1,10 @@
 """Writes the stand-in's committed `zones.json`. Run by hand when the source changes.
 
-    python -m providers.rehearsal.clouds.aws.generate providers/catalog/sources  # from aws_gpu_offers.csv.gz
+    python -m providers.rehearsal.clouds.aws.generate providers/catalog/sources  # from
+    aws_gpu_offers.csv.gz
 
-Owns the file's form: the regions' zone ids, and the zone ids that have a type. Imports nothing of the package.
+Owns the file's form: the regions' zone ids, and the zone ids that have a type. Imports nothing of
+the package.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def main(folder: str) -> None:
     """Reads the source and writes the file beside this module."""
     with gzip.open(Path(folder) / "aws_gpu_offers.csv.gz", "rt", encoding="utf-8") as file:
         made = zones(list(csv.DictReader(file)))
-    (Path(__file__).parent / "zones.json").write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
+    (Path(__file__).parent / "zones.json").write_text(
+        json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

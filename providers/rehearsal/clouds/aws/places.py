@@ -1,7 +1,9 @@
-"""What EC2 has where: regions, zones, and which zone has which instance type. Reads the committed `zones.json` (see `generate`) once;
-it holds EC2's own list of 2026-10 (MOT of `providers/catalog/sources/README.md`).
+"""What EC2 has where: regions, zones, and which zone has which instance type. Reads the committed
+`zones.json` (see `generate`) once; it holds EC2's own list of 2026-10 (MOT of
+`providers/catalog/sources/README.md`).
 
-Owns the account's zone names and default network, which are made up but the same in every process. Imports the adapter's table of types.
+Owns the account's zone names and default network, which are made up but the same in every process.
+Imports the adapter's table of types.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from providers.adapters.aws.machines import TYPES
 def _table() -> dict[str, dict[str, list[str]]]:
     import json
 
-    content: dict[str, dict[str, list[str]]] = json.loads((Path(__file__).parent / "zones.json").read_text(encoding="utf-8"))
+    content: dict[str, dict[str, list[str]]] = json.loads(
+        (Path(__file__).parent / "zones.json").read_text(encoding="utf-8")
+    )
     return content
 
 
@@ -60,7 +64,9 @@ def names(region: str) -> dict[str, str]:
     Letters are dealt out backwards: as in a real account, they are not in the order of the ids.
     """
     found = [zone for zone in zones(region) if not local(zone)]
-    return {f"{region}{letter}": zone for letter, zone in zip("abcdefgh", reversed(found), strict=False)}
+    return {
+        f"{region}{letter}": zone for letter, zone in zip("abcdefgh", reversed(found), strict=False)
+    }
 
 
 def name_of(zone: str) -> str:
@@ -90,7 +96,11 @@ def subnet_zones() -> dict[str, str]:
     return {default_subnet(zone): zone for region in regions() for zone in names(region).values()}
 
 
-IMAGE_SYSTEMS = {"ubuntu-22.04": "/dev/sda1", "ubuntu-24.04": "/dev/sda1", "amazon-linux-2023": "/dev/xvda"}
+IMAGE_SYSTEMS = {
+    "ubuntu-22.04": "/dev/sda1",
+    "ubuntu-24.04": "/dev/sda1",
+    "amazon-linux-2023": "/dev/xvda",
+}
 IMAGE_GIB = 75
 ARCHITECTURES = ("x86_64", "arm64")
 
@@ -102,5 +112,9 @@ def images(region: str) -> dict[str, dict[str, Any]]:
     for system, device in IMAGE_SYSTEMS.items():
         for architecture in ARCHITECTURES:
             parameter = f"/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-{system}/latest/ami-id"
-            out[made_up("ami", region, parameter)] = {"parameter": parameter, "architecture": architecture, "device": device}
+            out[made_up("ami", region, parameter)] = {
+                "parameter": parameter,
+                "architecture": architecture,
+                "device": device,
+            }
     return out

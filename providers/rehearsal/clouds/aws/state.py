@@ -1,7 +1,9 @@
-"""The rows of the stand-in: instances, everything small, and answers by client token. Owns their tables and what a row means at a moment.
+"""The rows of the stand-in: instances, everything small, and answers by client token. Owns their
+tables and what a row means at a moment.
 
-An instance's row holds a timeline, `[[moment, state, reason], ...]`, written ahead when something is asked for; its state is the last entry that has
-passed. So whoever reads next, from any process and after any jump of the clock, sees the same. Imports the store and the wire's shapes.
+An instance's row holds a timeline, `[[moment, state, reason], ...]`, written ahead when something
+is asked for; its state is the last entry that has passed. So whoever reads next, from any process
+and after any jump of the clock, sees the same. Imports the store and the wire's shapes.
 """
 
 from __future__ import annotations
@@ -51,12 +53,16 @@ Timeline = list[tuple[float, str, str]]
 def untouched(store: Store) -> bool:
     """True while nothing was ever made in this cloud. Reads two tables."""
     store.tables(SCHEMA)
-    query = "SELECT NOT EXISTS (SELECT 1 FROM aws_instance) AND NOT EXISTS (SELECT 1 FROM aws_thing)"
+    query = (
+        "SELECT NOT EXISTS (SELECT 1 FROM aws_instance) AND NOT EXISTS (SELECT 1 FROM aws_thing)"
+    )
     return bool(store.connection().execute(query).fetchone()[0])
 
 
 class Instance(NamedTuple):
-    """An instance's row. `capacity` is on-demand, spot or reservation; `body` holds what does not change by itself, tags included."""
+    """An instance's row. `capacity` is on-demand, spot or reservation; `body` holds what does not
+    change by itself, tags included.
+    """
 
     id: int
     region: str
@@ -94,8 +100,16 @@ class Instance(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _read(*row: Any) -> Instance:
-    """An instance of its row. Read once and shared: nobody changes what it holds, `write` takes a new one."""
-    return Instance._make((*row[:7], json.loads(row[7]), [(float(at), state, why) for at, state, why in json.loads(row[8])]))
+    """An instance of its row. Read once and shared: nobody changes what it holds, `write` takes a
+    new one.
+    """
+    return Instance._make(
+        (
+            *row[:7],
+            json.loads(row[7]),
+            [(float(at), state, why) for at, state, why in json.loads(row[8])],
+        )
+    )
 
 
 def cut(timeline: Timeline, now: float, then: Iterable[tuple[float, str, str]]) -> Timeline:
@@ -118,15 +132,20 @@ class Rows:
     # Instances
 
     def instances(self, region: str = "", *, shown: bool = True) -> list[Instance]:
-        """Instances in the order they were made, of one region or all; with `shown`, those that EC2 lists now."""
-        rows = self.db.execute("SELECT * FROM aws_instance WHERE ? IN ('', region) ORDER BY id", (region,))
+        """Instances in the order they were made, of one region or all; with `shown`, those that EC2
+        lists now.
+        """
+        rows = self.db.execute(
+            "SELECT * FROM aws_instance WHERE ? IN ('', region) ORDER BY id", (region,)
+        )
         found = [_read(*row) for row in rows]
         return [item for item in found if item.state(self.now)] if shown else found
 
     def add(self, instance: Instance) -> Instance:
         """Writes a new instance and returns it with its id."""
         cursor = self.db.execute(
-            "INSERT INTO aws_instance (region, zone, machine_type, capacity, reservation, created, body, timeline) VALUES (?,?,?,?,?,?,?,?)",
+            "INSERT INTO aws_instance (region, zone, machine_type, capacity, reservation, created,"
+            " body, timeline) VALUES (?,?,?,?,?,?,?,?)",
             (*instance[1:7], json.dumps(instance.body), json.dumps(instance.timeline)),
         )
         return instance._replace(id=int(cursor.lastrowid or 0))
@@ -135,35 +154,56 @@ class Rows:
         """Writes an instance's changed type, body and timeline."""
         self.db.execute(
             "UPDATE aws_instance SET machine_type = ?, body = ?, timeline = ? WHERE id = ?",
-            (instance.machine_type, json.dumps(instance.body), json.dumps(instance.timeline), instance.id),
+            (
+                instance.machine_type,
+                json.dumps(instance.body),
+                json.dumps(instance.timeline),
+                instance.id,
+            ),
         )
 
     def end(self, instance: Instance, reason: str, step: str = "delete") -> Instance:
         """Terminates an instance from now on, for a reason."""
         done = self.now + self.latency(step)
-        then = [(self.now, "shutting-down", reason), (done, "terminated", reason), (done + SHOWN_S, FORGOTTEN, "")]
+        then = [
+            (self.now, "shutting-down", reason),
+            (done, "terminated", reason),
+            (done + SHOWN_S, FORGOTTEN, ""),
+        ]
         later = instance._replace(timeline=cut(instance.timeline, self.now, then))
         self.write(later)
         return later
 
-    # Everything small: launch templates, security groups, placement groups, reservations, Spot requests
+    # Everything small: launch templates, security groups, placement groups, reservations, Spot
+    # requests
 
     def things(self, region: str, kind: str, name: str = "") -> list[Json]:
-        """The bodies of what exists now, oldest first, each with `_id` and `_created`. An empty name is all."""
-        query = "SELECT id, created, body FROM aws_thing WHERE region = ? AND kind = ? AND ? IN ('', name) AND (gone IS NULL OR gone > ?) ORDER BY id"
+        """The bodies of what exists now, oldest first, each with `_id` and `_created`. An empty
+        name is all.
+        """
+        query = (
+            "SELECT id, created, body FROM aws_thing WHERE region = ? AND kind = ? AND ? IN ('',"
+            " name) AND (gone IS NULL OR gone > ?) ORDER BY id"
+        )
         rows = self.db.execute(query, (region, kind, name, self.now)).fetchall()
-        return [{**json.loads(body), "_id": number, "_created": created} for number, created, body in rows]
+        return [
+            {**json.loads(body), "_id": number, "_created": created}
+            for number, created, body in rows
+        ]
 
     def add_thing(self, region: str, kind: str, name: str, body: Json) -> None:
         """Writes a new thing."""
         self.db.execute(
-            "INSERT INTO aws_thing (region, kind, name, created, body) VALUES (?,?,?,?,?)", (region, kind, name, self.now, json.dumps(body))
+            "INSERT INTO aws_thing (region, kind, name, created, body) VALUES (?,?,?,?,?)",
+            (region, kind, name, self.now, json.dumps(body)),
         )
 
     def write_thing(self, thing: Json) -> None:
         """Writes a thing's changed body."""
         body = {key: value for key, value in thing.items() if not key.startswith("_")}
-        self.db.execute("UPDATE aws_thing SET body = ? WHERE id = ?", (json.dumps(body), thing["_id"]))
+        self.db.execute(
+            "UPDATE aws_thing SET body = ? WHERE id = ?", (json.dumps(body), thing["_id"])
+        )
 
     def end_thing(self, thing: Json) -> None:
         """From now on it is not there."""
@@ -174,10 +214,14 @@ class Rows:
     def answered(self, region: str, operation: str, token: str) -> tuple[str, Json] | None:
         """(digest of the parameters, answer) of an earlier call with this token."""
         row = self.db.execute(
-            "SELECT digest, answer FROM aws_token WHERE region = ? AND operation = ? AND token = ?", (region, operation, token)
+            "SELECT digest, answer FROM aws_token WHERE region = ? AND operation = ? AND token = ?",
+            (region, operation, token),
         ).fetchone()
         return (row[0], json.loads(row[1])) if row else None
 
     def remember(self, region: str, operation: str, token: str, digest: str, answer: Json) -> None:
         """Keeps the answer to a call with a token."""
-        self.db.execute("INSERT OR REPLACE INTO aws_token VALUES (?,?,?,?,?)", (region, operation, token, digest, json.dumps(answer)))
+        self.db.execute(
+            "INSERT OR REPLACE INTO aws_token VALUES (?,?,?,?,?)",
+            (region, operation, token, digest, json.dumps(answer)),
+        )

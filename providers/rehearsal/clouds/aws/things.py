@@ -1,4 +1,6 @@
-"""Networks, groups, templates, reservations, images: everything beside the machines. Owns their bodies and the calls on them."""
+"""Networks, groups, templates, reservations, images: everything beside the machines. Owns their
+bodies and the calls on them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,17 @@ def _tags(call: Call, kind: str) -> dict[str, str]:
     """The tags that a creating call gives to a kind of resource."""
     for item in call.given.get("TagSpecifications", ()):
         if item.get("ResourceType") != kind:
-            raise Refusal(400, "InvalidParameterValue", f"'{item.get('ResourceType')}' is not a valid taggable resource type for this operation.")
-    return {str(tag["Key"]): str(tag.get("Value", "")) for item in call.given.get("TagSpecifications", ()) for tag in item.get("Tags", ())}
+            raise Refusal(
+                400,
+                "InvalidParameterValue",
+                f"'{item.get('ResourceType')}' is not a valid taggable resource type for this"
+                " operation.",
+            )
+    return {
+        str(tag["Key"]): str(tag.get("Value", ""))
+        for item in call.given.get("TagSpecifications", ())
+        for tag in item.get("Tags", ())
+    }
 
 
 def _tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
@@ -32,7 +43,14 @@ def regions(call: Call) -> Json:
     """Every region is enabled in the rehearsal's account."""
     del call
     return {
-        "Regions": [{"RegionName": name, "Endpoint": f"ec2.{name}.amazonaws.com", "OptInStatus": "opt-in-not-required"} for name in places.regions()]
+        "Regions": [
+            {
+                "RegionName": name,
+                "Endpoint": f"ec2.{name}.amazonaws.com",
+                "OptInStatus": "opt-in-not-required",
+            }
+            for name in places.regions()
+        ]
     }
 
 
@@ -40,7 +58,13 @@ def zones(call: Call) -> Json:
     """The region's zones, by this account's names."""
     return {
         "AvailabilityZones": [
-            {"ZoneName": name, "ZoneId": zone, "RegionName": call.region, "State": "available", "ZoneType": "availability-zone"}
+            {
+                "ZoneName": name,
+                "ZoneId": zone,
+                "RegionName": call.region,
+                "State": "available",
+                "ZoneType": "availability-zone",
+            }
             for name, zone in places.names(call.region).items()
         ]
     }
@@ -48,9 +72,23 @@ def zones(call: Call) -> Json:
 
 def vpcs(call: Call) -> Json:
     """The default VPC."""
-    found = [{"VpcId": places.default_vpc(call.region), "IsDefault": True, "State": "available", "CidrBlock": "172.31.0.0/16"}]
+    found = [
+        {
+            "VpcId": places.default_vpc(call.region),
+            "IsDefault": True,
+            "State": "available",
+            "CidrBlock": "172.31.0.0/16",
+        }
+    ]
     fields = {"is-default": lambda _: ["true"], "vpc-id": lambda item: [item["VpcId"]]}
-    return {"Vpcs": filters.chosen(found, call.given, fields, ids=("VpcIds", lambda item: item["VpcId"], "InvalidVpcID.NotFound"))}
+    return {
+        "Vpcs": filters.chosen(
+            found,
+            call.given,
+            fields,
+            ids=("VpcIds", lambda item: item["VpcId"], "InvalidVpcID.NotFound"),
+        )
+    }
 
 
 def subnets(call: Call) -> Json:
@@ -74,7 +112,14 @@ def subnets(call: Call) -> Json:
         "vpc-id": lambda item: [item["VpcId"]],
         "availability-zone-id": lambda item: [item["AvailabilityZoneId"]],
     }
-    return {"Subnets": filters.chosen(found, call.given, fields, ids=("SubnetIds", lambda item: item["SubnetId"], "InvalidSubnetID.NotFound"))}
+    return {
+        "Subnets": filters.chosen(
+            found,
+            call.given,
+            fields,
+            ids=("SubnetIds", lambda item: item["SubnetId"], "InvalidSubnetID.NotFound"),
+        )
+    }
 
 
 def images(call: Call) -> Json:
@@ -86,11 +131,23 @@ def images(call: Call) -> Json:
             "RootDeviceName": image["device"],
             "RootDeviceType": "ebs",
             "State": "available",
-            "BlockDeviceMappings": [{"DeviceName": image["device"], "Ebs": {"VolumeSize": places.IMAGE_GIB, "VolumeType": "gp3"}}],
+            "BlockDeviceMappings": [
+                {
+                    "DeviceName": image["device"],
+                    "Ebs": {"VolumeSize": places.IMAGE_GIB, "VolumeType": "gp3"},
+                }
+            ],
         }
         for name, image in places.images(call.region).items()
     ]
-    return {"Images": filters.chosen(found, call.given, {}, ids=("ImageIds", lambda item: item["ImageId"], "InvalidAMIID.NotFound"))}
+    return {
+        "Images": filters.chosen(
+            found,
+            call.given,
+            {},
+            ids=("ImageIds", lambda item: item["ImageId"], "InvalidAMIID.NotFound"),
+        )
+    }
 
 
 # Security groups
@@ -99,7 +156,14 @@ def images(call: Call) -> Json:
 def groups(rows: Rows, region: str) -> list[Json]:
     """Every security group, the default one first."""
     vpc = places.default_vpc(region)
-    default = {"GroupId": places.made_up("sg", region), "GroupName": "default", "VpcId": vpc, "tags": {}, "ingress": [], "egress": []}
+    default = {
+        "GroupId": places.made_up("sg", region),
+        "GroupName": "default",
+        "VpcId": vpc,
+        "tags": {},
+        "ingress": [],
+        "egress": [],
+    }
     return [default, *rows.things(region, "security-group")]
 
 
@@ -118,8 +182,19 @@ def describe_groups(call: Call) -> Json:
         }
         for item in groups(call.rows, call.region)
     ]
-    fields = {"group-name": lambda item: [item["GroupName"]], "vpc-id": lambda item: [item["VpcId"]], "group-id": lambda item: [item["GroupId"]]}
-    return {"SecurityGroups": filters.chosen(found, call.given, fields, ids=("GroupIds", lambda item: item["GroupId"], "InvalidGroup.NotFound"))}
+    fields = {
+        "group-name": lambda item: [item["GroupName"]],
+        "vpc-id": lambda item: [item["VpcId"]],
+        "group-id": lambda item: [item["GroupId"]],
+    }
+    return {
+        "SecurityGroups": filters.chosen(
+            found,
+            call.given,
+            fields,
+            ids=("GroupIds", lambda item: item["GroupId"], "InvalidGroup.NotFound"),
+        )
+    }
 
 
 def create_group(call: Call) -> Json:
@@ -128,7 +203,11 @@ def create_group(call: Call) -> Json:
     if vpc != places.default_vpc(call.region):
         raise Refusal(400, "InvalidVpcID.NotFound", f"The vpc ID '{vpc}' does not exist")
     if any(item["GroupName"] == name for item in groups(call.rows, call.region)):
-        raise Refusal(400, "InvalidGroup.Duplicate", f"The security group '{name}' already exists for VPC '{vpc}'")
+        raise Refusal(
+            400,
+            "InvalidGroup.Duplicate",
+            f"The security group '{name}' already exists for VPC '{vpc}'",
+        )
     group_id = places.made_up("sg", call.region, name, repr(call.rows.now))
     body = {
         "GroupId": group_id,
@@ -167,10 +246,14 @@ def delete_group(call: Call) -> Json:
     """Ends a group that no machine uses."""
     group = _group(call)
     users = [
-        item for item in call.rows.instances(call.region) if item.state(call.rows.now) != "terminated" and group["GroupId"] in item.body["groups"]
+        item
+        for item in call.rows.instances(call.region)
+        if item.state(call.rows.now) != "terminated" and group["GroupId"] in item.body["groups"]
     ]
     if users:
-        raise Refusal(400, "DependencyViolation", f"resource {group['GroupId']} has a dependent object")
+        raise Refusal(
+            400, "DependencyViolation", f"resource {group['GroupId']} has a dependent object"
+        )
     call.rows.end_thing(group)
     return {"Return": True, "GroupId": group["GroupId"]}
 
@@ -184,16 +267,34 @@ def create_placement_group(call: Call) -> Json:
     if not name or call.given.get("Strategy") not in ("cluster", "spread", "partition"):
         raise Refusal(400, "InvalidParameterValue", "A placement group has a name and a strategy")
     if call.rows.things(call.region, "placement-group", name):
-        raise Refusal(400, "InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
-    body = {"GroupName": name, "Strategy": call.given["Strategy"], "tags": _tags(call, "placement-group")}
+        raise Refusal(
+            400, "InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists."
+        )
+    body = {
+        "GroupName": name,
+        "Strategy": call.given["Strategy"],
+        "tags": _tags(call, "placement-group"),
+    }
     call.rows.add_thing(call.region, "placement-group", name, body)
-    return {"PlacementGroup": {"GroupName": name, "Strategy": body["Strategy"], "State": "available", "Tags": _tag_list(body["tags"])}}
+    return {
+        "PlacementGroup": {
+            "GroupName": name,
+            "Strategy": body["Strategy"],
+            "State": "available",
+            "Tags": _tag_list(body["tags"]),
+        }
+    }
 
 
 def placement_groups(call: Call) -> Json:
     """Placement groups."""
     found = [
-        {"GroupName": item["GroupName"], "Strategy": item["Strategy"], "State": "available", "Tags": _tag_list(item["tags"])}
+        {
+            "GroupName": item["GroupName"],
+            "Strategy": item["Strategy"],
+            "State": "available",
+            "Tags": _tag_list(item["tags"]),
+        }
         for item in call.rows.things(call.region, "placement-group")
     ]
     fields = {"group-name": lambda item: [item["GroupName"]]}
@@ -206,10 +307,20 @@ def delete_placement_group(call: Call) -> Json:
     name = call.given.get("GroupName", "")
     found = call.rows.things(call.region, "placement-group", name) if name else []
     if not found:
-        raise Refusal(400, "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
-    users = [item for item in call.rows.instances(call.region) if item.state(call.rows.now) != "terminated" and item.body["placement_group"] == name]
+        raise Refusal(
+            400, "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
+        )
+    users = [
+        item
+        for item in call.rows.instances(call.region)
+        if item.state(call.rows.now) != "terminated" and item.body["placement_group"] == name
+    ]
     if users:
-        raise Refusal(400, "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
+        raise Refusal(
+            400,
+            "InvalidPlacementGroup.InUse",
+            f"The placement group '{name}' is in use and may not be deleted.",
+        )
     call.rows.end_thing(found[0])
     return {}
 
@@ -221,7 +332,11 @@ def create_template(call: Call) -> Json:
     """A new launch template, its first version."""
     name, data = call.given["LaunchTemplateName"], call.given["LaunchTemplateData"]
     if call.rows.things(call.region, "template", name):
-        raise Refusal(400, "InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+        raise Refusal(
+            400,
+            "InvalidLaunchTemplateName.AlreadyExistsException",
+            "Launch template name already in use.",
+        )
     if not data:
         raise Refusal(400, "MissingParameter", "The launch template has no data")
     body = {
@@ -254,14 +369,23 @@ def templates(call: Call) -> Json:
 def template_named(call: Call, named: Json) -> Json:
     """The template that a call names by id or name. Raises Refusal."""
     for item in call.rows.things(call.region, "template"):
-        if item["LaunchTemplateId"] == named.get("LaunchTemplateId") or item["LaunchTemplateName"] == named.get("LaunchTemplateName"):
+        if item["LaunchTemplateId"] == named.get("LaunchTemplateId") or item[
+            "LaunchTemplateName"
+        ] == named.get("LaunchTemplateName"):
             return item
     if named.get("LaunchTemplateId"):
         raise Refusal(
-            400, "InvalidLaunchTemplateId.NotFound", f"The specified launch template, with template ID {named['LaunchTemplateId']}, does not exist."
+            400,
+            "InvalidLaunchTemplateId.NotFound",
+            f"The specified launch template, with template ID {named['LaunchTemplateId']}, does not"
+            " exist.",
         )
     name = named.get("LaunchTemplateName", "")
-    raise Refusal(400, "InvalidLaunchTemplateName.NotFoundException", f"The specified launch template, with template name {name}, does not exist.")
+    raise Refusal(
+        400,
+        "InvalidLaunchTemplateName.NotFoundException",
+        f"The specified launch template, with template name {name}, does not exist.",
+    )
 
 
 def delete_template(call: Call) -> Json:
@@ -277,22 +401,42 @@ def delete_template(call: Call) -> Json:
 def create_reservation(call: Call) -> Json:
     """A new reservation on demand, as a user makes it outside this product."""
     given = call.given
-    zone = given.get("AvailabilityZoneId") or places.names(call.region).get(given.get("AvailabilityZone", ""), "")
+    zone = given.get("AvailabilityZoneId") or places.names(call.region).get(
+        given.get("AvailabilityZone", ""), ""
+    )
     if zone not in places.zones(call.region) or not places.has(zone, given["InstanceType"]):
-        raise Refusal(400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}")
+        raise Refusal(
+            400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}"
+        )
     return {
         "CapacityReservation": _reservation(
-            call.rows, own_reservation(call.rows, zone, given["InstanceType"], given["InstanceCount"], _tags(call, "capacity-reservation"))
+            call.rows,
+            own_reservation(
+                call.rows,
+                zone,
+                given["InstanceType"],
+                given["InstanceCount"],
+                _tags(call, "capacity-reservation"),
+            ),
         )
     }
 
 
 def own_reservation(
-    rows: Rows, zone: str, machine_type: str, count: int, tags: dict[str, str], *, block: bool = False, state: str = "active"
+    rows: Rows,
+    zone: str,
+    machine_type: str,
+    count: int,
+    tags: dict[str, str],
+    *,
+    block: bool = False,
+    state: str = "active",
 ) -> Json:
     """Writes a reservation, or a Capacity Block, that the account owns."""
     region = places.region_of(zone)
-    name = places.made_up("cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation"))))
+    name = places.made_up(
+        "cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation")))
+    )
     body = {
         "CapacityReservationId": name,
         "InstanceType": machine_type,
@@ -309,7 +453,10 @@ def own_reservation(
 def _reservation(rows: Rows, item: Json) -> Json:
     region = places.region_of(item["AvailabilityZoneId"])
     name = item["CapacityReservationId"]
-    taken = sum(held.reservation == name and held.state(rows.now) in HOLDING for held in rows.instances(region))
+    taken = sum(
+        held.reservation == name and held.state(rows.now) in HOLDING
+        for held in rows.instances(region)
+    )
     return {
         "CapacityReservationId": name,
         "InstanceType": item["InstanceType"],
@@ -327,15 +474,23 @@ def _reservation(rows: Rows, item: Json) -> Json:
 def reservations(call: Call) -> Json:
     """Reservations, with what is free in each."""
     found = [_reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
-    ids = ("CapacityReservationIds", lambda item: item["CapacityReservationId"], "InvalidCapacityReservationId.NotFound")
-    return filters.paged({"CapacityReservations": filters.chosen(found, call.given, {}, ids=ids)}, call.given)
+    ids = (
+        "CapacityReservationIds",
+        lambda item: item["CapacityReservationId"],
+        "InvalidCapacityReservationId.NotFound",
+    )
+    return filters.paged(
+        {"CapacityReservations": filters.chosen(found, call.given, {}, ids=ids)}, call.given
+    )
 
 
 def cancel_reservation(call: Call) -> Json:
     """Ends a reservation."""
     found = call.rows.things(call.region, "reservation", call.given["CapacityReservationId"])
     if not found:
-        raise Refusal(400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist")
+        raise Refusal(
+            400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist"
+        )
     call.rows.end_thing(found[0])
     return {"Return": True}
 
@@ -347,14 +502,32 @@ def spot_requests(call: Call) -> Json:
     """Spot requests, with the machine under each."""
     found = []
     for item in call.rows.things(call.region, "spot-request"):
-        under = [held for held in call.rows.instances(call.region) if held.body["spot_request"] == item["id"]]
-        entry: dict[str, Any] = {"SpotInstanceRequestId": item["id"], "Type": item["type"], "State": item["state"], "Tags": _tag_list(item["tags"])}
+        under = [
+            held
+            for held in call.rows.instances(call.region)
+            if held.body["spot_request"] == item["id"]
+        ]
+        entry: dict[str, Any] = {
+            "SpotInstanceRequestId": item["id"],
+            "Type": item["type"],
+            "State": item["state"],
+            "Tags": _tag_list(item["tags"]),
+        }
         if under:
             entry["InstanceId"] = under[-1].name
         found.append(entry)
-    fields = {"spot-instance-request-id": lambda item: [item["SpotInstanceRequestId"]], "state": lambda item: [item["State"]]}
-    ids = ("SpotInstanceRequestIds", lambda item: item["SpotInstanceRequestId"], "InvalidSpotInstanceRequestID.NotFound")
-    return filters.paged({"SpotInstanceRequests": filters.chosen(found, call.given, fields, ids=ids)}, call.given)
+    fields = {
+        "spot-instance-request-id": lambda item: [item["SpotInstanceRequestId"]],
+        "state": lambda item: [item["State"]],
+    }
+    ids = (
+        "SpotInstanceRequestIds",
+        lambda item: item["SpotInstanceRequestId"],
+        "InvalidSpotInstanceRequestID.NotFound",
+    )
+    return filters.paged(
+        {"SpotInstanceRequests": filters.chosen(found, call.given, fields, ids=ids)}, call.given
+    )
 
 
 def cancel_spot(call: Call) -> Json:
@@ -363,7 +536,11 @@ def cancel_spot(call: Call) -> Json:
     for name in call.given["SpotInstanceRequestIds"]:
         found = call.rows.things(call.region, "spot-request", name)
         if not found:
-            raise Refusal(400, "InvalidSpotInstanceRequestID.NotFound", f"The spot instance request ID '{name}' does not exist")
+            raise Refusal(
+                400,
+                "InvalidSpotInstanceRequestID.NotFound",
+                f"The spot instance request ID '{name}' does not exist",
+            )
         call.rows.write_thing({**found[0], "state": "cancelled"})
         out.append({"SpotInstanceRequestId": name, "State": "cancelled"})
     return {"CancelledSpotInstanceRequests": out}

@@ -1,7 +1,9 @@
-"""The wire: requests read and answers written by botocore's own description of each service. Owns the query and JSON protocols as a server sees them.
+"""The wire: requests read and answers written by botocore's own description of each service. Owns
+the query and JSON protocols as a server sees them.
 
-botocore knows how to write requests and read answers; this is the other half, for the operations that are served. An operation, parameter or value
-that the description has not is refused with the service's own kind of error; an answer that it has not is a fault of the stand-in.
+botocore knows how to write requests and read answers; this is the other half, for the operations
+that are served. An operation, parameter or value that the description has not is refused with the
+service's own kind of error; an answer that it has not is a fault of the stand-in.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_SIGNED = {"ec2": "ec2", "ssm": "ssm", "sts": "sts", "servicequotas": "service-quotas", "pricing": "pricing"}
+_SIGNED = {
+    "ec2": "ec2",
+    "ssm": "ssm",
+    "sts": "sts",
+    "servicequotas": "service-quotas",
+    "pricing": "pricing",
+}
 """A signature's service name -> botocore's."""
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no way to write, not even escaped (W3C, "Extensible Markup Language", 2.2)."""
@@ -57,10 +65,14 @@ def model(service: str) -> Any:
 
 
 def addressed(headers: Any) -> tuple[str, str]:
-    """(service, region) of a call, by its signature. Raises Refusal for an unsigned one or an unknown service."""
+    """(service, region) of a call, by its signature. Raises Refusal for an unsigned one or an
+    unknown service.
+    """
     found = _CREDENTIAL.search(str(headers.get("Authorization") or ""))
     if found is None:
-        raise Refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
+        raise Refusal(
+            401, "AuthFailure", "AWS was not able to validate the provided access credentials"
+        )
     service = _SIGNED.get(found[2])
     if service is None:
         raise Refusal(400, "InvalidAction", f"the rehearsal cloud has no service {found[2]}")
@@ -72,9 +84,15 @@ def operation_of(service: str, served: Collection[str], headers: Any, payload: b
     if _is_json(service):
         name = str(headers.get("X-Amz-Target") or "").rpartition(".")[2]
     else:
-        name = dict(parse_qsl(payload.decode(errors="replace"), keep_blank_values=True)).get("Action", "")
+        name = dict(parse_qsl(payload.decode(errors="replace"), keep_blank_values=True)).get(
+            "Action", ""
+        )
     if name not in served:
-        raise Refusal(400, "InvalidAction", f"The action {name or '(none)'} is not valid for this web service.")
+        raise Refusal(
+            400,
+            "InvalidAction",
+            f"The action {name or '(none)'} is not valid for this web service.",
+        )
     return name
 
 
@@ -106,17 +124,24 @@ def parameters(service: str, operation: str, payload: bytes) -> Json:
 
 
 def answer(request: Request, body: Json) -> tuple[bytes, str]:
-    """(content, content type) of an answer. Raises ValueError for a body that the description has not."""
+    """(content, content type) of an answer. Raises ValueError for a body that the description has
+    not.
+    """
     shape = model(request.service).operation_model(request.operation).output_shape
     if _is_json(request.service):
         _to_json(shape, body, request.operation)
         return json.dumps(body).encode(), "application/x-amz-json-1.1"
     inner = _to_xml(shape, body, request.operation) if shape is not None else ""
     if request.service == "ec2":
-        return _document(f"{request.operation}Response", f"<requestId>{_request_id()}</requestId>{inner}", model("ec2")), "text/xml;charset=UTF-8"
-    wrapped = (
-        f"<{request.operation}Result>{inner}</{request.operation}Result><ResponseMetadata><RequestId>{_request_id()}</RequestId></ResponseMetadata>"
-    )
+        return (
+            _document(
+                f"{request.operation}Response",
+                f"<requestId>{_request_id()}</requestId>{inner}",
+                model("ec2"),
+            ),
+            "text/xml;charset=UTF-8",
+        )
+    wrapped = f"<{request.operation}Result>{inner}</{request.operation}Result><ResponseMetadata><RequestId>{_request_id()}</RequestId></ResponseMetadata>"
     return _document(f"{request.operation}Response", wrapped, model(request.service)), "text/xml"
 
 
@@ -124,17 +149,25 @@ def refused(service: str, refusal: Refusal) -> tuple[bytes, str]:
     """(content, content type) of an error."""
     code, message = _written(refusal.code), _written(refusal.message)
     if service and _is_json(service):
-        return json.dumps({"__type": refusal.code, "message": refusal.message}).encode(), "application/x-amz-json-1.1"
+        return (
+            json.dumps({"__type": refusal.code, "message": refusal.message}).encode(),
+            "application/x-amz-json-1.1",
+        )
     if service == "sts":
         text = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
         return text.encode(), "text/xml"
     inner = f"<Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors><RequestID>{_request_id()}</RequestID>"
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>{inner}</Response>'.encode(), "text/xml;charset=UTF-8"
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>{inner}</Response>'.encode(),
+        "text/xml;charset=UTF-8",
+    )
 
 
 def timestamp(moment: float) -> str:
     """`2026-11-27T10:00:00.000Z`."""
-    return datetime.datetime.fromtimestamp(moment, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return datetime.datetime.fromtimestamp(moment, tz=datetime.UTC).strftime(
+        "%Y-%m-%dT%H:%M:%S.000Z"
+    )
 
 
 def _is_json(service: str) -> bool:
@@ -166,25 +199,41 @@ def _query_name(shape: Any, name: str) -> str:
 def _from_query(shape: Any, tree: Any, path: str) -> Any:
     if shape is None:
         if tree:
-            raise Refusal(400, "UnknownParameter", f"The parameter {next(iter(tree))} is not recognized")
+            raise Refusal(
+                400, "UnknownParameter", f"The parameter {next(iter(tree))} is not recognized"
+            )
         return {}
     if shape.type_name == "structure":
         if not isinstance(tree, dict):
-            raise Refusal(400, "InvalidParameterValue", f"Value ({tree}) for parameter {path} is invalid.")
+            raise Refusal(
+                400, "InvalidParameterValue", f"Value ({tree}) for parameter {path} is invalid."
+            )
         names = {_query_name(member, name): name for name, member in shape.members.items()}
         out: Json = {}
         for key, value in tree.items():
             if key not in names:
-                raise Refusal(400, "UnknownParameter", f"The parameter {f'{path}.{key}' if path else key} is not recognized")
-            out[names[key]] = _from_query(shape.members[names[key]], value, f"{path}.{key}" if path else key)
+                raise Refusal(
+                    400,
+                    "UnknownParameter",
+                    f"The parameter {f'{path}.{key}' if path else key} is not recognized",
+                )
+            out[names[key]] = _from_query(
+                shape.members[names[key]], value, f"{path}.{key}" if path else key
+            )
         for name in shape.required_members:
             if name not in out:
-                raise Refusal(400, "MissingParameter", f"The request must contain the parameter {f'{path}.{name}' if path else name}")
+                raise Refusal(
+                    400,
+                    "MissingParameter",
+                    f"The request must contain the parameter {f'{path}.{name}' if path else name}",
+                )
         return out
     if shape.type_name == "list":
         if not isinstance(tree, dict) or not all(key.isdigit() for key in tree):
             raise Refusal(400, "InvalidParameterValue", f"Value for parameter {path} is no list.")
-        return [_from_query(shape.member, tree[key], f"{path}.{key}") for key in sorted(tree, key=int)]
+        return [
+            _from_query(shape.member, tree[key], f"{path}.{key}") for key in sorted(tree, key=int)
+        ]
     if isinstance(tree, dict):
         raise Refusal(400, "InvalidParameterValue", f"Value for parameter {path} has parts.")
     return _scalar(shape, tree, path)
@@ -192,7 +241,9 @@ def _from_query(shape: Any, tree: Any, path: str) -> Any:
 
 def _scalar(shape: Any, text: str, path: str) -> Any:
     def wrong() -> Refusal:
-        return Refusal(400, "InvalidParameterValue", f"Value ({text}) for parameter {path} is invalid.")
+        return Refusal(
+            400, "InvalidParameterValue", f"Value ({text}) for parameter {path} is invalid."
+        )
 
     kind = shape.type_name
     if kind == "boolean":
@@ -245,8 +296,14 @@ def _to_xml(shape: Any, value: Any, path: str) -> str:
             parts.append(f"<{tag}>{_to_xml(member, value[name], f'{path}.{name}')}</{tag}>")
         return "".join(parts)
     if kind == "list":
-        tag = str(shape.member.serialization.get("name", "item" if shape.serialization.get("name") else "member"))
-        return "".join(f"<{tag}>{_to_xml(shape.member, item, f'{path}[]')}</{tag}>" for item in value)
+        tag = str(
+            shape.member.serialization.get(
+                "name", "item" if shape.serialization.get("name") else "member"
+            )
+        )
+        return "".join(
+            f"<{tag}>{_to_xml(shape.member, item, f'{path}[]')}</{tag}>" for item in value
+        )
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "timestamp":

@@ -17,7 +17,9 @@ OVER = 2
 
 def places() -> frozenset[str]:
     """Every country that a server stands in."""
-    return frozenset(server["specs"]["net"]["cc"] for server in inventory.servers() if "specs" in server)
+    return frozenset(
+        server["specs"]["net"]["cc"] for server in inventory.servers() if "specs" in server
+    )
 
 
 def machine_types() -> frozenset[str]:
@@ -58,17 +60,36 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
         labels: dict[str, str] = {}
         found.append(
             RehearsedMachine(
-                PROVIDER, f"order-{made.id}", status, country, f"server-{made.si}", gpu, len(server["gpu_array"]), capacity, labels, made.ct
+                PROVIDER,
+                f"order-{made.id}",
+                status,
+                country,
+                f"server-{made.si}",
+                gpu,
+                len(server["gpu_array"]),
+                capacity,
+                labels,
+                made.ct,
             )
         )
     return tuple(found)
 
 
 def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
-    """The host of the standing order of this name reports other GPUs from now on; how many orders that were."""
+    """The host of the standing order of this name reports other GPUs from now on; how many orders
+    that were.
+    """
     del machine_type
     state = State(store)
-    chosen = [made for made in state.orders() if f"order-{made.id}" == name and state.ends_at(made) is None] if gpu else []
+    chosen = (
+        [
+            made
+            for made in state.orders()
+            if f"order-{made.id}" == name and state.ends_at(made) is None
+        ]
+        if gpu
+        else []
+    )
     for made in chosen:
         words = gpu.replace("-", " ")
         state.deliver(made.si, gpu_array=[words] * count, specs={"gpu": f"{count}x {words}"})
@@ -78,7 +99,14 @@ def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> in
 def preempt(store: Store, name: str) -> int:
     """Outbids the standing spot order of this name; how many that were."""
     state = State(store)
-    made = next((made for made in state.orders() if f"order-{made.id}" == name and made.spot and state.ends_at(made) is None), None)
+    made = next(
+        (
+            made
+            for made in state.orders()
+            if f"order-{made.id}" == name and made.spot and state.ends_at(made) is None
+        ),
+        None,
+    )
     if made is None or state.beaten_at(made) is not None:
         return 0
     state.bid(made.si, made.coin, made.per_day * OVER)

@@ -1,6 +1,8 @@
-"""The rehearsal market's HTTP face: routes, codes, rate limits, faults. Owns the wire; unknown routes and fields fail.
+"""The rehearsal market's HTTP face: routes, codes, rate limits, faults. Owns the wire; unknown
+routes and fields fail.
 
-Shapes and codes are those of docs.clore.ai for-hosts/api and of recordings by public clients, read 2026-11-27; none was recorded by this project.
+Shapes and codes are those of docs.clore.ai for-hosts/api and of recordings by public clients, read
+2026-11-27; none was recorded by this project.
 """
 
 from __future__ import annotations
@@ -41,13 +43,25 @@ _BODY_KEYS = {
 }
 ROUTES = frozenset(
     {
-        *(("GET", name) for name in ("marketplace", "my_orders", "wallets", "renter_fees", "spot_marketplace")),
+        *(
+            ("GET", name)
+            for name in ("marketplace", "my_orders", "wallets", "renter_fees", "spot_marketplace")
+        ),
         *(("POST", name) for name in ("create_order", "cancel_order", "set_spot_price")),
     }
 )
 """Every call that is answered; each is a method of `Api`."""
 
-_BEFORE = {"http", "unavailable", "rate-limit", "too-many", "unauthorized", "forbidden", "quota", "html"}
+_BEFORE = {
+    "http",
+    "unavailable",
+    "rate-limit",
+    "too-many",
+    "unauthorized",
+    "forbidden",
+    "quota",
+    "html",
+}
 _AFTER = {"reply-lost", "error-after", "malformed"}
 _LOWER_S = 600.0
 _TOLERANCE = 0.9
@@ -80,7 +94,9 @@ class Server(NamedTuple):
 def start(store: Store, pace: Pace = LIMIT) -> Server:
     """Starts the stand-in on a free port of loopback, on threads of this process."""
     http = _Http(("127.0.0.1", 0), _handler(Api(store, pace)))
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True)
+    thread = threading.Thread(
+        target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True
+    )
     thread.start()
 
     def close() -> None:
@@ -113,7 +129,12 @@ def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
             """Says nothing: the store keeps the log."""
 
         def _respond(self, verb: str, content: bytes) -> None:
-            answer = api.answer(verb, self.path, {key.lower(): value for key, value in self.headers.items()}, content)
+            answer = api.answer(
+                verb,
+                self.path,
+                {key.lower(): value for key, value in self.headers.items()},
+                content,
+            )
             if answer.body is None:
                 self.close_connection = True
                 return
@@ -140,7 +161,9 @@ class Api:
         name = split.path.removeprefix("/v1/")
         if (verb, name) not in ROUTES or not split.path.startswith("/v1/"):
             return self._log(verb, name, split.path, _json({"code": 4}, 404))
-        arguments: dict[str, Any] = {key: values[-1] for key, values in parse_qs(split.query).items()}
+        arguments: dict[str, Any] = {
+            key: values[-1] for key, values in parse_qs(split.query).items()
+        }
         try:
             read = json.loads(content) if content else {}
         except ValueError:
@@ -162,7 +185,13 @@ class Api:
             if fault is not None and fault.kind == "twice":
                 good = _json({"code": 0, **getattr(self, name)(arguments)})
         except Refused as refusal:
-            return self._log(verb, name, split.path, _json(refusal.reply, refusal.status), fault.kind if fault else "")
+            return self._log(
+                verb,
+                name,
+                split.path,
+                _json(refusal.reply, refusal.status),
+                fault.kind if fault else "",
+            )
         if fault is not None and fault.kind == "delay":
             time.sleep(float(str(fault.settings.get("seconds", 1))))
         if fault is not None and fault.kind in _AFTER:
@@ -176,7 +205,9 @@ class Api:
         return ([country] if country else []), ([f"server-{number}"] if number else [])
 
     def _log(self, verb: str, name: str, path: str, answer: Answer, fault: str = "") -> Answer:
-        self.store.log(PROVIDER, verb, name, path, answer.status if answer.body is not None else 0, fault)
+        self.store.log(
+            PROVIDER, verb, name, path, answer.status if answer.body is not None else 0, fault
+        )
         return answer
 
     def _admit(self, name: str, headers: Mapping[str, str]) -> None:
@@ -195,11 +226,19 @@ class Api:
 
     def my_orders(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _only(arguments, {"return_completed"})
-        return {"orders": rows(self.state, completed=arguments.get("return_completed") == "true"), "limit": 100}
+        return {
+            "orders": rows(self.state, completed=arguments.get("return_completed") == "true"),
+            "limit": 100,
+        }
 
     def wallets(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _only(arguments, set())
-        return {"wallets": [{"name": coin, "deposit": "rehearsal", "balance": balance} for coin, balance in self.state.wallets().items()]}
+        return {
+            "wallets": [
+                {"name": coin, "deposit": "rehearsal", "balance": balance}
+                for coin, balance in self.state.wallets().items()
+            ]
+        }
 
     def renter_fees(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _only(arguments, set())
@@ -214,11 +253,19 @@ class Api:
         number = int(word)
         ours = holders(self.state, number)
         listed = [
-            {"offer_id": made.id, "bid": made.per_day, "active": self.state.beaten_at(made) is None, "my": True, "currency": made.coin}
+            {
+                "offer_id": made.id,
+                "bid": made.per_day,
+                "active": self.state.beaten_at(made) is None,
+                "my": True,
+                "currency": made.coin,
+            }
             for made in ours
         ]
         others = self.state.bids(number)
-        top = max((per_day * inventory.USD_PER_COIN[coin] for _, coin, per_day, _ in others), default=0.0)
+        top = max(
+            (per_day * inventory.USD_PER_COIN[coin] for _, coin, per_day, _ in others), default=0.0
+        )
         held = any(row["active"] for row in listed)
         listed += [
             {
@@ -232,7 +279,13 @@ class Api:
         ]
         floor = server["price"]["spot"]
         about = {"min_pricing": floor, "mrl": server["mrl"], "online": True, "visibility": "public"}
-        return {"market": {"offers": listed, "server": about, "currency_rates_in_usd": inventory.USD_PER_COIN}}
+        return {
+            "market": {
+                "offers": listed,
+                "server": about,
+                "currency_rates_in_usd": inventory.USD_PER_COIN,
+            }
+        }
 
     # Changing
 
@@ -254,7 +307,11 @@ class Api:
         per_day = float(body["spotprice"]) if spot else float(listed)
         if spot and per_day < listed:
             raise Refused(6, error="too_low_price", min_price=listed)
-        if not spot and "required_price" in body and abs(float(body["required_price"]) - listed) > 1e-9:
+        if (
+            not spot
+            and "required_price" in body
+            and abs(float(body["required_price"]) - listed) > 1e-9
+        ):
             # The real service answers a missed price with its catch-all.
             raise Refused(1, 500)
         balance = self.state.wallets().get(coin)
@@ -270,7 +327,11 @@ class Api:
             ports=body["ports"],
             mrl=server["mrl"],
             lag_s=float(str(settings.get("lag_s", 0))),
-            slow_s=float(str(settings.get("seconds", 0))) if fault is not None and fault.kind == "slow" else 0.0,
+            slow_s=(
+                float(str(settings.get("seconds", 0)))
+                if fault is not None and fault.kind == "slow"
+                else 0.0
+            ),
         )
         if fault is not None and fault.kind == "op-error":
             self.state.end(made.id, made.up_at)
@@ -290,7 +351,10 @@ class Api:
             and list(ports.values()).count("http") <= 1
             and isinstance(env, dict)
             and isinstance(body.get("autossh_entrypoint", False), bool)
-            and (not spot or (isinstance(body.get("spotprice"), (int, float)) and body["spotprice"] > 0))
+            and (
+                not spot
+                or (isinstance(body.get("spotprice"), (int, float)) and body["spotprice"] > 0)
+            )
             and len(str(body.get("ssh_password", ""))) <= 32
         )
         if not good:
@@ -309,9 +373,19 @@ class Api:
 
     def set_spot_price(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _only(arguments, {"order_id", "desired_price"})
-        made = self.state.order(arguments["order_id"]) if isinstance(arguments.get("order_id"), int) else None
+        made = (
+            self.state.order(arguments["order_id"])
+            if isinstance(arguments.get("order_id"), int)
+            else None
+        )
         wanted = arguments.get("desired_price")
-        if made is None or not made.spot or self.state.ends_at(made) is not None or not isinstance(wanted, (int, float)) or wanted <= 0:
+        if (
+            made is None
+            or not made.spot
+            or self.state.ends_at(made) is not None
+            or not isinstance(wanted, (int, float))
+            or wanted <= 0
+        ):
             raise Refused(2)
         server = self.state.server(made.si)
         floor = (server or {}).get("price", {}).get("spot", {}).get(made.coin) or 0
@@ -320,7 +394,9 @@ class Api:
         lowered = wanted < made.per_day
         since = _LOWER_S if made.lowered_at is None else self.store.now() - made.lowered_at
         if lowered and since < _LOWER_S:
-            raise Refused(6, error="can_lower_every_600_seconds", time_to_lowering=round(_LOWER_S - since))
+            raise Refused(
+                6, error="can_lower_every_600_seconds", time_to_lowering=round(_LOWER_S - since)
+            )
         self.state.reprice(made.id, float(wanted), lowered=lowered)
         return {}
 
@@ -348,7 +424,14 @@ def _before(fault: Fault) -> Answer:
         return _json({"code": 6, "error": "not_enough_balance"})
     if fault.kind == "http":
         more = {key: value for key, value in settings.items() if key not in {"status", "reason"}}
-        return _json({"code": 6, "error": settings["reason"], **more} if "reason" in settings else {"code": 1, **more}, status)
+        return _json(
+            (
+                {"code": 6, "error": settings["reason"], **more}
+                if "reason" in settings
+                else {"code": 1, **more}
+            ),
+            status,
+        )
     return Answer(503 if fault.kind == "unavailable" else 502, _HTML, "text/html")
 
 

@@ -1,6 +1,8 @@
-"""What the rehearsal market remembers: orders, bids, prices, wallets. Owns its tables in the rehearsal store; progress is a function of rows and now.
+"""What the rehearsal market remembers: orders, bids, prices, wallets. Owns its tables in the
+rehearsal store; progress is a function of rows and now.
 
-Bodies that hold keys or tokens are not kept. Must not import the adapter beside it: it knows the wire alone.
+Bodies that hold keys or tokens are not kept. Must not import the adapter beside it: it knows the
+wire alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ FEES = {False: 0.05, True: 0.0125}
 """The renter's part, on demand and spot."""
 
 OUTBID_S = 60.0
-"""How long an outbid order stands paused before it ends. Sources differ on whether it is paused or gone at once: here it is both, in turn."""
+"""How long an outbid order stands paused before it ends. Sources differ on whether it is paused or
+gone at once: here it is both, in turn.
+"""
 
 WALLET = {"bitcoin": 0.0, "CLORE-Blockchain": 2_000.0, "USD-Blockchain": 500.0}
 HOSTS = ("n1.rehearsal.invalid", "n2.rehearsal.invalid")
@@ -66,15 +70,26 @@ class State:
     # Servers
 
     def servers(self) -> list[dict[str, Any]]:
-        """Every server as it is listed now: changed prices, rented out, taken by orders of the rehearsal."""
-        changes = {si: json.loads(content) for si, content in self.store.connection().execute("SELECT si, content FROM clore_change")}
+        """Every server as it is listed now: changed prices, rented out, taken by orders of the
+        rehearsal.
+        """
+        changes = {
+            si: json.loads(content)
+            for si, content in self.store.connection().execute(
+                "SELECT si, content FROM clore_change"
+            )
+        }
         taken = {made.si for made in self.orders() if self.ends_at(made) is None}
         found = []
         for server in inventory.servers():
             number = server["id"]
             if number in changes:
                 server = _merged(server, changes[number])  # noqa: PLW2901 (the listing as changed)
-            if number in taken or (isinstance(number, int) and self._sold_out(server, "on-demand") and self._sold_out(server, "spot")):
+            if number in taken or (
+                isinstance(number, int)
+                and self._sold_out(server, "on-demand")
+                and self._sold_out(server, "spot")
+            ):
                 server = server | {"rented": True}  # noqa: PLW2901
             found.append(server)
         return found
@@ -89,30 +104,52 @@ class State:
 
     def _sold_out(self, server: Mapping[str, Any], kind: str) -> bool:
         country = server.get("specs", {}).get("net", {}).get("cc", "")
-        return self.store.stock(PROVIDER, country, "", f"server-{server['id']}", gpu_names(server), kind).machines == 0
+        return (
+            self.store.stock(
+                PROVIDER, country, "", f"server-{server['id']}", gpu_names(server), kind
+            ).machines
+            == 0
+        )
 
     def change(self, number: int, **content: Any) -> None:
-        """Changes a listing: `price={"on_demand": {"USD-Blockchain": 20.0}}`, `rented=True`; inner mappings are merged."""
+        """Changes a listing: `price={"on_demand": {"USD-Blockchain": 20.0}}`, `rented=True`; inner
+        mappings are merged.
+        """
         with self.store.transaction() as db:
             row = db.execute("SELECT content FROM clore_change WHERE si = ?", (number,)).fetchone()
             merged = _merged(json.loads(row[0]) if row else {}, content)
-            db.execute("INSERT OR REPLACE INTO clore_change VALUES (?, ?)", (number, json.dumps(merged)))
+            db.execute(
+                "INSERT OR REPLACE INTO clore_change VALUES (?, ?)", (number, json.dumps(merged))
+            )
 
     def deliver(self, number: int, **content: Any) -> None:
-        """What orders on a server say of it from now on, whatever its listing says: `gpu_array=["RTX 4090"]`."""
+        """What orders on a server say of it from now on, whatever its listing says:
+        `gpu_array=["RTX 4090"]`.
+        """
         with self.store.transaction() as db:
-            db.execute("INSERT OR REPLACE INTO clore_delivered VALUES (?, ?)", (number, json.dumps(content)))
+            db.execute(
+                "INSERT OR REPLACE INTO clore_delivered VALUES (?, ?)",
+                (number, json.dumps(content)),
+            )
 
     def delivered(self) -> dict[int, dict[str, Any]]:
         """By server."""
-        return {si: json.loads(content) for si, content in self.store.connection().execute("SELECT si, content FROM clore_delivered")}
+        return {
+            si: json.loads(content)
+            for si, content in self.store.connection().execute(
+                "SELECT si, content FROM clore_delivered"
+            )
+        }
 
     # Orders
 
     def orders(self) -> list[Made]:
         """Every order so far."""
         rows = self.store.connection().execute("SELECT * FROM clore_order ORDER BY id").fetchall()
-        return [Made._make((*row[:2], bool(row[2]), *row[3:6], json.loads(row[6]), *row[7:])) for row in rows]
+        return [
+            Made._make((*row[:2], bool(row[2]), *row[3:6], json.loads(row[6]), *row[7:]))
+            for row in rows
+        ]
 
     def order(self, number: int) -> Made | None:
         """One order."""
@@ -138,7 +175,21 @@ class State:
         with self.store.transaction() as db:
             last = db.execute("SELECT MAX(id) FROM clore_order").fetchone()[0]
             number = _FIRST_ORDER if last is None else last + 1
-            row = (number, si, int(spot), coin, per_day, image, json.dumps(dict(ports)), now, visible_at, up_at, mrl, None, None)
+            row = (
+                number,
+                si,
+                int(spot),
+                coin,
+                per_day,
+                image,
+                json.dumps(dict(ports)),
+                now,
+                visible_at,
+                up_at,
+                mrl,
+                None,
+                None,
+            )
             db.execute(f"INSERT INTO clore_order VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 (question marks)
         found = self.order(number)
         assert found is not None
@@ -147,17 +198,25 @@ class State:
     def end(self, number: int, at: float) -> None:
         """Ends an order at a moment, unless it ended before."""
         with self.store.transaction() as db:
-            db.execute("UPDATE clore_order SET ended_at = ? WHERE id = ? AND (ended_at IS NULL OR ended_at > ?)", (at, number, at))
+            db.execute(
+                "UPDATE clore_order SET ended_at = ? WHERE id = ? AND (ended_at IS NULL OR ended_at"
+                " > ?)",
+                (at, number, at),
+            )
 
     def reprice(self, number: int, per_day: float, *, lowered: bool) -> None:
         """Changes a bid of ours."""
         with self.store.transaction() as db:
             db.execute("UPDATE clore_order SET per_day = ? WHERE id = ?", (per_day, number))
             if lowered:
-                db.execute("UPDATE clore_order SET lowered_at = ? WHERE id = ?", (self.store.now(), number))
+                db.execute(
+                    "UPDATE clore_order SET lowered_at = ? WHERE id = ?", (self.store.now(), number)
+                )
 
     def ends_at(self, made: Made) -> float | None:
-        """When it ended; None while it stands. Counted from its rows: cancelled, outbid for a while, or its longest rental over."""
+        """When it ended; None while it stands. Counted from its rows: cancelled, outbid for a
+        while, or its longest rental over.
+        """
         now = self.store.now()
         moments = [made.ct + made.mrl * 3_600]
         if made.ended_at is not None:
@@ -173,30 +232,46 @@ class State:
     def bid(self, si: int, coin: str, per_day: float) -> None:
         """Another renter bids on a server."""
         with self.store.transaction() as db:
-            db.execute("INSERT INTO clore_bid (si, coin, per_day, at) VALUES (?, ?, ?, ?)", (si, coin, per_day, self.store.now()))
+            db.execute(
+                "INSERT INTO clore_bid (si, coin, per_day, at) VALUES (?, ?, ?, ?)",
+                (si, coin, per_day, self.store.now()),
+            )
 
     def bids(self, si: int) -> list[tuple[int, str, float, float]]:
         """Other renters' bids on a server: (id, coin, per day, since)."""
-        return list(self.store.connection().execute("SELECT id, coin, per_day, at FROM clore_bid WHERE si = ? ORDER BY id", (si,)))
+        return list(
+            self.store.connection().execute(
+                "SELECT id, coin, per_day, at FROM clore_bid WHERE si = ? ORDER BY id", (si,)
+            )
+        )
 
     def beaten_at(self, made: Made) -> float | None:
         """When another's bid went over this order's; None while it holds."""
         if not made.spot:
             return None
         ours = made.per_day * inventory.USD_PER_COIN[made.coin]
-        over = [at for _, coin, per_day, at in self.bids(made.si) if per_day * inventory.USD_PER_COIN[coin] > ours]
+        over = [
+            at
+            for _, coin, per_day, at in self.bids(made.si)
+            if per_day * inventory.USD_PER_COIN[coin] > ours
+        ]
         return max(min(over), made.ct) if over else None
 
     # Wallets
 
     def set_wallet(self, coin: str, balance: float | None) -> None:
-        """What the wallet holds before anything of the rehearsal was spent; None for a balance that the service does not tell."""
+        """What the wallet holds before anything of the rehearsal was spent; None for a balance that
+        the service does not tell.
+        """
         with self.store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO clore_wallet VALUES (?, ?)", (coin, balance))
 
     def wallets(self) -> dict[str, float | None]:
         """Balances now, less what the orders have cost so far."""
-        found: dict[str, float | None] = {**WALLET, **dict(self.store.connection().execute("SELECT coin, balance FROM clore_wallet"))}
+        found: dict[str, float | None] = {
+            **WALLET,
+            **dict(self.store.connection().execute("SELECT coin, balance FROM clore_wallet")),
+        }
         for made in self.orders():
             balance = found.get(made.coin)
             if balance is not None:
@@ -226,7 +301,9 @@ class State:
 
 def gpu_names(server: Mapping[str, Any]) -> list[str]:
     """A server's GPUs as a scenario names them: `RTX-4090`."""
-    return sorted({str(entry).strip().replace(" ", "-").upper() for entry in server.get("gpu_array", ())})
+    return sorted(
+        {str(entry).strip().replace(" ", "-").upper() for entry in server.get("gpu_array", ())}
+    )
 
 
 def rows(state: State, *, completed: bool) -> list[dict[str, Any]]:
@@ -238,13 +315,27 @@ def rows(state: State, *, completed: bool) -> list[dict[str, Any]]:
         ended_at = state.ends_at(made)
         if made.visible_at > now or (ended_at is not None) != completed:
             continue
-        found.append(_row(state, made, _merged(listed.get(made.si, {}), delivered.get(made.si, {})), now, ended_at))
+        found.append(
+            _row(
+                state,
+                made,
+                _merged(listed.get(made.si, {}), delivered.get(made.si, {})),
+                now,
+                ended_at,
+            )
+        )
     return found
 
 
-def _row(state: State, made: Made, server: Mapping[str, Any], now: float, ended_at: float | None) -> dict[str, Any]:
+def _row(
+    state: State, made: Made, server: Mapping[str, Any], now: float, ended_at: float | None
+) -> dict[str, Any]:
     up = ended_at is None and made.up_at <= now and state.beaten_at(made) is None
-    mapped = [f"{port}:{_public(made.id, index)}" for index, (port, kind) in enumerate(sorted(made.ports.items())) if kind == "tcp"]
+    mapped = [
+        f"{port}:{_public(made.id, index)}"
+        for index, (port, kind) in enumerate(sorted(made.ports.items()))
+        if kind == "tcp"
+    ]
     row: dict[str, Any] = {
         "id": made.id,
         "si": made.si,
@@ -280,10 +371,18 @@ def _public(number: int, index: int) -> int:
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(old)
     for key, value in new.items():
-        merged[key] = _merged(merged[key], value) if isinstance(value, dict) and isinstance(merged.get(key), dict) else value
+        merged[key] = (
+            _merged(merged[key], value)
+            if isinstance(value, dict) and isinstance(merged.get(key), dict)
+            else value
+        )
     return merged
 
 
 def holders(state: State, si: int) -> Sequence[Made]:
     """Our standing bids on a server."""
-    return [made for made in state.orders() if made.si == si and made.spot and state.ends_at(made) is None]
+    return [
+        made
+        for made in state.orders()
+        if made.si == si and made.spot and state.ends_at(made) is None
+    ]

@@ -1,6 +1,8 @@
-"""Compute Engine for rehearsals: the REST API on loopback, checked against Google's discovery document, its state in the rehearsal store.
+"""Compute Engine for rehearsals: the REST API on loopback, checked against Google's discovery
+document, its state in the rehearsal store.
 
-Owns `start`. Imports model-free parts only: the store, its own modules, and the HTTP server when it is started.
+Owns `start`. Imports model-free parts only: the store, its own modules, and the HTTP server when it
+is started.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def start(store: Store) -> Server:
-    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens on one socket; makes its tables if needed."""
+    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens
+    on one socket; makes its tables if needed.
+    """
     from providers.rehearsal.clouds.gcp.compute import CLOUD
     from providers.rehearsal.clouds.gcp.server import Server
 

@@ -1,4 +1,6 @@
-"""Which call does what. Owns Call and the table from method to function, and the lists: filter, order, pages."""
+"""Which call does what. Owns Call and the table from method to function, and the lists: filter,
+order, pages.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """One request, checked and in its transaction. `fault` is the failure that the scenario planned for it."""
+    """One request, checked and in its transaction. `fault` is the failure that the scenario planned
+    for it.
+    """
 
     method: str
     rows: Rows
@@ -28,16 +32,27 @@ class Call(NamedTuple):
     @property
     def slower_s(self) -> float:
         """How much longer than usual the operation takes, in world seconds."""
-        return float(str(self.fault.settings.get("seconds", 5))) if self.fault and self.fault.kind == "slow" else 0.0
+        return (
+            float(str(self.fault.settings.get("seconds", 5)))
+            if self.fault and self.fault.kind == "slow"
+            else 0.0
+        )
 
     def planned_errors(self) -> list[Json]:
         """The error that the scenario planned for this operation, or nothing."""
         if not self.fault or self.fault.kind != "op-error":
             return []
         given = self.fault.settings
-        error: Json = {"code": str(given.get("code", "INTERNAL_ERROR")), "message": str(given.get("message", "planned by the scenario"))}
+        error: Json = {
+            "code": str(given.get("code", "INTERNAL_ERROR")),
+            "message": str(given.get("message", "planned by the scenario")),
+        }
         if given.get("reason"):
-            info = {"reason": str(given["reason"]), "domain": "compute.googleapis.com", "metadatas": given.get("metadatas") or {}}
+            info = {
+                "reason": str(given["reason"]),
+                "domain": "compute.googleapis.com",
+                "metadatas": given.get("metadatas") or {},
+            }
             error["errorDetails"] = [{"errorInfo": info}]
         if given.get("metric"):
             region = str(given.get("region", ""))
@@ -46,7 +61,9 @@ class Call(NamedTuple):
                 "limitName": str(given.get("limit_name", given["metric"])),
                 "limit": float(str(given.get("limit", 0))),
             }
-            error.setdefault("errorDetails", []).append({"quotaInfo": quota | {"dimensions": {"region": region} if region else {}}})
+            error.setdefault("errorDetails", []).append(
+                {"quotaInfo": quota | {"dimensions": {"region": region} if region else {}}}
+            )
         return [error]
 
     def operation(
@@ -87,7 +104,11 @@ Scoped = list[tuple[str, Json]]
 def _page(call: Call, items: Scoped, kind: str, scope: str) -> Json:
     """One page of a plain list."""
     chosen, token = _chosen(call, items)
-    out: Json = {"kind": f"compute#{kind}", "id": f"projects/{call.project}/{scope}", "selfLink": f"{ROOT}/projects/{call.project}/{scope}"}
+    out: Json = {
+        "kind": f"compute#{kind}",
+        "id": f"projects/{call.project}/{scope}",
+        "selfLink": f"{ROOT}/projects/{call.project}/{scope}",
+    }
     if chosen:
         out["items"] = [item for _, item in chosen]
     if token:
@@ -117,7 +138,9 @@ def _chosen(call: Call, items: Scoped) -> tuple[Scoped, str]:
 
 
 def _aggregated(call: Call, items: Scoped, kind: str, key: str, scopes: Sequence[str]) -> Json:
-    """One page of an aggregated list. Scopes without a result are there too, with a warning, as at Google."""
+    """One page of an aggregated list. Scopes without a result are there too, with a warning, as at
+    Google.
+    """
     chosen, token = _chosen(call, items)
     grouped: Json = {}
     for scope, item in chosen:
@@ -125,9 +148,20 @@ def _aggregated(call: Call, items: Scoped, kind: str, key: str, scopes: Sequence
     for scope in scopes:
         if scope not in grouped:
             text = f"There are no results for scope '{scope}' on this page."
-            grouped[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": text, "data": [{"key": "scope", "value": scope}]}}
+            grouped[scope] = {
+                "warning": {
+                    "code": "NO_RESULTS_ON_PAGE",
+                    "message": text,
+                    "data": [{"key": "scope", "value": scope}],
+                }
+            }
     where = f"projects/{call.project}/aggregated/{key}"
-    out: Json = {"kind": f"compute#{kind}", "id": where, "items": dict(sorted(grouped.items())), "selfLink": f"{ROOT}/{where}"}
+    out: Json = {
+        "kind": f"compute#{kind}",
+        "id": where,
+        "items": dict(sorted(grouped.items())),
+        "selfLink": f"{ROOT}/{where}",
+    }
     if token:
         out["nextPageToken"] = token
     return out
@@ -137,11 +171,19 @@ def _aggregated(call: Call, items: Scoped, kind: str, key: str, scopes: Sequence
 
 
 def _scope(call: Call) -> str:
-    return f"zones/{call.path['zone']}" if "zone" in call.path else f"regions/{call.path['region']}" if "region" in call.path else "global"
+    return (
+        f"zones/{call.path['zone']}"
+        if "zone" in call.path
+        else f"regions/{call.path['region']}"
+        if "region" in call.path
+        else "global"
+    )
 
 
 def _operation(call: Call) -> Json:
-    found = call.rows.operations(call.project, "scope = ? AND name = ?", (_scope(call), call.path["operation"]))
+    found = call.rows.operations(
+        call.project, "scope = ? AND name = ?", (_scope(call), call.path["operation"])
+    )
     if not found:
         raise missing(f"projects/{call.project}/{_scope(call)}/operations/{call.path['operation']}")
     return found[0]
@@ -149,11 +191,19 @@ def _operation(call: Call) -> Json:
 
 def _operations(call: Call) -> Json:
     scope = _scope(call)
-    return _page(call, [(scope, item) for item in call.rows.operations(call.project, "scope = ?", (scope,))], "operationList", f"{scope}/operations")
+    return _page(
+        call,
+        [(scope, item) for item in call.rows.operations(call.project, "scope = ?", (scope,))],
+        "operationList",
+        f"{scope}/operations",
+    )
 
 
 def _all_operations(call: Call) -> Json:
-    items = [(item["selfLink"].split(f"/projects/{call.project}/")[1].split("/operations/")[0], item) for item in call.rows.operations(call.project)]
+    items = [
+        (item["selfLink"].split(f"/projects/{call.project}/")[1].split("/operations/")[0], item)
+        for item in call.rows.operations(call.project)
+    ]
     return _aggregated(call, items, "operationAggregatedList", "operations", [])
 
 
@@ -163,13 +213,22 @@ def _all_operations(call: Call) -> Json:
 def _vms(call: Call) -> Json:
     zone = things.zone(call)
     found = call.rows.vms("project = ? AND zone = ?", (call.project, zone))
-    return _page(call, [(f"zones/{zone}", vms.body(call.rows, vm)) for vm in found], "instanceList", f"zones/{zone}/instances")
+    return _page(
+        call,
+        [(f"zones/{zone}", vms.body(call.rows, vm)) for vm in found],
+        "instanceList",
+        f"zones/{zone}/instances",
+    )
 
 
 def _all_vms(call: Call) -> Json:
     found = call.rows.vms("project = ?", (call.project,))
     return _aggregated(
-        call, [(f"zones/{vm.zone}", vms.body(call.rows, vm)) for vm in found], "instanceAggregatedList", "instances", things.zone_scopes()
+        call,
+        [(f"zones/{vm.zone}", vms.body(call.rows, vm)) for vm in found],
+        "instanceAggregatedList",
+        "instances",
+        things.zone_scopes(),
     )
 
 
@@ -178,17 +237,28 @@ def _list(kind: str, items: Callable[[Call], Scoped]) -> Callable[[Call], Json]:
 
     def call_it(call: Call) -> Json:
         resource = call.method.split(".")[0]
-        return _page(call, items(call), f"{kind}List", resource if resource in {"regions", "zones"} else f"{_scope(call)}/{resource}")
+        return _page(
+            call,
+            items(call),
+            f"{kind}List",
+            resource if resource in {"regions", "zones"} else f"{_scope(call)}/{resource}",
+        )
 
     return call_it
 
 
-def _gather(kind: str, items: Callable[[Call], Scoped], *, regional: bool = False) -> Callable[[Call], Json]:
+def _gather(
+    kind: str, items: Callable[[Call], Scoped], *, regional: bool = False
+) -> Callable[[Call], Json]:
     """An aggregated list call."""
 
     def call_it(call: Call) -> Json:
         return _aggregated(
-            call, items(call), f"{kind}AggregatedList", call.method.split(".")[0], things.region_scopes() if regional else things.zone_scopes()
+            call,
+            items(call),
+            f"{kind}AggregatedList",
+            call.method.split(".")[0],
+            things.region_scopes() if regional else things.zone_scopes(),
         )
 
     return call_it
@@ -208,7 +278,11 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "instances.setLabels": vms.set_labels,
     "instances.setMetadata": vms.set_metadata,
     "instances.setScheduling": vms.set_scheduling,
-    **{f"{scope}Operations.{verb}": _operation for scope in ("zone", "region", "global") for verb in ("get", "wait")},
+    **{
+        f"{scope}Operations.{verb}": _operation
+        for scope in ("zone", "region", "global")
+        for verb in ("get", "wait")
+    },
     **{f"{scope}Operations.list": _operations for scope in ("zone", "region", "global")},
     "globalOperations.aggregatedList": _all_operations,
     "machineTypes.get": things.machine_type,
@@ -237,7 +311,9 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "subnetworks.insert": surroundings.insert_subnetwork,
     "subnetworks.get": surroundings.get_subnetwork,
     "subnetworks.list": _list("subnetwork", surroundings.list_subnetworks),
-    "subnetworks.aggregatedList": _gather("subnetwork", surroundings.list_subnetworks, regional=True),
+    "subnetworks.aggregatedList": _gather(
+        "subnetwork", surroundings.list_subnetworks, regional=True
+    ),
     "subnetworks.patch": surroundings.patch,
     "subnetworks.delete": surroundings.delete,
     "firewalls.insert": surroundings.insert_firewall,
@@ -263,13 +339,21 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
 
 
 def again(call: Call) -> Json | None:
-    """The operation of an earlier request with the same id: nothing is done twice. 409 where that was another kind of call."""
+    """The operation of an earlier request with the same id: nothing is done twice. 409 where that
+    was another kind of call.
+    """
     request = str(call.query.get("requestId", ""))
     found = (
-        call.rows.db.execute("SELECT * FROM gcp_operation WHERE request = ? AND project = ?", (request, call.project)).fetchone() if request else None
+        call.rows.db.execute(
+            "SELECT * FROM gcp_operation WHERE request = ? AND project = ?", (request, call.project)
+        ).fetchone()
+        if request
+        else None
     )
     if found is None:
         return None
     if found[8] != call.method:
-        raise Refusal(409, "conflict", f"The request id '{request}' was used for {found[8]} before.")
+        raise Refusal(
+            409, "conflict", f"The request id '{request}' was used for {found[8]} before."
+        )
     return call.rows.operation_body(found)

@@ -1,4 +1,6 @@
-"""Compute Engine as the server serves it: its document, its calls, what a request is about, and what a planned failure answers. Owns no rows."""
+"""Compute Engine as the server serves it: its document, its calls, what a request is about, and
+what a planned failure answers. Owns no rows.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,20 @@ if TYPE_CHECKING:
 
 _BEFORE = {
     "unavailable": (503, "backendError", "Backend Error", "global"),
-    "rate-limit": (403, "rateLimitExceeded", "Quota exceeded for quota group 'default' and limit 'Queries per 100 seconds'.", "usageLimits"),
+    "rate-limit": (
+        403,
+        "rateLimitExceeded",
+        "Quota exceeded for quota group 'default' and limit 'Queries per 100 seconds'.",
+        "usageLimits",
+    ),
     "too-many": (429, "rateLimitExceeded", "Rate Limit Exceeded", "usageLimits"),
     "unauthorized": (401, "authError", "Invalid Credentials", "global"),
-    "forbidden": (403, "forbidden", "Required 'compute.instances.create' permission for the project", "global"),
+    "forbidden": (
+        403,
+        "forbidden",
+        "Required 'compute.instances.create' permission for the project",
+        "global",
+    ),
 }
 
 
@@ -36,7 +48,15 @@ def _about(request: Request) -> tuple[list[str], list[str]]:
 
 def _work(request: Request) -> Json:
     rows = Rows(request.store, request.db, request.store.now())
-    call = calls.Call(request.method, rows, request.path.get("project", ""), request.path, request.query, request.body, request.fault)
+    call = calls.Call(
+        request.method,
+        rows,
+        request.path.get("project", ""),
+        request.path,
+        request.query,
+        request.body,
+        request.fault,
+    )
     return calls.again(call) or calls.HANDLERS[request.method](call)
 
 
@@ -48,11 +68,19 @@ def _refused(fault: Fault) -> Answer | None:
     if fault.kind == "quota":
         metric, region = str(given.get("metric", "GPUS_ALL_REGIONS")), str(given.get("region", ""))
         where = f"in region {region}" if region else "globally"
-        text = f"Quota '{metric}' exceeded.  Limit: {float(str(given.get('limit', 0))):.1f} {where}."
+        text = (
+            f"Quota '{metric}' exceeded.  Limit: {float(str(given.get('limit', 0))):.1f} {where}."
+        )
         return Answer(403, Refusal(403, "quotaExceeded", text, domain="usageLimits").body())
     if fault.kind == "http":
-        status, reason = int(str(given.get("status", 500))), str(given.get("reason", "backendError"))
-        return Answer(status, Refusal(status, reason, str(given.get("message", "planned by the scenario"))).body())
+        status, reason = (
+            int(str(given.get("status", 500))),
+            str(given.get("reason", "backendError")),
+        )
+        return Answer(
+            status,
+            Refusal(status, reason, str(given.get("message", "planned by the scenario"))).body(),
+        )
     if fault.kind in _BEFORE:
         code, reason, text, domain = _BEFORE[fault.kind]
         return Answer(code, Refusal(code, reason, text, domain=domain).body())
@@ -61,20 +89,34 @@ def _refused(fault: Fault) -> Answer | None:
 
 def _places(path: dict[str, str], body: Json) -> list[str]:
     """The zones and regions that a call is about."""
-    named = list(((body.get("locationPolicy") or {}).get("locations") or {}).keys()) if isinstance(body.get("locationPolicy"), dict) else []
+    named = (
+        list(((body.get("locationPolicy") or {}).get("locations") or {}).keys())
+        if isinstance(body.get("locationPolicy"), dict)
+        else []
+    )
     zones = [key.rsplit("/", 1)[-1] for key in named]
     if "zone" in path:
         zones.append(path["zone"])
-    return [*zones, *{machines.region_of(zone) for zone in zones}, *([path["region"]] if "region" in path else [])]
+    return [
+        *zones,
+        *{machines.region_of(zone) for zone in zones},
+        *([path["region"]] if "region" in path else []),
+    ]
 
 
 def _machine_types(rows: Rows, path: dict[str, str], body: Json) -> list[str]:
     """The machine types that a call is about."""
     if "instance" in path and "zone" in path:
-        return [vm.machine_type for vm in rows.vms("zone = ? AND name = ?", (path["zone"], path["instance"]))]
+        return [
+            vm.machine_type
+            for vm in rows.vms("zone = ? AND name = ?", (path["zone"], path["instance"]))
+        ]
     properties = body.get("instanceProperties") or body
     selections = (body.get("instanceFlexibilityPolicy") or {}).get("instanceSelections") or {}
-    named = [str(properties.get("machineType") or ""), *(kind for item in selections.values() for kind in item.get("machineTypes") or [])]
+    named = [
+        str(properties.get("machineType") or ""),
+        *(kind for item in selections.values() for kind in item.get("machineTypes") or []),
+    ]
     return [kind.rsplit("/", 1)[-1] for kind in named if kind]
 
 

@@ -1,4 +1,6 @@
-"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of its own."""
+"""What `gpus rehearse` can see and do here: machines, places, names, preemption. Owns no rows of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def places() -> frozenset[str]:
 
 
 def unplaced() -> dict[str, frozenset[tuple[str, str]]]:
-    """Region -> the (machine type, GPU) that sources sell there without naming a zone: asked for in good order, they are never had here."""
+    """Region -> the (machine type, GPU) that sources sell there without naming a zone: asked for in
+    good order, they are never had here.
+    """
     found: dict[str, set[tuple[str, str]]] = {}
     for name, machine in machines.types().items():
         for region in machine.regions - {machines.region_of(zone) for zone in machine.zones}:
@@ -36,7 +40,9 @@ def machine_types() -> frozenset[str]:
 def gpus() -> frozenset[str]:
     """Every GPU, by the cloud's name and by the catalog's."""
     attached = machines.attachable()
-    names = {machine.gpu for machine in machines.types().values()} | {gpu for gpu, _ in attached.values()}
+    names = {machine.gpu for machine in machines.types().values()} | {
+        gpu for gpu, _ in attached.values()
+    }
     return frozenset(names | set(machines.accelerators())) - {""}
 
 
@@ -58,7 +64,16 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
         place.settle(rows)
         return tuple(
             RehearsedMachine(
-                "gcp", vm.name, vm.status(rows.now), vm.zone, vm.machine_type, vm.gpu, vm.gpu_count, vm.capacity, vm.body["labels"], vm.created
+                "gcp",
+                vm.name,
+                vm.status(rows.now),
+                vm.zone,
+                vm.machine_type,
+                vm.gpu,
+                vm.gpu_count,
+                vm.capacity,
+                vm.body["labels"],
+                vm.created,
             )
             for vm in rows.vms()
         )
@@ -70,11 +85,15 @@ def preempt(store: Store, name: str) -> int:
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         place.settle(rows)
-        return sum(vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,)))
+        return sum(
+            vms.preempt(rows, vm) for vm in rows.vms("name = ? AND capacity = 'spot'", (name,))
+        )
 
 
 def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
-    """Makes the machines of this name another machine type, or another number of GPUs, as a stop, a change and a start do; how many that were."""
+    """Makes the machines of this name another machine type, or another number of GPUs, as a stop, a
+    change and a start do; how many that were.
+    """
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
@@ -84,16 +103,38 @@ def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> in
             kind = machines.types()[machine_type or vm.machine_type]
             accelerator, card, number = kind.accelerator, kind.gpu, kind.gpu_count
             if not machine_type:
-                accelerator, card, number = next((name for name, (card, _) in machines.attachable().items() if card == gpu), accelerator), gpu, count
+                accelerator, card, number = (
+                    next(
+                        (name for name, (card, _) in machines.attachable().items() if card == gpu),
+                        accelerator,
+                    ),
+                    gpu,
+                    count,
+                )
             link = f"{ROOT}/projects/{vm.project}/zones/{vm.zone}"
-            cards = [{"acceleratorType": f"{link}/acceleratorTypes/{accelerator}", "acceleratorCount": int(number)}] if number >= 1 else []
-            body = {**vm.body, "machineType": f"{link}/machineTypes/{kind.name}", "guestAccelerators": cards}
+            cards = (
+                [
+                    {
+                        "acceleratorType": f"{link}/acceleratorTypes/{accelerator}",
+                        "acceleratorCount": int(number),
+                    }
+                ]
+                if number >= 1
+                else []
+            )
+            body = {
+                **vm.body,
+                "machineType": f"{link}/machineTypes/{kind.name}",
+                "guestAccelerators": cards,
+            }
             rows.reshape(vm._replace(machine_type=kind.name, gpu=card, gpu_count=number, body=body))
         return len(found)
 
 
 def idle(store: Store, name: str) -> float | None:
-    """From now on the GPUs of the machine of this name have nothing to do: when its own timer stops it, 0 for never. None where none runs."""
+    """From now on the GPUs of the machine of this name have nothing to do: when its own timer stops
+    it, 0 for never. None where none runs.
+    """
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
@@ -111,12 +152,19 @@ def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 
     store.tables(SCHEMA)
     body = {
         "name": name,
-        "specificReservation": {"count": str(count), "instanceProperties": {"machineType": machine_type}},
+        "specificReservation": {
+            "count": str(count),
+            "instanceProperties": {"machineType": machine_type},
+        },
         "specificReservationRequired": True,
     }
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
-        calls.HANDLERS["reservations.insert"](calls.Call("reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body))
+        calls.HANDLERS["reservations.insert"](
+            calls.Call(
+                "reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body
+            )
+        )
 
 
 def disks(store: Store) -> tuple[str, ...]:
@@ -125,5 +173,7 @@ def disks(store: Store) -> tuple[str, ...]:
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         place.settle(rows)
-        listed = things.disks(calls.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {}))
+        listed = things.disks(
+            calls.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {})
+        )
         return tuple(f"{where}/{disk['name']}" for where, disk in listed)

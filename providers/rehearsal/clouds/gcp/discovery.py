@@ -1,7 +1,9 @@
-"""A discovery document of Google's, as far as it is served: which calls exist and what they take and give.
+"""A discovery document of Google's, as far as it is served: which calls exist and what they take
+and give.
 
-Owns matching a request to a method and checking queries, bodies and answers against the schemas. Reads a committed extract (see `generate`) once.
-Imports nothing of the package but the wire's shapes.
+Owns matching a request to a method and checking queries, bodies and answers against the schemas.
+Reads a committed extract (see `generate`) once. Imports nothing of the package but the wire's
+shapes.
 """
 
 from __future__ import annotations
@@ -48,11 +50,22 @@ class Document:
         found = []
         for name, row in self.content["methods"].items():
             pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", row["path"])
-            found.append(Method(name, row["verb"], re.compile(pattern), row["parameters"], row["request"], row["response"]))
+            found.append(
+                Method(
+                    name,
+                    row["verb"],
+                    re.compile(pattern),
+                    row["parameters"],
+                    row["request"],
+                    row["response"],
+                )
+            )
         return tuple(found)
 
     def match(self, verb: str, path: str) -> tuple[Method, dict[str, str]]:
-        """The method that serves this path (without query), and the path's parameters. Raises 404 for an unknown route, 400 for a bad name."""
+        """The method that serves this path (without query), and the path's parameters. Raises 404
+        for an unknown route, 400 for a bad name.
+        """
         from urllib.parse import unquote
 
         if path.startswith(self.prefix):
@@ -63,10 +76,15 @@ class Document:
                     for key, value in values.items():
                         pattern = method.parameters.get(key, {}).get("pattern")
                         if pattern and not re.fullmatch(pattern, value):
-                            why = f"Invalid value for field '{key}': '{value}'. Must be a match of regex '{pattern}'"
+                            why = (
+                                f"Invalid value for field '{key}': '{value}'. Must be a match of"
+                                f" regex '{pattern}'"
+                            )
                             raise Refusal(400, "invalidParameter", why)
                     return method, values
-        raise Refusal(404, "notFound", f"The requested URL {path} was not found on this server for {verb}.")
+        raise Refusal(
+            404, "notFound", f"The requested URL {path} was not found on this server for {verb}."
+        )
 
     def query(self, method: Method, given: dict[str, list[str]]) -> Json:
         """The query, typed. Raises 400 for unknown parameters and wrong values."""
@@ -75,18 +93,25 @@ class Document:
             schema = method.parameters.get(key) or self.content["parameters"].get(key)
             if schema is None or schema.get("location") != "query":
                 raise Refusal(
-                    400, "badRequest", f'Invalid JSON payload received. Unknown name "{key}": Cannot bind query parameter. Field not found.'
+                    400,
+                    "badRequest",
+                    f'Invalid JSON payload received. Unknown name "{key}": Cannot bind query'
+                    " parameter. Field not found.",
                 )
             typed = [_query_value(key, schema, value) for value in values]
             out[key] = typed if schema.get("repeated") else typed[-1]
         return out
 
     def body(self, schema: str, value: object) -> None:
-        """Checks a request's body. Raises 400 naming the first field that is unknown, of the wrong type, or of no listed value."""
+        """Checks a request's body. Raises 400 naming the first field that is unknown, of the wrong
+        type, or of no listed value.
+        """
         self._check(self.content["schemas"][schema], value, "")
 
     def answer(self, schema: str, value: object) -> None:
-        """Checks an answer before it leaves. Raises ValueError: a fault of the stand-in, never of the caller."""
+        """Checks an answer before it leaves. Raises ValueError: a fault of the stand-in, never of
+        the caller.
+        """
         try:
             self._check(self.content["schemas"][schema], value, "")
         except Refusal as wrong:
@@ -104,7 +129,12 @@ class Document:
                 inner = fields.get(key, rest)
                 if inner is None:
                     where = f" at '{path}'" if path else ""
-                    raise Refusal(400, "invalid", f'Invalid JSON payload received. Unknown name "{key}"{where}: Cannot find field.')
+                    raise Refusal(
+                        400,
+                        "invalid",
+                        f'Invalid JSON payload received. Unknown name "{key}"{where}: Cannot find'
+                        " field.",
+                    )
                 if item is not None:
                     self._check(inner, item, f"{path}.{key}" if path else key)
         elif kind == "array":
@@ -114,7 +144,9 @@ class Document:
                 self._check(schema["items"], item, f"{path}[{index}]")
         elif kind == "string":
             if not isinstance(value, str) and not (
-                schema.get("format") in {"int64", "uint64"} and isinstance(value, int) and not isinstance(value, bool)
+                schema.get("format") in {"int64", "uint64"}
+                and isinstance(value, int)
+                and not isinstance(value, bool)
             ):
                 raise _wrong(path, "a string", value)
             if schema.get("format") in {"int64", "uint64"} and not _WHOLE.fullmatch(str(value)):
@@ -138,11 +170,17 @@ def _query_value(key: str, schema: Json, text: str) -> object:
     kind = schema["type"]
     if kind == "boolean":
         if text not in {"true", "false"}:
-            raise Refusal(400, "invalidParameter", f"Invalid value at '{key}' (TYPE_BOOL), \"{text}\"")
+            raise Refusal(
+                400, "invalidParameter", f"Invalid value at '{key}' (TYPE_BOOL), \"{text}\""
+            )
         return text == "true"
     if kind == "integer":
         if not _WHOLE.fullmatch(text) or not _fits(schema, int(text)):
-            raise Refusal(400, "invalidParameter", f"Invalid value at '{key}' ({schema.get('format', 'int32')}), \"{text}\"")
+            raise Refusal(
+                400,
+                "invalidParameter",
+                f"Invalid value at '{key}' ({schema.get('format', 'int32')}), \"{text}\"",
+            )
         return int(text)
     if "enum" in schema and text not in schema["enum"]:
         raise Refusal(400, "invalidParameter", f"Invalid value at '{key}' (enum), \"{text}\"")
@@ -154,17 +192,36 @@ def _query_value(key: str, schema: Json, text: str) -> object:
         except ValueError:
             given = uuid.UUID(int=0)
         if given.int == 0 or str(given) != text.lower():
-            raise Refusal(400, "invalid", f"Invalid value for field 'requestId': '{text}'. Must be a valid UUID, not all zero.")
+            raise Refusal(
+                400,
+                "invalid",
+                f"Invalid value for field 'requestId': '{text}'. Must be a valid UUID, not all"
+                " zero.",
+            )
     return text
 
 
 def _fits(schema: Json, number: int) -> bool:
-    low = int(schema["minimum"]) if "minimum" in schema else 0 if str(schema.get("format", "")).startswith("uint") else -(2**63)
-    high = int(schema["maximum"]) if "maximum" in schema else 2**32 - 1 if schema.get("format") == "uint32" else 2**63 - 1
+    low = (
+        int(schema["minimum"])
+        if "minimum" in schema
+        else 0
+        if str(schema.get("format", "")).startswith("uint")
+        else -(2**63)
+    )
+    high = (
+        int(schema["maximum"])
+        if "maximum" in schema
+        else 2**32 - 1
+        if schema.get("format") == "uint32"
+        else 2**63 - 1
+    )
     return low <= number <= high
 
 
 def _wrong(path: str, wanted: str, value: object) -> Refusal:
     import json
 
-    return Refusal(400, "invalid", f"Invalid value at '{path}' (wanted {wanted}), {json.dumps(value)[:80]}")
+    return Refusal(
+        400, "invalid", f"Invalid value at '{path}' (wanted {wanted}), {json.dumps(value)[:80]}"
+    )

@@ -1,4 +1,6 @@
-"""Partial answers: the `fields` parameter, as in `items/*/instances(name,status),nextPageToken`. Owns its parser; pure."""
+"""Partial answers: the `fields` parameter, as in `items/*/instances(name,status),nextPageToken`.
+Owns its parser; pure.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _list(tokens: list[str], text: str) -> tuple[Tree, list[str]]:
 
 
 def select(schemas: Json, schema: str, value: Json, tree: Tree) -> Json:
-    """The part of an answer that the selection keeps. Raises 400 for a field that the schema has not."""
+    """The part of an answer that the selection keeps. Raises 400 for a field that the schema has
+    not.
+    """
     out: Json = _select(schemas, {"$ref": schema}, value, tree)
     return out
 

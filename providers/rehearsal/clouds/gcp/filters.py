@@ -1,5 +1,6 @@
-"""The `filter` of list calls, in both of its syntaxes: AIP-160 (`labels.stack=dev AND (zone:a OR NOT x=1)`) and regular expressions
-(`name eq gpu-.*`). Owns the parser; pure. The two cannot be mixed, as at Google.
+"""The `filter` of list calls, in both of its syntaxes: AIP-160 (`labels.stack=dev AND (zone:a OR
+NOT x=1)`) and regular expressions (`name eq gpu-.*`). Owns the parser; pure. The two cannot be
+mixed, as at Google.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from providers.rehearsal.clouds.gcp.wire import Json, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TOKEN = re.compile(r"""\s*(?:(?P<paren>[()])|(?P<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<op>!=|<=|>=|=|<|>|:)|(?P<word>[^\s()=!<>:"']+))""")
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<paren>[()])|(?P<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<op>!=|<=|>=|=|<|>|:)|(?P<word>[^\s()=!<>:"']+))"""
+)
 _OLD = re.compile(r"""^\s*\(?\s*([A-Za-z][\w.\-]*)\s+(eq|ne)\s+(.+?)\s*\)?\s*$""")
 
 
@@ -34,7 +37,11 @@ def compile_filter(text: str) -> Callable[[Json], bool]:
 
 
 def _bad(text: str) -> Refusal:
-    return Refusal(400, "invalid", f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
+    return Refusal(
+        400,
+        "invalid",
+        f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.",
+    )
 
 
 def _bare(text: str) -> str:
@@ -109,10 +116,14 @@ class _Parser:
 
 
 def _values(item: Any, path: str) -> list[Any]:
-    """Every value at a path; lists are looked through. Label keys may hold dots only in quotes, which Compute Engine has none of."""
+    """Every value at a path; lists are looked through. Label keys may hold dots only in quotes,
+    which Compute Engine has none of.
+    """
     found = [item]
     for part in path.split("."):
-        inside = [inner for value in found for inner in (value if isinstance(value, list) else [value])]
+        inside = [
+            inner for value in found for inner in (value if isinstance(value, list) else [value])
+        ]
         found = [inner[part] for inner in inside if isinstance(inner, dict) and part in inner]
     return [inner for value in found for inner in (value if isinstance(value, list) else [value])]
 
@@ -130,7 +141,12 @@ def _compare(path: str, operator: str, wanted: str) -> Callable[[Json], bool]:
     def has(item: Json) -> bool:
         found = _values(item, path)
         return (
-            bool(found) if wanted == "*" else any(pattern.search(_shown(value)) or (isinstance(value, dict) and wanted in value) for value in found)
+            bool(found)
+            if wanted == "*"
+            else any(
+                pattern.search(_shown(value)) or (isinstance(value, dict) and wanted in value)
+                for value in found
+            )
         )
 
     def ordered(item: Json) -> bool:
@@ -139,7 +155,9 @@ def _compare(path: str, operator: str, wanted: str) -> Callable[[Json], bool]:
             with suppress(TypeError, ValueError):
                 pair = (float(value), float(wanted))
             left, right = pair
-            if {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]:
+            if {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[
+                operator
+            ]:
                 return True
         return False
 

@@ -1,8 +1,11 @@
-"""Writes the committed data files of the stand-ins. Run by hand when a source changes; tests compare both with their sources.
+"""Writes the committed data files of the stand-ins. Run by hand when a source changes; tests
+compare both with their sources.
 
-    python -m providers.rehearsal.clouds.gcp.generate discovery            # from the installed google-api-python-client
+    python -m providers.rehearsal.clouds.gcp.generate discovery            # from the installed
+    google-api-python-client
     python -m providers.rehearsal.clouds.gcp.generate vertex
-    python -m providers.rehearsal.clouds.gcp.generate machines SOURCE_DIR  # providers/catalog/sources
+    python -m providers.rehearsal.clouds.gcp.generate machines SOURCE_DIR  #
+    providers/catalog/sources
 
 Owns which methods are served. Imports nothing of the package.
 """
@@ -19,7 +22,10 @@ from typing import Any
 HERE = Path(__file__).parent
 
 SERVED = {
-    "instances": "insert bulkInsert get list aggregatedList delete setLabels setMetadata setScheduling stop start getSerialPortOutput",
+    "instances": (
+        "insert bulkInsert get list aggregatedList delete setLabels setMetadata setScheduling stop"
+        " start getSerialPortOutput"
+    ),
     "regionInstances": "bulkInsert",
     "zoneOperations": "get list wait",
     "regionOperations": "get list wait",
@@ -73,11 +79,16 @@ def discovery(document: dict[str, Any], served: dict[str, str] = SERVED) -> dict
             methods[f"{resource}.{name}"] = {
                 "verb": found["httpMethod"],
                 "path": found["flatPath"],
-                "parameters": {key: _bare(value) for key, value in sorted(found.get("parameters", {}).items())},
+                "parameters": {
+                    key: _bare(value) for key, value in sorted(found.get("parameters", {}).items())
+                },
                 "request": found.get("request", {}).get("$ref", ""),
                 "response": found.get("response", {}).get("$ref", ""),
             }
-            wanted += [methods[f"{resource}.{name}"]["request"], methods[f"{resource}.{name}"]["response"]]
+            wanted += [
+                methods[f"{resource}.{name}"]["request"],
+                methods[f"{resource}.{name}"]["response"],
+            ]
     schemas: dict[str, Any] = {}
     while wanted:
         name = wanted.pop()
@@ -124,28 +135,42 @@ def installed(api: str = "compute.v1") -> dict[str, Any]:
 
 
 def machines(source: Path) -> dict[str, Any]:
-    """Machine types with their size, GPU and zones; GPUs that attach to N1 with their zones and counts. Reads three CSV files,
-    plain or gzipped.
+    """Machine types with their size, GPU and zones; GPUs that attach to N1 with their zones and
+    counts. Reads three CSV files, plain or gzipped.
 
-    A row without a zone is a type that its region has, in a zone no source names: kept under `regions`, never given a made-up zone.
+    A row without a zone is a type that its region has, in a zone no source names: kept under
+    `regions`, never given a made-up zone.
     """
     types: dict[str, dict[str, Any]] = {}
 
     def note(row: dict[str, str], accelerator: str, gpu: str, count: float, ssd_gib: int) -> None:
         found = types.setdefault(
             row["instance_type"],
-            {"vcpus": int(float(row["vcpus"])), "memory_mib": round(float(row["memory_gb"]) * 1024), "accelerator": accelerator, "gpu": gpu}
+            {
+                "vcpus": int(float(row["vcpus"])),
+                "memory_mib": round(float(row["memory_gb"]) * 1024),
+                "accelerator": accelerator,
+                "gpu": gpu,
+            }
             | {"gpu_count": count, "bundled_ssd_gib": ssd_gib, "zones": set(), "regions": set()},
         )
         found["zones" if row["zone"] else "regions"].add(row["zone"] or row["region"])
 
     for row in _rows(source / "gcp_gpu_offers.csv"):
-        note(row, row["gcp_accelerator_type"], row["gpu_name"], float(row["gpu_count"]), int(float(row["bundled_local_ssd_gib"] or 0)))
+        note(
+            row,
+            row["gcp_accelerator_type"],
+            row["gpu_name"],
+            float(row["gpu_count"]),
+            int(float(row["bundled_local_ssd_gib"] or 0)),
+        )
     for row in _rows(source / "gcp_n1_hosts.csv"):
         note(row, "", "", 0, 0)
     attachable: dict[str, dict[str, Any]] = {}
     for row in _rows(source / "gcp_n1_attachable_gpus.csv"):
-        found = attachable.setdefault(row["gcp_accelerator_type"], {"gpu": row["gpu_name"], "counts": set(), "zones": set()})
+        found = attachable.setdefault(
+            row["gcp_accelerator_type"], {"gpu": row["gpu_name"], "counts": set(), "zones": set()}
+        )
         found["counts"].add(int(float(row["gpu_count"])))
         found["zones"].add(row["zone"])
     return {"types": _plain(types), "attachable": _plain(attachable)}
@@ -153,12 +178,21 @@ def machines(source: Path) -> dict[str, Any]:
 
 def _rows(path: Path) -> list[dict[str, str]]:
     packed = path.with_name(f"{path.name}.gz")
-    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text(encoding="utf-8")
+    text = (
+        gzip.decompress(packed.read_bytes()).decode()
+        if packed.exists()
+        else path.read_text(encoding="utf-8")
+    )
     return list(csv.DictReader(text.splitlines()))
 
 
 def _plain(table: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {name: {key: sorted(value) if isinstance(value, set) else value for key, value in row.items()} for name, row in sorted(table.items())}
+    return {
+        name: {
+            key: sorted(value) if isinstance(value, set) else value for key, value in row.items()
+        }
+        for name, row in sorted(table.items())
+    }
 
 
 def main(argv: list[str]) -> int:
@@ -176,7 +210,10 @@ def main(argv: list[str]) -> int:
     lines = []
     for key, value in content.items():
         if isinstance(value, dict):
-            rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in value.items())
+            rows = ",\n".join(
+                f"  {json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}"
+                for name, row in value.items()
+            )
             lines.append(f" {json.dumps(key)}: {{\n{rows}\n }}")
         else:
             lines.append(f" {json.dumps(key)}: {json.dumps(value)}")

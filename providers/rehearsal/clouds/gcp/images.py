@@ -1,4 +1,5 @@
-"""The public images that the stand-in knows. Owns their families; imports nothing of the package but the wire's shapes.
+"""The public images that the stand-in knows. Owns their families; imports nothing of the package
+but the wire's shapes.
 
 Families and names: Google's Deep Learning VM and OS image pages as read in 2026.
 """
@@ -65,18 +66,29 @@ def listed(project: str) -> list[Json]:
 def check(project: str, link: str | None, size_gb: int, field: str, *, arm: bool = False) -> Json:
     """The image that a boot disk names.
 
-    Raises 400 for a malformed link, a disk below the image's size or an image of the other processor, 404 for an unknown image.
+    Raises 400 for a malformed link, a disk below the image's size or an image of the other
+    processor, 404 for an unknown image.
     """
-    hit = re.search(r"(?:projects/(?P<project>[^/]+)/)?global/images/(?P<family>family/)?(?P<name>[^/]+)$", link or "")
+    hit = re.search(
+        r"(?:projects/(?P<project>[^/]+)/)?global/images/(?P<family>family/)?(?P<name>[^/]+)$",
+        link or "",
+    )
     if hit is None:
         raise invalid(f"{field}.initializeParams.sourceImage", link or "", "The URL is malformed.")
     where = hit["project"] or project
     found = resource(where, hit["name"]) if hit["family"] else by_name(where, hit["name"])
     if size_gb and size_gb < int(found["diskSizeGb"]):
         raise invalid(
-            f"{field}.initializeParams.diskSizeGb", size_gb, f"Requested disk size cannot be smaller than the image size ({found['diskSizeGb']} GB)"
+            f"{field}.initializeParams.diskSizeGb",
+            size_gb,
+            f"Requested disk size cannot be smaller than the image size ({found['diskSizeGb']} GB)",
         )
     wanted = "ARM64" if arm else "X86_64"
     if found["architecture"] != wanted:
-        raise Refusal(400, "badRequest", f"The image's architecture {found['architecture']} does not match the machine type's, {wanted}.")
+        raise Refusal(
+            400,
+            "badRequest",
+            f"The image's architecture {found['architecture']} does not match the machine type's,"
+            f" {wanted}.",
+        )
     return found

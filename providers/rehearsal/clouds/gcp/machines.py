@@ -1,7 +1,9 @@
-"""What Compute Engine has where: machine types, their GPUs, zones and regions. Reads the committed `machines.json` (see `generate`) once.
+"""What Compute Engine has where: machine types, their GPUs, zones and regions. Reads the committed
+`machines.json` (see `generate`) once.
 
-Owns the N1 rules for attached GPUs, which disks, interfaces and kinds of capacity a family takes (Google's GPU machine type and network bandwidth
-pages, 2026-04), and where a type is had whose zones no source names. Imports nothing of the package.
+Owns the N1 rules for attached GPUs, which disks, interfaces and kinds of capacity a family takes
+(Google's GPU machine type and network bandwidth pages, 2026-04), and where a type is had whose
+zones no source names. Imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import Any, NamedTuple
 
 
 class MachineType(NamedTuple):
-    """One size. `accelerator` and `gpu` (the catalog's name) are empty for plain hosts; `gpu_count` is a fraction for a slice of a GPU."""
+    """One size. `accelerator` and `gpu` (the catalog's name) are empty for plain hosts; `gpu_count`
+    is a fraction for a slice of a GPU.
+    """
 
     name: str
     vcpus: int
@@ -23,7 +27,9 @@ class MachineType(NamedTuple):
     bundled_ssd_gib: int
     zones: frozenset[str]
     regions: frozenset[str]
-    """Regions that have the type in a zone no source names: there it can be asked for, but never had."""
+    """Regions that have the type in a zone no source names: there it can be asked for, but never
+    had.
+    """
 
     def in_region(self, region: str) -> bool:
         """True where the region has this type, be its zone known or not."""
@@ -87,7 +93,9 @@ def first_of(table: tuple[tuple[str, Any], ...], name: str, otherwise: Any) -> A
 def _table() -> dict[str, Any]:
     import json
 
-    content: dict[str, Any] = json.loads((Path(__file__).parent / "machines.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        (Path(__file__).parent / "machines.json").read_text(encoding="utf-8")
+    )
     return content
 
 
@@ -95,43 +103,67 @@ def _table() -> dict[str, Any]:
 def types() -> dict[str, MachineType]:
     """Every machine type by name.
 
-    A type whose zones no source names at all (G4, A4X) is had in the first zone of each of its regions: the rehearsal's own choice, not a fact.
+    A type whose zones no source names at all (G4, A4X) is had in the first zone of each of its
+    regions: the rehearsal's own choice, not a fact.
     """
     rows = _table()["types"]
-    known = sorted({zone for row in [*rows.values(), *_table()["attachable"].values()] for zone in row["zones"]})
+    known = sorted(
+        {
+            zone
+            for row in [*rows.values(), *_table()["attachable"].values()]
+            for zone in row["zones"]
+        }
+    )
     out = {}
     for name, row in rows.items():
         zones, regions_of = set(row["zones"]), set(row["regions"])
         if not zones:
-            zones = {found for region in regions_of if (found := next((zone for zone in known if region_of(zone) == region), ""))}
+            zones = {
+                found
+                for region in regions_of
+                if (found := next((zone for zone in known if region_of(zone) == region), ""))
+            }
             regions_of -= {region_of(zone) for zone in zones}
-        out[name] = MachineType(name, **{**row, "zones": frozenset(zones), "regions": frozenset(regions_of)})
+        out[name] = MachineType(
+            name, **{**row, "zones": frozenset(zones), "regions": frozenset(regions_of)}
+        )
     return out
 
 
 @cache
 def attachable() -> dict[str, tuple[str, frozenset[str]]]:
     """GPUs that attach to N1: accelerator type -> (the catalog's name, zones)."""
-    return {name: (row["gpu"], frozenset(row["zones"])) for name, row in _table()["attachable"].items()}
+    return {
+        name: (row["gpu"], frozenset(row["zones"])) for name, row in _table()["attachable"].items()
+    }
 
 
 @cache
 def zones() -> tuple[str, ...]:
     """Every zone that any source names, in order."""
-    found = {zone for machine in types().values() for zone in machine.zones} | {zone for _, where in attachable().values() for zone in where}
+    found = {zone for machine in types().values() for zone in machine.zones} | {
+        zone for _, where in attachable().values() for zone in where
+    }
     return tuple(sorted(found))
 
 
 @cache
 def regions() -> tuple[str, ...]:
     """Every region that any source names, in order."""
-    return tuple(sorted({region_of(zone) for zone in zones()} | {region for machine in types().values() for region in machine.regions}))
+    return tuple(
+        sorted(
+            {region_of(zone) for zone in zones()}
+            | {region for machine in types().values() for region in machine.regions}
+        )
+    )
 
 
 @cache
 def accelerators() -> dict[str, tuple[int, frozenset[str]]]:
     """Accelerator type -> (most cards on one machine, zones)."""
-    found: dict[str, tuple[int, frozenset[str]]] = {name: (max(N1_LIMITS[name]), where) for name, (_, where) in attachable().items()}
+    found: dict[str, tuple[int, frozenset[str]]] = {
+        name: (max(N1_LIMITS[name]), where) for name, (_, where) in attachable().items()
+    }
     for machine in types().values():
         if machine.accelerator:
             most, where = found.get(machine.accelerator, (0, frozenset()))

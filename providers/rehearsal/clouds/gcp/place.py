@@ -1,6 +1,8 @@
-"""Where a machine goes, and whether it can be had: stock, quota, Flex-start's queue. Owns every decision that the scenario takes part in.
+"""Where a machine goes, and whether it can be had: stock, quota, Flex-start's queue. Owns every
+decision that the scenario takes part in.
 
-Decisions are made when a call arrives (or, for a queued request, at the first moment at which stock was there) and written ahead as timelines.
+Decisions are made when a call arrives (or, for a queued request, at the first moment at which stock
+was there) and written ahead as timelines.
 """
 
 from __future__ import annotations
@@ -9,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from providers.rehearsal import script as played
 from providers.rehearsal.clouds.gcp import machines, networks
-from providers.rehearsal.clouds.gcp.state import GONE, HOLDING, PROVIDER, Timeline, Vm, cut, status_at, vm_number
+from providers.rehearsal.clouds.gcp.state import (
+    GONE,
+    HOLDING,
+    PROVIDER,
+    Timeline,
+    Vm,
+    cut,
+    status_at,
+    vm_number,
+)
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, stockout_error, tail, timestamp
 
 if TYPE_CHECKING:
@@ -29,7 +40,9 @@ QUOTA_METRICS = {
     "nvidia-l4": "NVIDIA_L4_GPUS",
     "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
 }
-"""Accelerator type -> quota metric; Spot and Flex-start draw on its PREEMPTIBLE_ twin. Newer GPUs have none (discovery, 20261106)."""
+"""Accelerator type -> quota metric; Spot and Flex-start draw on its PREEMPTIBLE_ twin. Newer GPUs
+have none (discovery, 20261106).
+"""
 NO_METRIC = frozenset({"NVIDIA_H100_GPUS"})
 """Metrics that exist only as their PREEMPTIBLE_ twin."""
 GLOBAL_METRIC = "GPUS_ALL_REGIONS"
@@ -45,15 +58,28 @@ def free(rows: Rows, zone: str, wish: Wish) -> int:
 
 def _free(rows: Rows, zone: str, wish: Wish, at: float) -> int:
     machine = wish.machine
-    if zone not in machine.zones or (wish.attachment and zone not in machines.attachable()[wish.accelerator][1]):
+    if zone not in machine.zones or (
+        wish.attachment and zone not in machines.attachable()[wish.accelerator][1]
+    ):
         return 0
     now = at == rows.now
     if wish.reservation:
         held = rows.resources(wish.project, "reservations", f"zones/{zone}", wish.reservation)
         limit = int(held[0][3]["specificReservation"]["count"]) if held else 0
-        same = rows.vms("project = ? AND zone = ? AND reservation = ?", (wish.project, zone, wish.reservation), existing=now)
+        same = rows.vms(
+            "project = ? AND zone = ? AND reservation = ?",
+            (wish.project, zone, wish.reservation),
+            existing=now,
+        )
     else:
-        line = rows.store.stock(PROVIDER, machines.region_of(zone), zone, machine.name, (wish.accelerator, wish.gpu), wish.capacity)
+        line = rows.store.stock(
+            PROVIDER,
+            machines.region_of(zone),
+            zone,
+            machine.name,
+            (wish.accelerator, wish.gpu),
+            wish.capacity,
+        )
         if line.machines is None:
             return UNLIMITED
         limit = line.machines
@@ -69,21 +95,46 @@ def wish_of(vm: Vm) -> Wish:
     machine = machines.types()[vm.machine_type]
     gpu = machine.gpu or machines.attachable().get(vm.gpu, ("",))[0]
     run_s, action = float(vm.body["run_s"]), str(vm.body["action"])
-    return Wish(vm.project, machine, vm.gpu, gpu, vm.gpu_count, vm.capacity, vm.reservation, run_s, action, None, vm.body)
+    return Wish(
+        vm.project,
+        machine,
+        vm.gpu,
+        gpu,
+        vm.gpu_count,
+        vm.capacity,
+        vm.reservation,
+        run_s,
+        action,
+        None,
+        vm.body,
+    )
 
 
 def zones_with_stock(rows: Rows, region: str, wish: Wish, without: str) -> list[str]:
     """The region's other zones that could give one now: what a stockout names as `zonesAvailable`."""
-    return [zone for zone in machines.zones() if machines.region_of(zone) == region and zone != without and free(rows, zone, wish) > 0]
+    return [
+        zone
+        for zone in machines.zones()
+        if machines.region_of(zone) == region and zone != without and free(rows, zone, wish) > 0
+    ]
 
 
 def stockout(rows: Rows, project: str, zone: str, wish: Wish) -> Json:
     """The error of a stockout in a zone; a region's name stands for the zone where none is known."""
     region = machines.region_of(zone) if zone in machines.zones() else zone
     if wish.reservation:
-        text = f"Specified reservation [{wish.reservation}] does not have available resources for the request."
+        text = (
+            f"Specified reservation [{wish.reservation}] does not have available resources for the"
+            " request."
+        )
         return {"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": text}
-    return stockout_error(project, zone, wish.machine.name, wish.attachment, zones_with_stock(rows, region, wish, zone))
+    return stockout_error(
+        project,
+        zone,
+        wish.machine.name,
+        wish.attachment,
+        zones_with_stock(rows, region, wish, zone),
+    )
 
 
 # Quota
@@ -115,11 +166,20 @@ def holding(rows: Rows, project: str) -> list[Vm]:
 
 def used(vms: list[Vm], region: str, metric: str) -> float:
     """GPUs of these machines that count against a metric; `region` empty means all regions."""
-    return sum(vm.gpu_count for vm in vms if region in {"", vm.region} and metric in {GLOBAL_METRIC, quota_metric(vm.gpu, vm.capacity)})
+    return sum(
+        vm.gpu_count
+        for vm in vms
+        if region in {"", vm.region}
+        and metric in {GLOBAL_METRIC, quota_metric(vm.gpu, vm.capacity)}
+    )
 
 
-def over_quota(rows: Rows, project: str, region: str, wish: Wish, count: int) -> tuple[str, float, str] | None:
-    """(metric, limit, region or empty) of the first limit that this many machines would pass, else None."""
+def over_quota(
+    rows: Rows, project: str, region: str, wish: Wish, count: int
+) -> tuple[str, float, str] | None:
+    """(metric, limit, region or empty) of the first limit that this many machines would pass, else
+    None.
+    """
     metric = quota_metric(wish.accelerator, wish.capacity)
     for name, where in ((metric, region), (GLOBAL_METRIC, "")):
         if name and wish.gpu_count:
@@ -133,7 +193,9 @@ def over_quota(rows: Rows, project: str, region: str, wish: Wish, count: int) ->
 
 
 def running(rows: Rows, begin: float, run_s: float, action: str, slower_s: float = 0.0) -> Timeline:
-    """What a machine goes through from `begin`: made, running, and taken away at its limit if it has one."""
+    """What a machine goes through from `begin`: made, running, and taken away at its limit if it
+    has one.
+    """
     create = rows.latency("create") + slower_s
     up = begin + create
     out = [(begin, "PROVISIONING"), (begin + create / 2, "STAGING"), (up, "RUNNING")]
@@ -144,23 +206,48 @@ def running(rows: Rows, begin: float, run_s: float, action: str, slower_s: float
 
 def ending(rows: Rows, begin: float, action: str, step: str) -> Timeline:
     """How a machine ends from `begin`: deleted or stopped, by its termination action."""
-    return [(begin, "STOPPING"), (begin + rows.latency(step), GONE if action == "DELETE" else "TERMINATED")]
+    return [
+        (begin, "STOPPING"),
+        (begin + rows.latency(step), GONE if action == "DELETE" else "TERMINATED"),
+    ]
 
 
 def foresee_limit(rows: Rows, vm: Vm) -> None:
     """Writes the system operation that will end a machine at its run limit."""
     for moment, status in vm.timeline:
         if status == "STOPPING" and moment > rows.now:
-            kind = "compute.instances.deferredDelete" if vm.timeline[-1][1] == GONE else "compute.instances.deferredStop"
+            kind = (
+                "compute.instances.deferredDelete"
+                if vm.timeline[-1][1] == GONE
+                else "compute.instances.deferredStop"
+            )
             done = vm.timeline[-1][0]
             rows.add_operation(
-                vm.project, f"zones/{vm.zone}", kind, vm.link(), done, target_id=vm_number(vm.id), created=moment, user="system", vm=vm.id
+                vm.project,
+                f"zones/{vm.zone}",
+                kind,
+                vm.link(),
+                done,
+                target_id=vm_number(vm.id),
+                created=moment,
+                user="system",
+                vm=vm.id,
             )
             return
 
 
-def make(rows: Rows, project: str, zone: str, name: str, wish: Wish, timeline: Timeline, hostname: str = "") -> Vm:
-    """Writes a machine and its disks. The body holds what does not change by itself; `vms.body` adds the rest."""
+def make(
+    rows: Rows,
+    project: str,
+    zone: str,
+    name: str,
+    wish: Wish,
+    timeline: Timeline,
+    hostname: str = "",
+) -> Vm:
+    """Writes a machine and its disks. The body holds what does not change by itself; `vms.body`
+    adds the rest.
+    """
     region = machines.region_of(zone)
     spec = wish.spec
     link = f"{ROOT}/projects/{project}/zones/{zone}"
@@ -180,14 +267,22 @@ def make(rows: Rows, project: str, zone: str, name: str, wish: Wish, timeline: T
         "metadata": {"items": (spec.get("metadata") or {}).get("items", [])},
         "tags": {"items": (spec.get("tags") or {}).get("items", [])},
         "scheduling": scheduling,
-        "reservationAffinity": spec.get("reservationAffinity") or {"consumeReservationType": "ANY_RESERVATION"},
+        "reservationAffinity": (
+            spec.get("reservationAffinity") or {"consumeReservationType": "ANY_RESERVATION"}
+        ),
         "serviceAccounts": [
-            {"email": account.get("email", "default"), "scopes": account.get("scopes", [])} for account in spec.get("serviceAccounts") or []
+            {"email": account.get("email", "default"), "scopes": account.get("scopes", [])}
+            for account in spec.get("serviceAccounts") or []
         ],
         "canIpForward": bool(spec.get("canIpForward")),
         "description": spec.get("description", ""),
         "guestAccelerators": (
-            [{"acceleratorType": f"{link}/acceleratorTypes/{wish.accelerator}", "acceleratorCount": int(wish.gpu_count)}]
+            [
+                {
+                    "acceleratorType": f"{link}/acceleratorTypes/{wish.accelerator}",
+                    "acceleratorCount": int(wish.gpu_count),
+                }
+            ]
             if wish.gpu_count >= 1
             else []
         ),
@@ -202,29 +297,58 @@ def make(rows: Rows, project: str, zone: str, name: str, wish: Wish, timeline: T
         body["resourcePolicies"] = spec["resourcePolicies"]
     vm = rows.add_vm(
         Vm(
-            *(0, project, region, zone, name, wish.machine.name, wish.accelerator, wish.gpu_count, wish.capacity, wish.reservation),
+            *(
+                0,
+                project,
+                region,
+                zone,
+                name,
+                wish.machine.name,
+                wish.accelerator,
+                wish.gpu_count,
+                wish.capacity,
+                wish.reservation,
+            ),
             *(rows.now, None, body, timeline),
         )
     )
-    vm.body["networkInterfaces"] = [_nic(rows, vm, index, nic) for index, nic in enumerate(spec["networkInterfaces"])]
-    vm.body["disks"] = [_disk(rows, vm, index, disk, wish) for index, disk in enumerate(spec["disks"])]
+    vm.body["networkInterfaces"] = [
+        _nic(rows, vm, index, nic) for index, nic in enumerate(spec["networkInterfaces"])
+    ]
+    vm.body["disks"] = [
+        _disk(rows, vm, index, disk, wish) for index, disk in enumerate(spec["disks"])
+    ]
     rows.write_vm(vm)
     return vm
 
 
 def _until_done(rows: Rows, body: Json, timeline: Timeline) -> Timeline:
     """The timeline of a machine that stops itself once its job is done, if it has one that does."""
-    script = next((str(item.get("value", "")) for item in body["metadata"]["items"] if item.get("key") == "startup-script"), "")
+    script = next(
+        (
+            str(item.get("value", ""))
+            for item in body["metadata"]["items"]
+            if item.get("key") == "startup-script"
+        ),
+        "",
+    )
     up = next((at for at, status in timeline if status == "RUNNING"), None)
     work = played.find(script)
-    end = played.over(work, up, rows.latency("job")) if work is not None and up is not None else None
+    end = (
+        played.over(work, up, rows.latency("job")) if work is not None and up is not None else None
+    )
     if end is None or any(at <= end for at, status in timeline if status == "STOPPING"):
         return timeline
-    return [entry for entry in timeline if entry[0] < end] + [(end, "STOPPING"), (end + rows.latency("stop"), "TERMINATED")]
+    return [entry for entry in timeline if entry[0] < end] + [
+        (end, "STOPPING"),
+        (end + rows.latency("stop"), "TERMINATED"),
+    ]
 
 
 def _nic(rows: Rows, vm: Vm, index: int, given: Json) -> Json:
-    network, subnetwork, cidr = networks.resolve(rows, vm.project, vm.region, given, f"networkInterfaces[{index}]")
+    network, subnetwork, cidr = networks.resolve(
+        rows, vm.project, vm.region, given, f"networkInterfaces[{index}]"
+    )
     out: Json = {
         "kind": "compute#networkInterface",
         "name": f"nic{index}",
@@ -264,7 +388,9 @@ def _disk(rows: Rows, vm: Vm, index: int, given: Json, wish: Wish) -> Json:
         "mode": "READ_WRITE",
         "boot": bool(given.get("boot")),
         "autoDelete": bool(given.get("autoDelete")) or scratch,
-        "deviceName": given.get("deviceName", "local-ssd-" + str(index) if scratch else f"persistent-disk-{index}"),
+        "deviceName": given.get(
+            "deviceName", "local-ssd-" + str(index) if scratch else f"persistent-disk-{index}"
+        ),
         "index": index,
         "interface": given.get("interface", "SCSI"),
         "diskSizeGb": size,
@@ -280,7 +406,8 @@ def _disk(rows: Rows, vm: Vm, index: int, given: Json, wish: Wish) -> Json:
         "sourceImage": start.get("sourceImage", ""),
     }
     rows.db.execute(
-        "INSERT INTO gcp_disk (project, zone, name, vm, auto_delete, created, body) VALUES (?,?,?,?,?,?,?)",
+        "INSERT INTO gcp_disk (project, zone, name, vm, auto_delete, created, body) VALUES"
+        " (?,?,?,?,?,?,?)",
         (vm.project, vm.zone, name, vm.id, int(out["autoDelete"]), rows.now, json.dumps(disk)),
     )
     return out
@@ -290,29 +417,57 @@ def _disk(rows: Rows, vm: Vm, index: int, given: Json, wish: Wish) -> Json:
 
 
 def settle(rows: Rows) -> None:
-    """Decides the queued requests whose moment has come: the machine is made at the first moment at which stock was there, or given up at its limit.
+    """Decides the queued requests whose moment has come: the machine is made at the first moment at
+    which stock was there, or given up at its limit.
 
     What comes out depends only on the rows and on now, not on how often anybody asks.
     """
     for vm in rows.vms("wait_until IS NOT NULL", existing=False):
         until = float(vm.wait_until or 0.0)
         wish = wish_of(vm)
-        line = rows.store.stock(PROVIDER, vm.region, vm.zone, vm.machine_type, (vm.gpu, wish.gpu), vm.capacity)
+        line = rows.store.stock(
+            PROVIDER, vm.region, vm.zone, vm.machine_type, (vm.gpu, wish.gpu), vm.capacity
+        )
         start = max(vm.created, line.since)
-        same = rows.vms("zone = ? AND machine_type = ? AND gpu = ? AND capacity = ?", (vm.zone, vm.machine_type, vm.gpu, vm.capacity), existing=False)
-        moments = sorted({start} | {at for other in same for at, status in other.timeline if status not in HOLDING and at > start})
+        same = rows.vms(
+            "zone = ? AND machine_type = ? AND gpu = ? AND capacity = ?",
+            (vm.zone, vm.machine_type, vm.gpu, vm.capacity),
+            existing=False,
+        )
+        moments = sorted(
+            {start}
+            | {
+                at
+                for other in same
+                for at, status in other.timeline
+                if status not in HOLDING and at > start
+            }
+        )
         had = next(
-            (at for at in moments if at <= min(rows.now, until) and _free(rows, vm.zone, wish, at) > 0),
+            (
+                at
+                for at in moments
+                if at <= min(rows.now, until) and _free(rows, vm.zone, wish, at) > 0
+            ),
             None,
         )
         if had is not None:
-            later = vm._replace(wait_until=None, timeline=cut(vm.timeline, had, running(rows, had, vm.body["run_s"], vm.body["action"])))
+            later = vm._replace(
+                wait_until=None,
+                timeline=cut(
+                    vm.timeline, had, running(rows, had, vm.body["run_s"], vm.body["action"])
+                ),
+            )
             rows.write_vm(later)
             rows.end_operation(vm.id, had + rows.latency("create"))
             foresee_limit(rows, later)
         elif rows.now >= until:
-            rows.write_vm(vm._replace(wait_until=None, timeline=cut(vm.timeline, until, [(until, GONE)])))
-            rows.end_operation(vm.id, until, [stockout_error(vm.project, vm.zone, vm.machine_type, "", [])])
+            rows.write_vm(
+                vm._replace(wait_until=None, timeline=cut(vm.timeline, until, [(until, GONE)]))
+            )
+            rows.end_operation(
+                vm.id, until, [stockout_error(vm.project, vm.zone, vm.machine_type, "", [])]
+            )
 
 
 def stamp(vm: Vm, now: float, status: str) -> str:

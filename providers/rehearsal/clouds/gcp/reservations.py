@@ -1,7 +1,8 @@
 """Reservations, and the future reservations that deliver them. Owns their bodies.
 
-A rehearsal approves a future reservation at once and delivers it whole at its start; live, Google decides, and an account team is asked for the large
-ones. Its reservation, and the machines bound to it, end with its time window.
+A rehearsal approves a future reservation at once and delivers it whole at its start; live, Google
+decides, and an account team is asked for the large ones. Its reservation, and the machines bound to
+it, end with its time window.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.gcp import surroundings, things, wish
 from providers.rehearsal.clouds.gcp.state import HOLDING
-from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, exists, invalid, tail, timestamp
+from providers.rehearsal.clouds.gcp.wire import (
+    ROOT,
+    Json,
+    Refusal,
+    exists,
+    invalid,
+    tail,
+    timestamp,
+)
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.calls import Call, Scoped
@@ -21,13 +30,20 @@ def insert(call: Call) -> Json:
     zone = things.zone(call)
     specific = call.body.get("specificReservation")
     if not specific:
-        raise Refusal(400, "required", "Required field 'resource.specificReservation' not specified")
+        raise Refusal(
+            400, "required", "Required field 'resource.specificReservation' not specified"
+        )
     machine = _machine(specific, zone, "resource.specificReservation")
     count = _count(specific.get("count"), "resource.specificReservation.count")
     if machine.startswith("a4x-"):
         raise Refusal(400, "badRequest", f"{machine} is reserved by a future reservation only.")
     body = {
-        "specificReservation": {**specific, "count": str(count), "assuredCount": str(count), "inUseCount": "0"},
+        "specificReservation": {
+            **specific,
+            "count": str(count),
+            "assuredCount": str(count),
+            "inUseCount": "0",
+        },
         "specificReservationRequired": bool(call.body.get("specificReservationRequired", False)),
         "status": "READY",
         "zone": f"{ROOT}/projects/{call.project}/zones/{zone}",
@@ -37,7 +53,9 @@ def insert(call: Call) -> Json:
 
 def _machine(holder: Json, zone: str, field: str) -> str:
     properties = holder.get("instanceProperties") or {}
-    return wish.machine_type(properties.get("machineType"), zone, f"{field}.instanceProperties.machineType", bare=True).name
+    return wish.machine_type(
+        properties.get("machineType"), zone, f"{field}.instanceProperties.machineType", bare=True
+    ).name
 
 
 def _count(given: object, field: str) -> int:
@@ -68,22 +86,34 @@ def listed(call: Call) -> Scoped:
 
 
 def insert_future(call: Call) -> Json:
-    """Capacity for a machine type in a zone from a start to an end. Its reservation is there from the start on, under `reservationName`."""
+    """Capacity for a machine type in a zone from a start to an end. Its reservation is there from
+    the start on, under `reservationName`.
+    """
     zone, rows = things.zone(call), call.rows
     sku, window = call.body.get("specificSkuProperties") or {}, call.body.get("timeWindow") or {}
     _machine(sku, zone, "resource.specificSkuProperties")
     count = _count(sku.get("totalCount"), "resource.specificSkuProperties.totalCount")
     start = moment(window.get("startTime", ""), "resource.timeWindow.startTime")
     seconds = float((window.get("duration") or {}).get("seconds", 0))
-    end = start + seconds if seconds else moment(window.get("endTime", ""), "resource.timeWindow.endTime")
+    end = (
+        start + seconds
+        if seconds
+        else moment(window.get("endTime", ""), "resource.timeWindow.endTime")
+    )
     if end <= max(start, rows.now):
-        raise invalid("resource.timeWindow", timestamp(end), "Must end after its start, and in the future.")
-    name = wish.name(call.body.get("reservationName") or f"{call.body.get('name')}-0", "resource.reservationName")
+        raise invalid(
+            "resource.timeWindow", timestamp(end), "Must end after its start, and in the future."
+        )
+    name = wish.name(
+        call.body.get("reservationName") or f"{call.body.get('name')}-0", "resource.reservationName"
+    )
     scope = f"zones/{zone}"
     if rows.resources(call.project, "reservations", scope, name):
         raise exists(f"projects/{call.project}/{scope}/reservations/{name}")
     planned = call.planned_errors()
-    answer = surroundings.added(call, {"reservationName": name, "zone": f"{ROOT}/projects/{call.project}/{scope}"})
+    answer = surroundings.added(
+        call, {"reservationName": name, "zone": f"{ROOT}/projects/{call.project}/{scope}"}
+    )
     if planned:
         return answer
     reservation = {
@@ -104,7 +134,9 @@ def insert_future(call: Call) -> Json:
     }
     if call.body.get("deploymentType"):
         reservation["deploymentType"] = call.body["deploymentType"]
-    number = rows.add_resource(call.project, "reservations", scope, name, {}, start, max(start, rows.now))
+    number = rows.add_resource(
+        call.project, "reservations", scope, name, {}, start, max(start, rows.now)
+    )
     rows.write_resource(number, {**reservation, "id": str(8_000_000_000_000_000_000 + number)})
     rows.end_resource(number, end)
     return answer
@@ -119,7 +151,10 @@ def _with_status(call: Call, body: Json) -> Json:
     begun = call.rows.now >= moment(body["timeWindow"]["startTime"])
     status: Json = {"procurementStatus": "FULFILLED" if begun else "APPROVED"}
     if begun:
-        status |= {"autoCreatedReservations": delivered(body), "fulfilledCount": body["specificSkuProperties"]["totalCount"]}
+        status |= {
+            "autoCreatedReservations": delivered(body),
+            "fulfilledCount": body["specificSkuProperties"]["totalCount"],
+        }
     return {**body, "status": status}
 
 

@@ -1,6 +1,8 @@
-"""The stand-ins' HTTP side: one small server on loopback for an API of Google's, its checks, the planned faults, the log. Owns Server and Cloud.
+"""The stand-ins' HTTP side: one small server on loopback for an API of Google's, its checks, the
+planned faults, the log. Owns Server and Cloud.
 
-Started inside the process that needs it; everything it knows is in the store, so any number of them answer as one cloud.
+Started inside the process that needs it; everything it knows is in the store, so any number of them
+answer as one cloud.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
     from providers.rehearsal.store import Fault, Store
 
 WAIT_S = 20.0
-"""How long operations.wait holds an answer back, in real seconds; Google's own limit is two minutes, and it may answer sooner."""
+"""How long operations.wait holds an answer back, in real seconds; Google's own limit is two
+minutes, and it may answer sooner.
+"""
 _POLL_S = 0.05
 
 
 class Answer(NamedTuple):
-    """What goes back. `body` None: the connection closes without a word. `cut`: only half of it is sent."""
+    """What goes back. `body` None: the connection closes without a word. `cut`: only half of it is
+    sent.
+    """
 
     status: int
     body: Json | None
@@ -40,7 +46,9 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One request, checked and in its transaction. `fault` is the failure that the scenario planned for it."""
+    """One request, checked and in its transaction. `fault` is the failure that the scenario planned
+    for it.
+    """
 
     method: str
     store: Store
@@ -52,8 +60,9 @@ class Request(NamedTuple):
 
 
 class Cloud(NamedTuple):
-    """What a server is a stand-in of. `settle` decides what is due by now; `about` gives the (places, machine types) that a request concerns; `work`
-    does it; `refused` is the answer of a fault that comes before any work; `told` is a refusal's JSON.
+    """What a server is a stand-in of. `settle` decides what is due by now; `about` gives the
+    (places, machine types) that a request concerns; `work` does it; `refused` is the answer of a
+    fault that comes before any work; `told` is a refusal's JSON.
     """
 
     provider: str
@@ -74,9 +83,16 @@ class Server:
         self.store = store
         self.cloud = cloud
         self.faulty: list[str] = []
-        """Calls that it could not answer, or not by the schema: always empty unless the stand-in itself is wrong."""
+        """Calls that it could not answer, or not by the schema: always empty unless the stand-in
+        itself is wrong.
+        """
         self._http = _Http(self)
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name=f"{cloud.provider}-standin", daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever,
+            kwargs={"poll_interval": 0.1},
+            name=f"{cloud.provider}-standin",
+            daemon=True,
+        )
         self._thread.start()
 
     @property
@@ -107,25 +123,48 @@ class Server:
         out = self._serve(method, verb, parts.path, path, query, body)
         if name.endswith("Operations.wait"):
             until = time.monotonic() + WAIT_S
-            while out.status == 200 and out.body and out.body.get("status", "DONE") != "DONE" and time.monotonic() < until:
+            while (
+                out.status == 200
+                and out.body
+                and out.body.get("status", "DONE") != "DONE"
+                and time.monotonic() < until
+            ):
                 time.sleep(_POLL_S)
                 out = self._serve(method, verb, parts.path, path, query, body, quiet=True)
         return out
 
-    def _serve(self, method: Method, verb: str, where: str, path: dict[str, str], query: Json, body: Json, *, quiet: bool = False) -> Answer:
+    def _serve(
+        self,
+        method: Method,
+        verb: str,
+        where: str,
+        path: dict[str, str],
+        query: Json,
+        body: Json,
+        *,
+        quiet: bool = False,
+    ) -> Answer:
         cloud = self.cloud
         with self.store.transaction() as db:
             cloud.settle(self.store, db)
             request = Request(method.name, self.store, db, path, query, body)
-            fault = None if quiet else self.store.take_fault(cloud.provider, method.name, *cloud.about(request))
+            fault = (
+                None
+                if quiet
+                else self.store.take_fault(cloud.provider, method.name, *cloud.about(request))
+            )
             late = fault is not None and fault.kind == "overtaken"
             request = request._replace(fault=fault)
             if fault and fault.kind == "twice":
                 self._work(request._replace(body=deepcopy(body)), method)
-            out = (cloud.refused(fault) if fault else None) or (Answer(0, None) if late else self._work(request, method))
+            out = (cloud.refused(fault) if fault else None) or (
+                Answer(0, None) if late else self._work(request, method)
+            )
             if not quiet:
                 status = 0 if out.body is None and not out.html else out.status
-                self.store.log(cloud.provider, verb, method.name, where, status, fault.kind if fault else "")
+                self.store.log(
+                    cloud.provider, verb, method.name, where, status, fault.kind if fault else ""
+                )
         if fault and fault.kind in {"delay", "overtaken"}:
             time.sleep(float(str(fault.settings.get("seconds", 1))))
         return self._serve(method, verb, where, path, query, body, quiet=True) if late else out
@@ -137,7 +176,11 @@ class Server:
             wanted = fields.parse(str(request.query["fields"])) if "fields" in request.query else {}
             body = cloud.work(request)
             cloud.document.answer(method.response, body)
-            body = fields.select(cloud.document.content["schemas"], method.response, body, wanted) if wanted else body
+            body = (
+                fields.select(cloud.document.content["schemas"], method.response, body, wanted)
+                if wanted
+                else body
+            )
         except Refusal as refusal:
             db.execute("ROLLBACK TO work")
             return Answer(refusal.status, cloud.told(refusal))
@@ -150,7 +193,14 @@ class Server:
             return Answer(200, None)
         if fault and fault.kind == "error-after":
             status = int(str(fault.settings.get("status", 503)))
-            return Answer(status, cloud.told(Refusal(status, str(fault.settings.get("reason", "backendError")), "Backend Error")))
+            return Answer(
+                status,
+                cloud.told(
+                    Refusal(
+                        status, str(fault.settings.get("reason", "backendError")), "Backend Error"
+                    )
+                ),
+            )
         return Answer(200, body, cut=bool(fault and fault.kind == "malformed"))
 
     def _payload(self, payload: bytes, method: Method) -> Json:
@@ -162,7 +212,11 @@ class Server:
             raise Refusal(400, "parseError", "Parse Error") from None
         if not method.request:
             if body:
-                raise Refusal(400, "badRequest", f"Invalid JSON payload received: {method.name} takes no body.")
+                raise Refusal(
+                    400,
+                    "badRequest",
+                    f"Invalid JSON payload received: {method.name} takes no body.",
+                )
             return {}
         self.cloud.document.body(method.request, body)
         out: Json = _without_null(body)
@@ -173,12 +227,23 @@ def _without_null(value: Any) -> Any:
     """Google reads null as absent, at any depth."""
     if isinstance(value, dict):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value if item is not None] if isinstance(value, list) else value
+    return (
+        [_without_null(item) for item in value if item is not None]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def web_page() -> Answer:
     """What a proxy answers instead of the API."""
-    return Answer(502, None, html="<!DOCTYPE html><html><title>Error 502 (Server Error)!!1</title><p>That's an error.</html>")
+    return Answer(
+        502,
+        None,
+        html=(
+            "<!DOCTYPE html><html><title>Error 502 (Server Error)!!1</title><p>That's an"
+            " error.</html>"
+        ),
+    )
 
 
 class _Http(ThreadingHTTPServer):
@@ -230,7 +295,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         data = answer.html.encode() if answer.html else json.dumps(answer.body).encode()
         self.send_response(answer.status)
-        self.send_header("Content-Type", "text/html; charset=UTF-8" if answer.html else "application/json; charset=UTF-8")
+        self.send_header(
+            "Content-Type",
+            "text/html; charset=UTF-8" if answer.html else "application/json; charset=UTF-8",
+        )
         sent = data[: len(data) // 2] if answer.cut else data
         self.send_header("Content-Length", str(len(sent)))
         self.end_headers()

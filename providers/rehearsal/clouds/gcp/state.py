@@ -1,7 +1,9 @@
-"""The rows of the stand-in: virtual machines, disks, operations, and everything small. Owns their tables and what a row means at a moment.
+"""The rows of the stand-in: virtual machines, disks, operations, and everything small. Owns their
+tables and what a row means at a moment.
 
-A machine's row holds a timeline, `[[moment, status], ...]`, written ahead when something is asked for; its status is the last entry that has
-passed. So whoever reads next, from any process and after any jump of the clock, sees the same. Imports the store and the wire's shapes.
+A machine's row holds a timeline, `[[moment, status], ...]`, written ahead when something is asked
+for; its status is the last entry that has passed. So whoever reads next, from any process and after
+any jump of the clock, sees the same. Imports the store and the wire's shapes.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ Timeline = list[tuple[float, str]]
 
 
 class Vm(NamedTuple):
-    """A machine's row. `capacity` is on-demand, spot, flex-start or reservation; `wait_until` is set while a Flex-start request may wait."""
+    """A machine's row. `capacity` is on-demand, spot, flex-start or reservation; `wait_until` is
+    set while a Flex-start request may wait.
+    """
 
     id: int
     project: str
@@ -116,11 +120,28 @@ class Rows:
 
     # Machines
 
-    def vms(self, where: str = "1", args: tuple[object, ...] = (), *, existing: bool = True) -> list[Vm]:
-        """Machines in the order they were made; without `existing`, those of the past and of the future too."""
-        where, args = (f"created <= ? AND gone > ? AND {where}", (self.now, self.now, *args)) if existing else (where, args)
+    def vms(
+        self, where: str = "1", args: tuple[object, ...] = (), *, existing: bool = True
+    ) -> list[Vm]:
+        """Machines in the order they were made; without `existing`, those of the past and of the
+        future too.
+        """
+        where, args = (
+            (f"created <= ? AND gone > ? AND {where}", (self.now, self.now, *args))
+            if existing
+            else (where, args)
+        )
         rows = self.db.execute(f"SELECT * FROM gcp_vm WHERE {where} ORDER BY id", args)  # noqa: S608 (conditions are literals of this package)
-        return [Vm._make((*row[:12], json.loads(row[12]), [(float(at), status) for at, status in json.loads(row[13])])) for row in rows]
+        return [
+            Vm._make(
+                (
+                    *row[:12],
+                    json.loads(row[12]),
+                    [(float(at), status) for at, status in json.loads(row[13])],
+                )
+            )
+            for row in rows
+        ]
 
     def vm(self, project: str, zone: str, name: str) -> Vm | None:
         """The machine that bears this name now."""
@@ -130,15 +151,26 @@ class Rows:
     def add_vm(self, vm: Vm) -> Vm:
         """Writes a new machine and returns it with its id."""
         values = (*vm[1:12], json.dumps(vm.body), json.dumps(vm.timeline), _gone(vm.timeline))
-        columns = "project, region, zone, name, machine_type, gpu, gpu_count, capacity, reservation, created, wait_until, body, timeline, gone"
-        cursor = self.db.execute(f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)  # noqa: S608
+        columns = (
+            "project, region, zone, name, machine_type, gpu, gpu_count, capacity, reservation,"
+            " created, wait_until, body, timeline, gone"
+        )
+        cursor = self.db.execute(
+            f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values
+        )  # noqa: S608
         return vm._replace(id=int(cursor.lastrowid or 0))
 
     def write_vm(self, vm: Vm) -> None:
         """Writes a machine's changed body, timeline and wait."""
         self.db.execute(
             "UPDATE gcp_vm SET body = ?, timeline = ?, gone = ?, wait_until = ? WHERE id = ?",
-            (json.dumps(vm.body), json.dumps(vm.timeline), _gone(vm.timeline), vm.wait_until, vm.id),
+            (
+                json.dumps(vm.body),
+                json.dumps(vm.timeline),
+                _gone(vm.timeline),
+                vm.wait_until,
+                vm.id,
+            ),
         )
 
     def reshape(self, vm: Vm) -> None:
@@ -170,7 +202,9 @@ class Rows:
         group: str = "",
         locations: Json | None = None,
     ) -> Json:
-        """Writes an operation and returns it as the API shows it now. `done` None: it ends when its machine is had."""
+        """Writes an operation and returns it as the API shows it now. `done` None: it ends when its
+        machine is had.
+        """
         import uuid
 
         began = self.now if created is None else created
@@ -178,41 +212,81 @@ class Rows:
         number = self.db.execute("SELECT coalesce(max(id), 0) + 1 FROM gcp_operation").fetchone()[0]
         name = f"operation-{int(began * 1000)}-{number:08x}-{uuid.uuid4().hex[:12]}"
         cursor = self.db.execute(
-            "INSERT INTO gcp_operation (project, scope, name, type, target, target_id, request, method, user, created, done, errors, vm, group_id,"
-            " locations) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO gcp_operation (project, scope, name, type, target, target_id, request,"
+            " method, user, created, done, errors, vm, group_id, locations) VALUES"
+            " (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 *(project, scope, name, kind, target, target_id, request, method, user),
                 *(began, done, json.dumps(list(errors)), vm, group, json.dumps(locations or {})),
             ),
         )
-        return self.operation_body(self.db.execute("SELECT * FROM gcp_operation WHERE id = ?", (cursor.lastrowid,)).fetchone())
+        return self.operation_body(
+            self.db.execute(
+                "SELECT * FROM gcp_operation WHERE id = ?", (cursor.lastrowid,)
+            ).fetchone()
+        )
 
     def end_operation(self, vm_id: int, done: float, errors: Iterable[Json] = ()) -> None:
         """Ends the open operation of a machine."""
-        self.db.execute("UPDATE gcp_operation SET done = ?, errors = ? WHERE vm = ? AND done IS NULL", (done, json.dumps(list(errors)), vm_id))
+        self.db.execute(
+            "UPDATE gcp_operation SET done = ?, errors = ? WHERE vm = ? AND done IS NULL",
+            (done, json.dumps(list(errors)), vm_id),
+        )
 
     def end_creation(self, vm: Vm, error: Json) -> None:
-        """Ends, with an error, the insert that still makes this machine; a bulk insert ends with the last of its inserts."""
+        """Ends, with an error, the insert that still makes this machine; a bulk insert ends with
+        the last of its inserts.
+        """
         still = "project = ? AND type = 'insert' AND target = ? AND done > ?"
         which = (vm.project, vm.link(), self.now)
-        groups = self.db.execute(f"SELECT DISTINCT group_id FROM gcp_operation WHERE {still}", which).fetchall()  # noqa: S608
-        self.db.execute(f"UPDATE gcp_operation SET done = ?, errors = ? WHERE {still}", (self.now, json.dumps([error]), *which))  # noqa: S608
+        groups = self.db.execute(
+            f"SELECT DISTINCT group_id FROM gcp_operation WHERE {still}", which
+        ).fetchall()  # noqa: S608
+        self.db.execute(
+            f"UPDATE gcp_operation SET done = ?, errors = ? WHERE {still}",
+            (self.now, json.dumps([error]), *which),
+        )  # noqa: S608
         for (group,) in groups:
             if group:
-                last = self.db.execute("SELECT max(done) FROM gcp_operation WHERE group_id = ? AND type = 'insert'", (group,)).fetchone()[0]
+                last = self.db.execute(
+                    "SELECT max(done) FROM gcp_operation WHERE group_id = ? AND type = 'insert'",
+                    (group,),
+                ).fetchone()[0]
                 self.db.execute(
-                    "UPDATE gcp_operation SET done = ?, errors = ? WHERE group_id = ? AND type = 'bulkInsert' AND done > ?",
+                    "UPDATE gcp_operation SET done = ?, errors = ? WHERE group_id = ? AND type ="
+                    " 'bulkInsert' AND done > ?",
                     (last, json.dumps([error]), group, self.now),
                 )
 
-    def operations(self, project: str, where: str = "1", args: tuple[object, ...] = ()) -> list[Json]:
+    def operations(
+        self, project: str, where: str = "1", args: tuple[object, ...] = ()
+    ) -> list[Json]:
         """Operations that have begun, oldest first, as the API shows them now."""
         query = f"SELECT * FROM gcp_operation WHERE project = ? AND created <= ? AND {where} ORDER BY id"  # noqa: S608
-        return [self.operation_body(row) for row in self.db.execute(query, (project, self.now, *args))]
+        return [
+            self.operation_body(row) for row in self.db.execute(query, (project, self.now, *args))
+        ]
 
     def operation_body(self, row: tuple[Any, ...]) -> Json:
         """One operation, as the API shows it now."""
-        number, project, scope, name, kind, target, target_id, request, _, user, created, done, errors, _, group, locations = row
+        (
+            number,
+            project,
+            scope,
+            name,
+            kind,
+            target,
+            target_id,
+            request,
+            _,
+            user,
+            created,
+            done,
+            errors,
+            _,
+            group,
+            locations,
+        ) = row
         finish = FOREVER if done is None else float(done)
         status = "DONE" if self.now >= finish else "RUNNING" if self.now > created else "PENDING"
         where = f"projects/{project}/{scope}"
@@ -241,31 +315,62 @@ class Rows:
             out["region"] = f"{ROOT}/{where}"
         places = json.loads(locations)
         if places:
-            out["instancesBulkInsertOperationMetadata"] = {"perLocationStatus": _location_status(places, status, self.now, float(created), finish)}
+            out["instancesBulkInsertOperationMetadata"] = {
+                "perLocationStatus": _location_status(
+                    places, status, self.now, float(created), finish
+                )
+            }
         if status == "DONE":
             out["endTime"] = timestamp(finish)
             failed = json.loads(errors)
             if failed:
                 http, text = http_status(failed[0]["code"])
-                out |= {"error": {"errors": failed}, "httpErrorStatusCode": http, "httpErrorMessage": text}
+                out |= {
+                    "error": {"errors": failed},
+                    "httpErrorStatusCode": http,
+                    "httpErrorMessage": text,
+                }
         return out
 
     # Small resources: networks, subnetworks, firewalls, addresses, reservations
 
-    def resources(self, project: str, kind: str, scope: str = "", name: str = "") -> list[tuple[int, str, str, Json]]:
+    def resources(
+        self, project: str, kind: str, scope: str = "", name: str = ""
+    ) -> list[tuple[int, str, str, Json]]:
         """(id, scope, name, body) of what exists now, oldest first. Empty scope or name: all."""
         query = (
-            "SELECT id, scope, name, body FROM gcp_resource WHERE project = ? AND kind = ? AND ? IN ('', scope) AND ? IN ('', name)"
-            " AND created <= ? AND (gone IS NULL OR gone > ?) ORDER BY id"
+            "SELECT id, scope, name, body FROM gcp_resource WHERE project = ? AND kind = ? AND ? IN"
+            " ('', scope) AND ? IN ('', name) AND created <= ? AND (gone IS NULL OR gone > ?) ORDER"
+            " BY id"
         )
         rows = self.db.execute(query, (project, kind, scope, name, self.now, self.now))
         return [(number, where, called, json.loads(body)) for number, where, called, body in rows]
 
-    def add_resource(self, project: str, kind: str, scope: str, name: str, body: Json, ready: float, begin: float | None = None) -> int:
-        """Writes a new small resource, which is there from `begin` on (now, if not given), and returns its id."""
+    def add_resource(
+        self,
+        project: str,
+        kind: str,
+        scope: str,
+        name: str,
+        body: Json,
+        ready: float,
+        begin: float | None = None,
+    ) -> int:
+        """Writes a new small resource, which is there from `begin` on (now, if not given), and
+        returns its id.
+        """
         cursor = self.db.execute(
-            "INSERT INTO gcp_resource (project, scope, kind, name, created, ready, body) VALUES (?,?,?,?,?,?,?)",
-            (project, scope, kind, name, self.now if begin is None else begin, ready, json.dumps(body)),
+            "INSERT INTO gcp_resource (project, scope, kind, name, created, ready, body) VALUES"
+            " (?,?,?,?,?,?,?)",
+            (
+                project,
+                scope,
+                kind,
+                name,
+                self.now if begin is None else begin,
+                ready,
+                json.dumps(body),
+            ),
         )
         return int(cursor.lastrowid or 0)
 
@@ -279,7 +384,9 @@ class Rows:
 
 
 def _location_status(places: Json, status: str, now: float, created: float, finish: float) -> Json:
-    """What a bulk insert has done in each zone: {zones/Z: {targetVmCount, createdVmCount, failedToCreateVmCount, deletedVmCount, status}}."""
+    """What a bulk insert has done in each zone: {zones/Z: {targetVmCount, createdVmCount,
+    failedToCreateVmCount, deletedVmCount, status}}.
+    """
     out: Json = {}
     for zone, plan in places.items():
         half = now >= created + (finish - created) / 2
@@ -289,7 +396,13 @@ def _location_status(places: Json, status: str, now: float, created: float, fini
             "createdVmCount": plan["created"] if status == "DONE" or half else 0,
             "failedToCreateVmCount": plan["failed"] if status == "DONE" or half else 0,
             "deletedVmCount": plan["deleted"] if status == "DONE" else 0,
-            "status": "DONE" if status == "DONE" else "ROLLING_BACK" if half and rolled_back else "CREATING",
+            "status": (
+                "DONE"
+                if status == "DONE"
+                else "ROLLING_BACK"
+                if half and rolled_back
+                else "CREATING"
+            ),
         }
     return out
 

@@ -1,4 +1,6 @@
-"""Networks, subnetworks, firewalls and addresses, and how any of these is listed, edited and removed. Owns their rows' bodies and edits."""
+"""Networks, subnetworks, firewalls and addresses, and how any of these is listed, edited and
+removed. Owns their rows' bodies and edits.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,26 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.gcp import machines, networks, things, wish
-from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, exists, invalid, missing, tail, timestamp
+from providers.rehearsal.clouds.gcp.wire import (
+    ROOT,
+    Json,
+    Refusal,
+    exists,
+    invalid,
+    missing,
+    tail,
+    timestamp,
+)
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.calls import Call, Scoped
 
-_KINDS = {"networks": "network", "subnetworks": "subnetwork", "firewalls": "firewall", "addresses": "address"}
+_KINDS = {
+    "networks": "network",
+    "subnetworks": "subnetwork",
+    "firewalls": "firewall",
+    "addresses": "address",
+}
 _KINDS |= {"reservations": "reservation", "futureReservations": "futureReservation"}
 
 
@@ -43,11 +59,18 @@ def get(call: Call) -> Json:
 def listed(call: Call) -> Scoped:
     """All of a kind in the path's scope, or in every scope."""
     narrow = "zone" in call.path or "region" in call.path or ".aggregatedList" not in call.method
-    return [(scope, body) for _, scope, _, body in call.rows.resources(call.project, _kind(call), _scope(call) if narrow else "")]
+    return [
+        (scope, body)
+        for _, scope, _, body in call.rows.resources(
+            call.project, _kind(call), _scope(call) if narrow else ""
+        )
+    ]
 
 
 def added(call: Call, body: Json) -> Json:
-    """Writes what an insert names, with these fields on top of the caller's, and answers with the operation."""
+    """Writes what an insert names, with these fields on top of the caller's, and answers with the
+    operation.
+    """
     kind, scope = _kind(call), _scope(call)
     name = wish.name(call.body.get("name"))
     where = f"projects/{call.project}/{scope}"
@@ -58,7 +81,14 @@ def added(call: Call, body: Json) -> Json:
     planned = call.planned_errors()
     if planned:
         return call.operation(scope, "insert", link, done, errors=planned)
-    whole = {**call.body, **body, "kind": f"compute#{_KINDS[kind]}", "name": name, "creationTimestamp": timestamp(call.rows.now), "selfLink": link}
+    whole = {
+        **call.body,
+        **body,
+        "kind": f"compute#{_KINDS[kind]}",
+        "name": name,
+        "creationTimestamp": timestamp(call.rows.now),
+        "selfLink": link,
+    }
     number = call.rows.add_resource(call.project, kind, scope, name, {}, done)
     whole["id"] = str(8_000_000_000_000_000_000 + number)
     call.rows.write_resource(number, whole)
@@ -69,14 +99,18 @@ def patch(call: Call) -> Json:
     """Edits what the body names, and nothing else."""
     number, scope, _, body = one(call)
     fixed = {"name", "id", "selfLink", "kind", "creationTimestamp", "network", "region"}
-    wrong = next((key for key in sorted(call.body.keys() & fixed) if call.body[key] != body.get(key)), None)
+    wrong = next(
+        (key for key in sorted(call.body.keys() & fixed) if call.body[key] != body.get(key)), None
+    )
     if wrong:
         raise invalid(f"resource.{wrong}", call.body[wrong], "The field cannot be changed.")
     done = call.rows.now + call.rows.latency("edit") + call.slower_s
     planned = call.planned_errors()
     if not planned:
         call.rows.write_resource(number, {**body, **call.body})
-    return call.operation(scope, "patch", body["selfLink"], done, target_id=body["id"], errors=planned)
+    return call.operation(
+        scope, "patch", body["selfLink"], done, target_id=body["id"], errors=planned
+    )
 
 
 def delete(call: Call) -> Json:
@@ -91,7 +125,9 @@ def delete(call: Call) -> Json:
     planned = call.planned_errors()
     if not planned:
         call.rows.end_resource(number, done)
-    return call.operation(scope, "delete", body["selfLink"], done, target_id=body["id"], errors=planned)
+    return call.operation(
+        scope, "delete", body["selfLink"], done, target_id=body["id"], errors=planned
+    )
 
 
 def _user(call: Call, body: Json) -> str:
@@ -104,7 +140,9 @@ def _user(call: Call, body: Json) -> str:
                     return str(found["selfLink"])
     if kind in {"networks", "subnetworks"}:
         for vm in call.rows.vms("project = ?", (call.project,)):
-            if any(link in (nic["network"], nic["subnetwork"]) for nic in vm.body["networkInterfaces"]):
+            if any(
+                link in (nic["network"], nic["subnetwork"]) for nic in vm.body["networkInterfaces"]
+            ):
                 return vm.link()
     return ""
 
@@ -120,22 +158,43 @@ def insert_network(call: Call) -> Json:
     if profile and not networks.profile_zone(profile):
         raise missing(f"projects/{call.project}/global/networkProfiles/{profile}")
     if profile and call.body.get("autoCreateSubnetworks"):
-        raise invalid("resource.autoCreateSubnetworks", "true", f"Network profile '{profile}' needs custom subnet mode.")
+        raise invalid(
+            "resource.autoCreateSubnetworks",
+            "true",
+            f"Network profile '{profile}' needs custom subnet mode.",
+        )
     mtu = call.body.get("mtu", 8896 if profile else 1460)
     if not 1300 <= mtu <= 8896:
         raise invalid("resource.mtu", mtu, "Must be between 1300 and 8896.")
     if "IPv4Range" in call.body:
-        raise invalid("resource.IPv4Range", call.body["IPv4Range"], "Legacy networks can no longer be made.")
+        raise invalid(
+            "resource.IPv4Range", call.body["IPv4Range"], "Legacy networks can no longer be made."
+        )
     auto = bool(call.body.get("autoCreateSubnetworks", False))
-    return added(call, {"autoCreateSubnetworks": auto, "mtu": mtu, "routingConfig": call.body.get("routingConfig") or {"routingMode": "REGIONAL"}})
+    return added(
+        call,
+        {
+            "autoCreateSubnetworks": auto,
+            "mtu": mtu,
+            "routingConfig": call.body.get("routingConfig") or {"routingMode": "REGIONAL"},
+        },
+    )
 
 
 def _with_subnetworks(call: Call, body: Json) -> Json:
     if "subnetworks" in body:
         return body
     link, name = f"{ROOT}/projects/{call.project}", body["name"]
-    auto = [f"{link}/regions/{region}/subnetworks/{name}" for region in machines.regions()] if body.get("autoCreateSubnetworks") else []
-    own = [found["selfLink"] for _, _, _, found in call.rows.resources(call.project, "subnetworks") if found["network"] == body["selfLink"]]
+    auto = (
+        [f"{link}/regions/{region}/subnetworks/{name}" for region in machines.regions()]
+        if body.get("autoCreateSubnetworks")
+        else []
+    )
+    own = [
+        found["selfLink"]
+        for _, _, _, found in call.rows.resources(call.project, "subnetworks")
+        if found["network"] == body["selfLink"]
+    ]
     return {**body, "subnetworks": auto + own} if auto or own else body
 
 
@@ -150,7 +209,10 @@ def get_network(call: Call) -> Json:
 def list_networks(call: Call) -> Scoped:
     """Every network of the project."""
     found = [body for _, _, _, body in call.rows.resources(call.project, "networks")]
-    return [("global", _with_subnetworks(call, body)) for body in [networks.default_network(call.project), *found]]
+    return [
+        ("global", _with_subnetworks(call, body))
+        for body in [networks.default_network(call.project), *found]
+    ]
 
 
 def insert_subnetwork(call: Call) -> Json:
@@ -158,17 +220,29 @@ def insert_subnetwork(call: Call) -> Json:
     region = things.known_region(call)
     owner = networks.network(call.rows, call.project, tail(call.body.get("network", "")))
     if owner is None:
-        raise missing(f"projects/{call.project}/global/networks/{tail(call.body.get('network', ''))}")
+        raise missing(
+            f"projects/{call.project}/global/networks/{tail(call.body.get('network', ''))}"
+        )
     try:
         block = ipaddress.IPv4Network(call.body.get("ipCidrRange", ""))
     except ValueError:
-        raise invalid("resource.ipCidrRange", call.body.get("ipCidrRange", ""), "Must be a CIDR address range.") from None
+        raise invalid(
+            "resource.ipCidrRange",
+            call.body.get("ipCidrRange", ""),
+            "Must be a CIDR address range.",
+        ) from None
     if not block.is_private or not 4 <= block.prefixlen <= 29:
         raise invalid("resource.ipCidrRange", block, "Must be a private range between /4 and /29.")
     for _, _, _, other in call.rows.resources(call.project, "subnetworks"):
-        if other["network"] == owner["selfLink"] and block.overlaps(ipaddress.IPv4Network(other["ipCidrRange"])):
+        if other["network"] == owner["selfLink"] and block.overlaps(
+            ipaddress.IPv4Network(other["ipCidrRange"])
+        ):
             link = other["selfLink"].removeprefix(ROOT + "/")
-            raise invalid("resource.ipCidrRange", block, f"Invalid IPCidrRange: {block} conflicts with existing subnetwork '{link}'.")
+            raise invalid(
+                "resource.ipCidrRange",
+                block,
+                f"Invalid IPCidrRange: {block} conflicts with existing subnetwork '{link}'.",
+            )
     body = {
         "network": owner["selfLink"],
         "region": f"{ROOT}/projects/{call.project}/regions/{region}",
@@ -193,11 +267,26 @@ def get_subnetwork(call: Call) -> Json:
 def list_subnetworks(call: Call) -> Scoped:
     """Every subnetwork of the region, or of all regions."""
     asked = (things.known_region(call),) if "region" in call.path else machines.regions()
-    auto = ["default", *(name for _, _, name, body in call.rows.resources(call.project, "networks") if body.get("autoCreateSubnetworks"))]
+    auto = [
+        "default",
+        *(
+            name
+            for _, _, name, body in call.rows.resources(call.project, "networks")
+            if body.get("autoCreateSubnetworks")
+        ),
+    ]
     out = []
     for region in asked:
-        out += [(f"regions/{region}", networks.auto_subnetwork(call.project, name, region)) for name in auto]
-        out += [(scope, body) for _, scope, _, body in call.rows.resources(call.project, "subnetworks", f"regions/{region}")]
+        out += [
+            (f"regions/{region}", networks.auto_subnetwork(call.project, name, region))
+            for name in auto
+        ]
+        out += [
+            (scope, body)
+            for _, scope, _, body in call.rows.resources(
+                call.project, "subnetworks", f"regions/{region}"
+            )
+        ]
     return out
 
 
@@ -205,7 +294,9 @@ def insert_firewall(call: Call) -> Json:
     """A rule of a network: allowed or denied, never both."""
     owner = networks.network(call.rows, call.project, tail(call.body.get("network") or "default"))
     if owner is None:
-        raise missing(f"projects/{call.project}/global/networks/{tail(call.body.get('network', ''))}")
+        raise missing(
+            f"projects/{call.project}/global/networks/{tail(call.body.get('network', ''))}"
+        )
     if bool(call.body.get("allowed")) == bool(call.body.get("denied")):
         raise invalid("resource.allowed", "", "Exactly one of allowed and denied must be given.")
     for key in ("sourceRanges", "destinationRanges"):
@@ -222,7 +313,9 @@ def insert_firewall(call: Call) -> Json:
         "disabled": bool(call.body.get("disabled", False)),
         "logConfig": call.body.get("logConfig") or {"enable": False},
     }
-    if direction == "INGRESS" and not any(call.body.get(key) for key in ("sourceRanges", "sourceTags", "sourceServiceAccounts")):
+    if direction == "INGRESS" and not any(
+        call.body.get(key) for key in ("sourceRanges", "sourceTags", "sourceServiceAccounts")
+    ):
         body["sourceRanges"] = ["0.0.0.0/0"]
     return added(call, body)
 
@@ -240,7 +333,10 @@ def insert_address(call: Call) -> Json:
         "status": "RESERVED",
         "addressType": call.body.get("addressType", "EXTERNAL"),
         "region": f"{ROOT}/projects/{call.project}/regions/{region}",
-        "address": call.body.get("address") or (f"10.255.0.{2 + taken % 250}" if internal else networks.external_ip(700 - taken)),
+        "address": (
+            call.body.get("address")
+            or (f"10.255.0.{2 + taken % 250}" if internal else networks.external_ip(700 - taken))
+        ),
     }
     if not internal:
         body["networkTier"] = call.body.get("networkTier", "PREMIUM")

@@ -1,4 +1,5 @@
-"""What a project can look up: machine types, accelerators, regions with quota, zones, images, disks. Owns their bodies; reads rows.
+"""What a project can look up: machine types, accelerators, regions with quota, zones, images,
+disks. Owns their bodies; reads rows.
 
 The only edit here is the deletion of a disk that its machine left behind.
 """
@@ -61,9 +62,17 @@ def _machine_type(project: str, where: str, found: machines.MachineType) -> Json
         "selfLink": link,
     }
     if found.gpu_count >= 1:
-        out["accelerators"] = [{"guestAcceleratorType": found.accelerator, "guestAcceleratorCount": int(found.gpu_count)}]
+        out["accelerators"] = [
+            {
+                "guestAcceleratorType": found.accelerator,
+                "guestAcceleratorCount": int(found.gpu_count),
+            }
+        ]
     if found.bundled_ssd_gib:
-        out["bundledLocalSsds"] = {"defaultInterface": "NVME", "partitionCount": max(1, found.bundled_ssd_gib // 375)}
+        out["bundledLocalSsds"] = {
+            "defaultInterface": "NVME",
+            "partitionCount": max(1, found.bundled_ssd_gib // 375),
+        }
     return out
 
 
@@ -79,7 +88,12 @@ def machine_type(call: Call) -> Json:
 def machine_types(call: Call) -> Scoped:
     """Every machine type of the zone, or of all zones."""
     kinds = machines.types().values()
-    return [(f"zones/{where}", _machine_type(call.project, where, kind)) for where in _zones_asked(call) for kind in kinds if where in kind.zones]
+    return [
+        (f"zones/{where}", _machine_type(call.project, where, kind))
+        for where in _zones_asked(call)
+        for kind in kinds
+        if where in kind.zones
+    ]
 
 
 def _accelerator(project: str, where: str, name: str, most: int) -> Json:
@@ -115,13 +129,21 @@ def accelerator_types(call: Call) -> Scoped:
 
 
 def _quotas(rows: Rows, held: list[Vm], region_name: str) -> list[Json]:
-    """The GPU metrics that the API has: each with what the scenario allows and what runs. There is none for H200, B200 and newer."""
+    """The GPU metrics that the API has: each with what the scenario allows and what runs. There is
+    none for H200, B200 and newer.
+    """
     out = []
     for metric in sorted(set(place.QUOTA_METRICS.values())):
         for name in (metric, f"PREEMPTIBLE_{metric}"):
             if name not in place.NO_METRIC:
                 usage = place.used(held, region_name, name)
-                out.append({"metric": name, "limit": place.quota_limit(rows, region_name, name), "usage": usage})
+                out.append(
+                    {
+                        "metric": name,
+                        "limit": place.quota_limit(rows, region_name, name),
+                        "usage": usage,
+                    }
+                )
     return out
 
 
@@ -133,7 +155,11 @@ def _region(call: Call, name: str, held: list[Vm]) -> Json:
         "name": name,
         "description": name,
         "status": "UP",
-        "zones": [f"{link}/zones/{where}" for where in machines.zones() if machines.region_of(where) == name],
+        "zones": [
+            f"{link}/zones/{where}"
+            for where in machines.zones()
+            if machines.region_of(where) == name
+        ],
         "quotas": _quotas(call.rows, held, name),
         "creationTimestamp": _SINCE,
         "selfLink": f"{link}/regions/{name}",
@@ -187,8 +213,12 @@ def project(call: Call) -> Json:
         "kind": "compute#project",
         "id": _id(9, call.project),
         "name": call.project,
-        "quotas": [{"metric": metric, "limit": place.quota_limit(call.rows, "", metric), "usage": usage}],
-        "defaultServiceAccount": f"{_id(1, call.project)[:12]}-compute@developer.gserviceaccount.com",
+        "quotas": [
+            {"metric": metric, "limit": place.quota_limit(call.rows, "", metric), "usage": usage}
+        ],
+        "defaultServiceAccount": (
+            f"{_id(1, call.project)[:12]}-compute@developer.gserviceaccount.com"
+        ),
         "defaultNetworkTier": "PREMIUM",
         "creationTimestamp": _SINCE,
         "selfLink": f"{ROOT}/projects/{call.project}",
@@ -217,9 +247,14 @@ def _disks(call: Call, where: str) -> list[tuple[int, str, Json]]:
     """(id, zone, body) of the disks that exist now: those with autoDelete go with their machine."""
     rows = call.rows
     owners = {vm.id: vm for vm in rows.vms("project = ?", (call.project,), existing=False)}
-    query = "SELECT id, zone, vm, auto_delete, created, gone, body FROM gcp_disk WHERE project = ? AND ? IN ('', zone) ORDER BY id"
+    query = (
+        "SELECT id, zone, vm, auto_delete, created, gone, body FROM gcp_disk WHERE project = ? AND"
+        " ? IN ('', zone) ORDER BY id"
+    )
     out = []
-    for number, at, vm_id, auto_delete, created, gone, text in rows.db.execute(query, (call.project, where)):
+    for number, at, vm_id, auto_delete, created, gone, text in rows.db.execute(
+        query, (call.project, where)
+    ):
         owner = owners.get(vm_id)
         attached = owner is not None and owner.exists(rows.now)
         if (gone is not None and rows.now >= gone) or (auto_delete and not attached):
@@ -243,7 +278,10 @@ def _disks(call: Call, where: str) -> list[tuple[int, str, Json]]:
 
 def disks(call: Call) -> Scoped:
     """The disks of the zone, or of all zones."""
-    return [(f"zones/{at}", body) for _, at, body in _disks(call, zone(call) if "zone" in call.path else "")]
+    return [
+        (f"zones/{at}", body)
+        for _, at, body in _disks(call, zone(call) if "zone" in call.path else "")
+    ]
 
 
 def _disk(call: Call) -> tuple[int, str, Json]:
@@ -263,12 +301,18 @@ def delete_disk(call: Call) -> Json:
     number, at, body = _disk(call)
     if body.get("users"):
         used = body["users"][0].removeprefix(f"{ROOT}/")
-        raise Refusal(400, "resourceInUseByAnotherResource", f"The disk resource '{call.path['disk']}' is already being used by '{used}'")
+        raise Refusal(
+            400,
+            "resourceInUseByAnotherResource",
+            f"The disk resource '{call.path['disk']}' is already being used by '{used}'",
+        )
     done = call.rows.now + call.rows.latency("delete") + call.slower_s
     planned = call.planned_errors()
     if not planned:
         call.rows.db.execute("UPDATE gcp_disk SET gone = ? WHERE id = ?", (done, number))
-    return call.operation(f"zones/{at}", "delete", body["selfLink"], done, target_id=body["id"], errors=planned)
+    return call.operation(
+        f"zones/{at}", "delete", body["selfLink"], done, target_id=body["id"], errors=planned
+    )
 
 
 def known_region(call: Call) -> str:

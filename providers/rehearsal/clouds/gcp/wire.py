@@ -1,7 +1,9 @@
-"""The shapes of Compute Engine's answers: addresses, timestamps, refusals. Owns Refusal; pure, imports nothing of the package.
+"""The shapes of Compute Engine's answers: addresses, timestamps, refusals. Owns Refusal; pure,
+imports nothing of the package.
 
-HTTP refusals are `{"error": {code, message, errors: [{message, domain, reason}]}}`; a failed operation carries `error.errors[]` with `code`,
-`message` and `errorDetails`. Shapes: the discovery document, revision 20261106, and public failure reports of 2026.
+HTTP refusals are `{"error": {code, message, errors: [{message, domain, reason}]}}`; a failed
+operation carries `error.errors[]` with `code`, `message` and `errorDetails`. Shapes: the discovery
+document, revision 20261106, and public failure reports of 2026.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 ROOT = "https://www.googleapis.com/compute/v1"
-"""The root of every link in an answer: as Google writes them, so that nothing stored holds a port of this machine."""
+"""The root of every link in an answer: as Google writes them, so that nothing stored holds a port
+of this machine.
+"""
 
 Json = dict[str, Any]
 
@@ -17,7 +21,15 @@ Json = dict[str, Any]
 class Refusal(Exception):
     """An HTTP error answer."""
 
-    def __init__(self, status: int, reason: str, message: str, *, domain: str = "global", details: list[Json] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        domain: str = "global",
+        details: list[Json] | None = None,
+    ) -> None:
         self.status = status
         self.reason = reason
         self.domain = domain
@@ -27,7 +39,11 @@ class Refusal(Exception):
     def body(self) -> Json:
         """The JSON body of the answer."""
         text = str(self)
-        error: Json = {"code": self.status, "message": text, "errors": [{"message": text, "domain": self.domain, "reason": self.reason}]}
+        error: Json = {
+            "code": self.status,
+            "message": text,
+            "errors": [{"message": text, "domain": self.domain, "reason": self.reason}],
+        }
         if self.details:
             error["details"] = self.details
         return {"error": error}
@@ -51,7 +67,12 @@ def exists(path: str) -> Refusal:
 def quota_refusal(metric: str, limit: float, region: str) -> Refusal:
     """403: the account's limit, told at once."""
     where = f"in region {region}" if region else "globally"
-    return Refusal(403, "quotaExceeded", f"Quota '{metric}' exceeded.  Limit: {limit:.1f} {where}.", domain="usageLimits")
+    return Refusal(
+        403,
+        "quotaExceeded",
+        f"Quota '{metric}' exceeded.  Limit: {limit:.1f} {where}.",
+        domain="usageLimits",
+    )
 
 
 def quota_error(metric: str, limit: float, region: str) -> Json:
@@ -75,20 +96,30 @@ def quota_error(metric: str, limit: float, region: str) -> Json:
     }
 
 
-def stockout_error(project: str, zone: str, machine_type: str, attachment: str, zones_available: list[str]) -> Json:
-    """A stockout, as one entry of a failed operation. `zone` may be a region's name where no zone is known."""
+def stockout_error(
+    project: str, zone: str, machine_type: str, attachment: str, zones_available: list[str]
+) -> Json:
+    """A stockout, as one entry of a failed operation. `zone` may be a region's name where no zone
+    is known.
+    """
     return {
         "code": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
         "message": (
-            f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request.  "
-            f"'(state:STOCKOUT, sub-state:STOCKOUT, resource type:compute)'."
+            f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available"
+            " to fulfill the request.  '(state:STOCKOUT, sub-state:STOCKOUT, resource"
+            " type:compute)'."
         ),
         "errorDetails": [
             {
                 "errorInfo": {
                     "reason": "resource_availability",
                     "domain": "compute.googleapis.com",
-                    "metadatas": {"vmType": machine_type, "attachment": attachment, "zone": zone, "zonesAvailable": ",".join(zones_available)},
+                    "metadatas": {
+                        "vmType": machine_type,
+                        "attachment": attachment,
+                        "zone": zone,
+                        "zonesAvailable": ",".join(zones_available),
+                    },
                 }
             }
         ],
@@ -97,7 +128,10 @@ def stockout_error(project: str, zone: str, machine_type: str, attachment: str, 
 
 def min_count_error(count: int) -> Json:
     """A bulk insert that was rolled back, as one entry of a failed operation."""
-    return {"code": "VM_MIN_COUNT_NOT_REACHED", "message": f"Requested minimum count of {count} VMs could not be created."}
+    return {
+        "code": "VM_MIN_COUNT_NOT_REACHED",
+        "message": f"Requested minimum count of {count} VMs could not be created.",
+    }
 
 
 def timestamp(moment: float) -> str:

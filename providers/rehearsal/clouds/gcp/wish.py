@@ -1,6 +1,8 @@
-"""What an insert asks for, checked as Compute Engine checks it before it answers. Owns Wish; reads rows, writes none.
+"""What an insert asks for, checked as Compute Engine checks it before it answers. Owns Wish; reads
+rows, writes none.
 
-Rules: Google's GPU machine type, provisioning model and run limit pages of 2026, the discovery document's field texts, and public failure reports.
+Rules: Google's GPU machine type, provisioning model and run limit pages of 2026, the discovery
+document's field texts, and public failure reports.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ RUN_S = (30, 120 * 86_400)
 
 
 class Wish(NamedTuple):
-    """One kind of machine, wanted. `capacity` is on-demand, spot, flex-start or reservation; `run_s` 0 means no limit.
+    """One kind of machine, wanted. `capacity` is on-demand, spot, flex-start or reservation;
+    `run_s` 0 means no limit.
 
-    `action` is what happens at preemption or at the limit; `wait_s` how long a Flex-start request may wait, None where it may not.
+    `action` is what happens at preemption or at the limit; `wait_s` how long a Flex-start request
+    may wait, None where it may not.
     """
 
     project: str
@@ -44,7 +48,11 @@ class Wish(NamedTuple):
     @property
     def attachment(self) -> str:
         """`nvidia-tesla-t4:1`, as a stockout names it; empty where the machine type brings the GPU."""
-        return "" if self.machine.accelerator or not self.accelerator else f"{self.accelerator}:{int(self.gpu_count)}"
+        return (
+            ""
+            if self.machine.accelerator or not self.accelerator
+            else f"{self.accelerator}:{int(self.gpu_count)}"
+        )
 
 
 def name(text: object, field: str = "resource.name") -> str:
@@ -63,10 +71,16 @@ def labels(given: Json | None, field: str) -> None:
             raise invalid(
                 f"{field}.key",
                 key,
-                "Label keys hold only lowercase letters, digits, '_' and '-', begin with a letter, and are 63 characters at most.",
+                "Label keys hold only lowercase letters, digits, '_' and '-', begin with a letter,"
+                " and are 63 characters at most.",
             )
         if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
-            raise invalid(f"{field}.value", value, "Label values hold only lowercase letters, digits, '_' and '-', and are 63 characters at most.")
+            raise invalid(
+                f"{field}.value",
+                value,
+                "Label values hold only lowercase letters, digits, '_' and '-', and are 63"
+                " characters at most.",
+            )
 
 
 def zone_known(zone: str) -> str:
@@ -77,11 +91,17 @@ def zone_known(zone: str) -> str:
 
 
 def machine_type(text: object, zone: str, field: str, *, bare: bool) -> MachineType:
-    """The machine type that a field names: a bare name in bulk inserts, a link of the zone otherwise. Raises 400."""
+    """The machine type that a field names: a bare name in bulk inserts, a link of the zone
+    otherwise. Raises 400.
+    """
     if not isinstance(text, str) or not text:
         raise Refusal(400, "required", f"Required field '{field}' not specified")
     if bare == ("/" in text):
-        raise invalid(field, text, "Must be the name of a machine type, not a URL." if bare else "The URL is malformed.")
+        raise invalid(
+            field,
+            text,
+            "Must be the name of a machine type, not a URL." if bare else "The URL is malformed.",
+        )
     if not bare and not re.search(rf"(^|/)zones/{re.escape(zone)}/machineTypes/[^/]+$", text):
         raise invalid(field, text, f"The machine type must be in zone '{zone}'.")
     found = machines.types().get(tail(text))
@@ -96,59 +116,126 @@ def no_such_type(field: str, text: str, zone: str) -> Refusal:
     return invalid(field, text, f"Machine type with name '{tail(text)}' does not exist in {where}.")
 
 
-def read(rows: Rows, project: str, region: str, zone: str, machine: MachineType, spec: Json, params: Json, field: str, *, bulk: bool) -> Wish:
-    """The checked wish of an Instance (`bulk` False) or of InstanceProperties. `zone` is empty for a regional call. Raises 400, 403, 404."""
-    accelerator, gpu, count = _gpus(machine, spec.get("guestAccelerators") or [], zone, field, bulk=bulk)
+def read(
+    rows: Rows,
+    project: str,
+    region: str,
+    zone: str,
+    machine: MachineType,
+    spec: Json,
+    params: Json,
+    field: str,
+    *,
+    bulk: bool,
+) -> Wish:
+    """The checked wish of an Instance (`bulk` False) or of InstanceProperties. `zone` is empty for
+    a regional call. Raises 400, 403, 404.
+    """
+    accelerator, gpu, count = _gpus(
+        machine, spec.get("guestAccelerators") or [], zone, field, bulk=bulk
+    )
     labels(spec.get("labels"), f"{field}.labels")
     scheduling = spec.get("scheduling") or {}
     affinity = spec.get("reservationAffinity") or {}
-    model = scheduling.get("provisioningModel") or ("SPOT" if scheduling.get("preemptible") else "STANDARD")
+    model = scheduling.get("provisioningModel") or (
+        "SPOT" if scheduling.get("preemptible") else "STANDARD"
+    )
     specific = affinity.get("consumeReservationType") == "SPECIFIC_RESERVATION"
     _disks(project, zone, machine, spec.get("disks") or [], field, bulk=bulk)
     run_s = run_limit(rows, scheduling, field)
     _scheduling(machine, count, scheduling, model, run_s, affinity, spec, field, specific=specific)
     wait_s = _wait(params, model, field)
-    networks.check_nics(rows, project, region, zone, machine.name, spec.get("networkInterfaces") or [], f"{field}.networkInterfaces")
+    networks.check_nics(
+        rows,
+        project,
+        region,
+        zone,
+        machine.name,
+        spec.get("networkInterfaces") or [],
+        f"{field}.networkInterfaces",
+    )
     reservation = ""
     if specific:
         reservation, end = _reservation(rows, project, zone, machine, affinity, model, field)
         run_s = min(run_s or end, end) if end else run_s
-    capacity = "reservation" if reservation else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
+    capacity = (
+        "reservation"
+        if reservation
+        else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
+    )
     action = scheduling.get("instanceTerminationAction") or ("STOP" if model == "SPOT" else "")
-    return Wish(project, machine, accelerator, gpu, count, capacity, reservation, run_s, action, wait_s, spec)
+    return Wish(
+        project,
+        machine,
+        accelerator,
+        gpu,
+        count,
+        capacity,
+        reservation,
+        run_s,
+        action,
+        wait_s,
+        spec,
+    )
 
 
-def _gpus(machine: MachineType, given: list[Json], zone: str, field: str, *, bulk: bool) -> tuple[str, str, float]:
+def _gpus(
+    machine: MachineType, given: list[Json], zone: str, field: str, *, bulk: bool
+) -> tuple[str, str, float]:
     if len(given) > 1:
         raise invalid(f"{field}.guestAccelerators", len(given), "At most one accelerator type.")
     if not given:
         return machine.accelerator, machine.gpu, machine.gpu_count
     text, count = str(given[0].get("acceleratorType", "")), int(given[0].get("acceleratorCount", 0))
     if bulk == ("/" in text):
-        why = "Must be the name of an accelerator type, not a URL." if bulk else "The URL is malformed."
+        why = (
+            "Must be the name of an accelerator type, not a URL."
+            if bulk
+            else "The URL is malformed."
+        )
         raise invalid(f"{field}.guestAccelerators[0].acceleratorType", text, why)
     kind = tail(text)
     if machine.accelerator:
         if kind != machine.accelerator or count != machine.gpu_count:
-            raise Refusal(400, "badRequest", f"[{machine.name}, {kind}:{count}] features are not compatible for creating instance.")
+            raise Refusal(
+                400,
+                "badRequest",
+                f"[{machine.name}, {kind}:{count}] features are not compatible for creating"
+                " instance.",
+            )
         return machine.accelerator, machine.gpu, machine.gpu_count
     if not machine.name.startswith("n1-") or kind not in machines.attachable():
         if kind not in machines.accelerators():
             raise missing(f"projects/-/zones/{zone}/acceleratorTypes/{kind}")
-        raise Refusal(400, "badRequest", f"[{machine.name}, {kind}] features are not compatible for creating instance.")
+        raise Refusal(
+            400,
+            "badRequest",
+            f"[{machine.name}, {kind}] features are not compatible for creating instance.",
+        )
     gpu, where = machines.attachable()[kind]
     if zone and zone not in where:
         raise missing(f"projects/-/zones/{zone}/acceleratorTypes/{kind}")
     limits = machines.N1_LIMITS[kind].get(count)
     if limits is None:
         allowed = ", ".join(map(str, machines.N1_LIMITS[kind]))
-        raise invalid(f"{field}.guestAccelerators[0].acceleratorCount", count, f"The number of GPUs of {kind} must be one of {allowed}.")
+        raise invalid(
+            f"{field}.guestAccelerators[0].acceleratorCount",
+            count,
+            f"The number of GPUs of {kind} must be one of {allowed}.",
+        )
     if machine.vcpus > limits[0] or machine.memory_mib > limits[1] * 1024:
-        raise Refusal(400, "badRequest", f"With {count} GPUs of {kind}, at most {limits[0]} vCPUs and {limits[1]} GB; {machine.name} has more.")
+        raise Refusal(
+            400,
+            "badRequest",
+            f"With {count} GPUs of {kind}, at most {limits[0]} vCPUs and {limits[1]} GB;"
+            f" {machine.name} has more.",
+        )
     return kind, gpu, float(count)
 
 
-def _disks(project: str, zone: str, machine: MachineType, given: list[Json], field: str, *, bulk: bool) -> None:
+def _disks(
+    project: str, zone: str, machine: MachineType, given: list[Json], field: str, *, bulk: bool
+) -> None:
     if not any(disk.get("boot") for disk in given):
         raise invalid(f"{field}.disks", "", "A boot disk must be specified.")
     for index, disk in enumerate(given):
@@ -156,33 +243,63 @@ def _disks(project: str, zone: str, machine: MachineType, given: list[Json], fie
         start = disk.get("initializeParams") or {}
         kind = str(start.get("diskType") or "pd-standard")
         if bulk and "/" in kind:
-            raise invalid(f"{where}.initializeParams.diskType", kind, "Must be the name of a disk type, not a URL.")
-        if not bulk and start.get("diskType") and not re.search(rf"(^|/)zones/{re.escape(zone)}/diskTypes/[^/]+$", kind):
+            raise invalid(
+                f"{where}.initializeParams.diskType",
+                kind,
+                "Must be the name of a disk type, not a URL.",
+            )
+        if (
+            not bulk
+            and start.get("diskType")
+            and not re.search(rf"(^|/)zones/{re.escape(zone)}/diskTypes/[^/]+$", kind)
+        ):
             raise invalid(f"{where}.initializeParams.diskType", kind, "The URL is malformed.")
         kind = tail(kind)
         if disk.get("type") == "SCRATCH":
             if kind != "local-ssd":
-                raise invalid(f"{where}.initializeParams.diskType", kind, "A scratch disk must be of type local-ssd.")
+                raise invalid(
+                    f"{where}.initializeParams.diskType",
+                    kind,
+                    "A scratch disk must be of type local-ssd.",
+                )
             continue
         if disk.get("source"):
-            raise invalid(f"{where}.source", disk["source"], "Existing disks are not served by this stand-in: give initializeParams.")
+            raise invalid(
+                f"{where}.source",
+                disk["source"],
+                "Existing disks are not served by this stand-in: give initializeParams.",
+            )
         if machines.disk_refusal(machine.name, kind):
-            raise Refusal(400, "badRequest", f"[{machine.name}, {kind}] features are not compatible for creating instance.")
+            raise Refusal(
+                400,
+                "badRequest",
+                f"[{machine.name}, {kind}] features are not compatible for creating instance.",
+            )
         if disk.get("boot"):
             size = int(start.get("diskSizeGb") or disk.get("diskSizeGb") or 0)
-            images.check(project, start.get("sourceImage"), size, where, arm=machine.name.startswith("a4x-"))
+            images.check(
+                project, start.get("sourceImage"), size, where, arm=machine.name.startswith("a4x-")
+            )
         labels(start.get("labels"), f"{where}.initializeParams.labels")
 
 
 def run_limit(rows: Rows, scheduling: Json, field: str) -> float:
-    """Seconds from start until the limit that `maxRunDuration` or `terminationTime` sets; 0 for none. Raises 400."""
+    """Seconds from start until the limit that `maxRunDuration` or `terminationTime` sets; 0 for
+    none. Raises 400.
+    """
     limit, until = scheduling.get("maxRunDuration"), scheduling.get("terminationTime")
     if limit and until:
-        raise invalid(f"{field}.scheduling", "maxRunDuration, terminationTime", "Only one of them may be set.")
+        raise invalid(
+            f"{field}.scheduling", "maxRunDuration, terminationTime", "Only one of them may be set."
+        )
     if limit:
         run_s = float(limit.get("seconds", 0)) + float(limit.get("nanos", 0)) / 1e9
         if not RUN_S[0] <= run_s <= RUN_S[1]:
-            raise invalid(f"{field}.scheduling.maxRunDuration", f"{run_s:g}s", f"Must be between {RUN_S[0]} seconds and 120 days.")
+            raise invalid(
+                f"{field}.scheduling.maxRunDuration",
+                f"{run_s:g}s",
+                f"Must be between {RUN_S[0]} seconds and 120 days.",
+            )
         return run_s
     if until:
         from datetime import datetime
@@ -190,7 +307,9 @@ def run_limit(rows: Rows, scheduling: Json, field: str) -> float:
         try:
             moment = datetime.fromisoformat(until).timestamp()
         except ValueError:
-            raise invalid(f"{field}.scheduling.terminationTime", until, "Must be in RFC 3339 format.") from None
+            raise invalid(
+                f"{field}.scheduling.terminationTime", until, "Must be in RFC 3339 format."
+            ) from None
         if moment <= rows.now:
             raise invalid(f"{field}.scheduling.terminationTime", until, "Must be in the future.")
         return float(moment - rows.now)
@@ -198,47 +317,115 @@ def run_limit(rows: Rows, scheduling: Json, field: str) -> float:
 
 
 def _scheduling(
-    machine: MachineType, gpus: float, given: Json, model: str, run_s: float, affinity: Json, spec: Json, field: str, *, specific: bool
+    machine: MachineType,
+    gpus: float,
+    given: Json,
+    model: str,
+    run_s: float,
+    affinity: Json,
+    spec: Json,
+    field: str,
+    *,
+    specific: bool,
 ) -> None:
     maintenance = given.get("onHostMaintenance", "MIGRATE")
     if gpus and maintenance != "TERMINATE":
-        raise Refusal(400, "badRequest", "Instances with guest accelerators do not support live migration. Set onHostMaintenance to TERMINATE.")
+        raise Refusal(
+            400,
+            "badRequest",
+            "Instances with guest accelerators do not support live migration. Set onHostMaintenance"
+            " to TERMINATE.",
+        )
     if model in {"SPOT", "FLEX_START"}:
         if given.get("automaticRestart"):
-            raise invalid(f"{field}.scheduling.automaticRestart", "true", f"Automatic restart must be off for provisioning model {model}.")
+            raise invalid(
+                f"{field}.scheduling.automaticRestart",
+                "true",
+                f"Automatic restart must be off for provisioning model {model}.",
+            )
         if maintenance != "TERMINATE":
-            raise invalid(f"{field}.scheduling.onHostMaintenance", maintenance, f"Must be TERMINATE for provisioning model {model}.")
+            raise invalid(
+                f"{field}.scheduling.onHostMaintenance",
+                maintenance,
+                f"Must be TERMINATE for provisioning model {model}.",
+            )
         if specific:
-            raise invalid(f"{field}.reservationAffinity", "SPECIFIC_RESERVATION", f"Provisioning model {model} does not use reservations.")
+            raise invalid(
+                f"{field}.reservationAffinity",
+                "SPECIFIC_RESERVATION",
+                f"Provisioning model {model} does not use reservations.",
+            )
     action = given.get("instanceTerminationAction")
     if model == "RESERVATION_BOUND" and not action:
-        raise invalid(f"{field}.scheduling.instanceTerminationAction", "", "Must be specified for provisioning model RESERVATION_BOUND.")
+        raise invalid(
+            f"{field}.scheduling.instanceTerminationAction",
+            "",
+            "Must be specified for provisioning model RESERVATION_BOUND.",
+        )
     if action and model == "STANDARD" and not run_s:
         raise Refusal(
             400,
             "badRequest",
-            "You cannot specify a termination action for a VM instance that has the standard provisioning model (default)."
-            " To use instance termination action, the VM instance must use the Spot provisioning model or limit its run time.",
+            "You cannot specify a termination action for a VM instance that has the standard"
+            " provisioning model (default). To use instance termination action, the VM instance"
+            " must use the Spot provisioning model or limit its run time.",
         )
     if run_s and not action and model != "SPOT":
-        raise invalid(f"{field}.scheduling.instanceTerminationAction", "", "Must be specified when the run time is limited.")
+        raise invalid(
+            f"{field}.scheduling.instanceTerminationAction",
+            "",
+            "Must be specified when the run time is limited.",
+        )
     if model == "FLEX_START":
         if not FLEX_RUN_S[0] <= run_s <= FLEX_RUN_S[1]:
-            raise invalid(f"{field}.scheduling.maxRunDuration", f"{run_s:g}s", "FLEX_START needs a run duration between 10 minutes and 7 days.")
+            raise invalid(
+                f"{field}.scheduling.maxRunDuration",
+                f"{run_s:g}s",
+                "FLEX_START needs a run duration between 10 minutes and 7 days.",
+            )
         if affinity.get("consumeReservationType") != "NO_RESERVATION":
             raise invalid(
-                f"{field}.reservationAffinity.consumeReservationType", affinity.get("consumeReservationType"), "FLEX_START needs NO_RESERVATION."
+                f"{field}.reservationAffinity.consumeReservationType",
+                affinity.get("consumeReservationType"),
+                "FLEX_START needs NO_RESERVATION.",
             )
         if not machine.accelerator:
-            raise Refusal(400, "badRequest", f"[{machine.name}, FLEX_START] features are not compatible for creating instance.")
+            raise Refusal(
+                400,
+                "badRequest",
+                f"[{machine.name}, FLEX_START] features are not compatible for creating instance.",
+            )
     if model == "RESERVATION_BOUND" and not specific:
-        raise invalid(f"{field}.reservationAffinity", "", "RESERVATION_BOUND needs SPECIFIC_RESERVATION.")
-    kind = "reservation" if specific else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
+        raise invalid(
+            f"{field}.reservationAffinity", "", "RESERVATION_BOUND needs SPECIFIC_RESERVATION."
+        )
+    kind = (
+        "reservation"
+        if specific
+        else {"SPOT": "spot", "FLEX_START": "flex-start"}.get(model, "on-demand")
+    )
     if kind in machines.first_of(machines.NEVER, machine.name, ()):
-        raise Refusal(400, "badRequest", f"[{machine.name}, {model}] features are not compatible for creating instance: it is not sold as {kind}.")
-    ssd = machine.bundled_ssd_gib or any(disk.get("type") == "SCRATCH" for disk in spec.get("disks") or [])
-    if (run_s or model == "RESERVATION_BOUND") and action == "STOP" and ssd and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd"):
-        raise Refusal(400, "badRequest", "A machine with local SSD that is stopped at the end of its run needs onInstanceStopAction.discardLocalSsd.")
+        raise Refusal(
+            400,
+            "badRequest",
+            f"[{machine.name}, {model}] features are not compatible for creating instance: it is"
+            f" not sold as {kind}.",
+        )
+    ssd = machine.bundled_ssd_gib or any(
+        disk.get("type") == "SCRATCH" for disk in spec.get("disks") or []
+    )
+    if (
+        (run_s or model == "RESERVATION_BOUND")
+        and action == "STOP"
+        and ssd
+        and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd")
+    ):
+        raise Refusal(
+            400,
+            "badRequest",
+            "A machine with local SSD that is stopped at the end of its run needs"
+            " onInstanceStopAction.discardLocalSsd.",
+        )
 
 
 def _wait(params: Json, model: str, field: str) -> float | None:
@@ -247,36 +434,75 @@ def _wait(params: Json, model: str, field: str) -> float | None:
         return None
     wait_s = float(given.get("seconds", 0))
     if model != "FLEX_START":
-        raise invalid(f"{field}.params.requestValidForDuration", f"{wait_s:g}s", "Only for provisioning model FLEX_START.")
+        raise invalid(
+            f"{field}.params.requestValidForDuration",
+            f"{wait_s:g}s",
+            "Only for provisioning model FLEX_START.",
+        )
     if wait_s and not 90 <= wait_s <= 7200:
-        raise invalid(f"{field}.params.requestValidForDuration", f"{wait_s:g}s", "Must be 0, or between 90 seconds and 2 hours.")
+        raise invalid(
+            f"{field}.params.requestValidForDuration",
+            f"{wait_s:g}s",
+            "Must be 0, or between 90 seconds and 2 hours.",
+        )
     return wait_s or None
 
 
-def _reservation(rows: Rows, project: str, zone: str, machine: MachineType, affinity: Json, model: str, field: str) -> tuple[str, float]:
+def _reservation(
+    rows: Rows,
+    project: str,
+    zone: str,
+    machine: MachineType,
+    affinity: Json,
+    model: str,
+    field: str,
+) -> tuple[str, float]:
     """(name, seconds until it ends and its bound machines with it; 0 for no such end)."""
     values = affinity.get("values") or []
     if affinity.get("key") != RESERVATION_KEY or len(values) != 1:
-        raise invalid(f"{field}.reservationAffinity.key", affinity.get("key"), f"SPECIFIC_RESERVATION needs key {RESERVATION_KEY} and one value.")
+        raise invalid(
+            f"{field}.reservationAffinity.key",
+            affinity.get("key"),
+            f"SPECIFIC_RESERVATION needs key {RESERVATION_KEY} and one value.",
+        )
     named = re.search(r"(?:^|/reservations/)([^/]+)(?:/reservationBlocks/.*)?$", values[0])
     wanted = named[1] if named else tail(values[0])
     found = rows.resources(project, "reservations", f"zones/{zone}" if zone else "", wanted)
     if not found:
-        raise invalid(f"{field}.reservationAffinity", values[0], f"Specified reservations [{values[0]}] do not exist.")
+        raise invalid(
+            f"{field}.reservationAffinity",
+            values[0],
+            f"Specified reservations [{values[0]}] do not exist.",
+        )
     specific = found[0][3]["specificReservation"]
     if not found[0][3].get("specificReservationRequired"):
-        why = f"Specified reservations [{values[0]}] can not be targeted as specificReservationRequired is not set."
+        why = (
+            f"Specified reservations [{values[0]}] can not be targeted as"
+            " specificReservationRequired is not set."
+        )
         raise invalid(f"{field}.reservationAffinity", values[0], why)
     if specific["instanceProperties"]["machineType"] != machine.name:
         raise invalid(
             f"{field}.reservationAffinity",
             values[0],
-            f"The reservation's properties do not match: it is for {specific['instanceProperties']['machineType']}.",
+            "The reservation's properties do not match: it is for"
+            f" {specific['instanceProperties']['machineType']}.",
         )
-    delivered = any(wanted in map(tail, reservations.delivered(body)) for _, _, _, body in rows.resources(project, "futureReservations", found[0][1]))
+    delivered = any(
+        wanted in map(tail, reservations.delivered(body))
+        for _, _, _, body in rows.resources(project, "futureReservations", found[0][1])
+    )
     bound = delivered and machine.name.startswith(machines.BOUND)
     if bound != (model == "RESERVATION_BOUND"):
-        why = "comes from a future reservation: it is used with" if bound else "comes from no future reservation: it cannot be used with"
-        raise Refusal(400, "badRequest", f"Reservation [{values[0]}] {why} provisioning model RESERVATION_BOUND.")
+        why = (
+            "comes from a future reservation: it is used with"
+            if bound
+            else "comes from no future reservation: it cannot be used with"
+        )
+        raise Refusal(
+            400,
+            "badRequest",
+            f"Reservation [{values[0]}] {why} provisioning model RESERVATION_BOUND.",
+        )
     end = found[0][3].get("deleteAtTime", "")
     return wanted, reservations.moment(end) - rows.now if bound and end else 0.0

@@ -1,7 +1,8 @@
-"""The rehearsal's Modal: a gRPC server on a unix socket that the real client talks to. Owns its life; `service` answers, `state` keeps.
+"""The rehearsal's Modal: a gRPC server on a unix socket that the real client talks to. Owns its
+life; `service` answers, `state` keeps.
 
-It runs in a thread and an event loop of its own, beside whatever else the process serves. Everything it knows is in the shared store, so two
-processes with a server each are one cloud.
+It runs in a thread and an event loop of its own, beside whatever else the process serves.
+Everything it knows is in the shared store, so two processes with a server each are one cloud.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _shared: dict[str, Server] = {}
 
 
 class Server:
-    """A running server. `url` is what the client connects to; `close` ends it. With `tcp` it also answers at a port of 127.0.0.1, `tcp_url`, where
-    sandboxes take commands: the client speaks without TLS to such a place alone.
+    """A running server. `url` is what the client connects to; `close` ends it. With `tcp` it also
+    answers at a port of 127.0.0.1, `tcp_url`, where sandboxes take commands: the client speaks
+    without TLS to such a place alone.
     """
 
     def __init__(self, store: Store, path: Path, *, tcp: bool = False) -> None:
@@ -37,10 +39,14 @@ class Server:
         self._failure: BaseException | None = None
         self._loop: Any = None
         self._stop: Any = None
-        self._thread = threading.Thread(target=self._run, args=(store,), name="gpus-modal-stand-in", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(store,), name="gpus-modal-stand-in", daemon=True
+        )
         self._thread.start()
         if not self._started.wait(START_S) or self._failure is not None:
-            raise OSError(f"the rehearsal's Modal did not start at {path}: {self._failure or 'no answer'}")
+            raise OSError(
+                f"the rehearsal's Modal did not start at {path}: {self._failure or 'no answer'}"
+            )
 
     def _run(self, store: Store) -> None:
         import asyncio
@@ -68,7 +74,10 @@ class Server:
             from providers.rehearsal.clouds.modal import router
             from providers.rehearsal.clouds.modal.state import State
 
-            services = [*services, router.handlers(State(store), self.path.parent / "modal-sandboxes")]
+            services = [
+                *services,
+                router.handlers(State(store), self.path.parent / "modal-sandboxes"),
+            ]
             servers.append(GrpcServer(services, status_details_codec=custom_detail_codec))
             await servers[1].start("127.0.0.1", int(self.tcp_url.rpartition(":")[2]))
         self._started.set()
@@ -116,12 +125,19 @@ def untouched(store: Store) -> bool:
     db = store.connection()
     if db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone():
         return False
-    made = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE name IN ('modal_app', 'modal_sandbox')")}
+    made = {
+        row[0]
+        for row in db.execute(
+            "SELECT name FROM sqlite_master WHERE name IN ('modal_app', 'modal_sandbox')"
+        )
+    }
     return not any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in made)  # noqa: S608 - the two names above
 
 
 def _socket_path(folder: Path) -> Path:
-    """A path for a new socket, in `folder` unless that is too deep; sockets of processes that are gone are removed."""
+    """A path for a new socket, in `folder` unless that is too deep; sockets of processes that are
+    gone are removed.
+    """
     import os
     import secrets
     import tempfile

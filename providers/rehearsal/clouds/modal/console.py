@@ -1,4 +1,6 @@
-"""What `gpus rehearse` can see and do here: machines, names, preemption. Owns no rows of its own; imports no client for that."""
+"""What `gpus rehearse` can see and do here: machines, names, preemption. Owns no rows of its own;
+imports no client for that.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,17 @@ def preemptible() -> frozenset[str]:
 
 
 def running(store: Store) -> tuple[RehearsedMachine, ...]:
-    """Every sandbox that has not ended and every container of an app, whoever made it; one that queues is `QUEUED`."""
+    """Every sandbox that has not ended and every container of an app, whoever made it; one that
+    queues is `QUEUED`.
+    """
     deployed = Deployed(State(store))
     tags = {app.id: app for app in (*deployed.apps("main"),)}
-    containers = [row for app in tags for row in (*deployed.containers(app), *deployed.waiting(app)) if row.ended is None]
+    containers = [
+        row
+        for app in tags
+        for row in (*deployed.containers(app), *deployed.waiting(app))
+        if row.ended is None
+    ]
     return tuple(
         RehearsedMachine(
             PROVIDER,
@@ -82,21 +91,37 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
 
 
 def edit(store: Store, name: str, kind: str, gpu_type: str, count: int) -> int:
-    """Gives the running sandboxes of this name another GPU, as its server reports it; how many that were."""
+    """Gives the running sandboxes of this name another GPU, as its server reports it; how many that
+    were.
+    """
     del kind
     state = State(store)
-    chosen = [row for row in state.unfinished() if (row.name or row.id) == name and row.started is not None] if gpu_type else []
+    chosen = (
+        [
+            row
+            for row in state.unfinished()
+            if (row.name or row.id) == name and row.started is not None
+        ]
+        if gpu_type
+        else []
+    )
     for row in chosen:
         state.deliver(row.id, gpu_type, count)
     return len(chosen)
 
 
 def preempt(store: Store, name: str) -> int:
-    """Takes back the containers of this name that run, of a sandbox or of an app; how many that were."""
+    """Takes back the containers of this name that run, of a sandbox or of an app; how many that
+    were.
+    """
     state = State(store)
     deployed = Deployed(state)
     taken = sum(deployed.take_back(app.id) for app in deployed.apps("main") if app.name == name)
-    chosen = [row for row in state.unfinished() if (row.name or row.id) == name and row.started is not None]
+    chosen = [
+        row
+        for row in state.unfinished()
+        if (row.name or row.id) == name and row.started is not None
+    ]
     for row in chosen:
         state.end(row.id, INTERNAL_FAILURE)
     return len(chosen) + taken

@@ -1,6 +1,8 @@
-"""The stand-in's answers on deployed apps, functions and calls: what `App.deploy` of the real client needs, and what is asked afterwards.
+"""The stand-in's answers on deployed apps, functions and calls: what `App.deploy` of the real
+client needs, and what is asked afterwards.
 
-Owns these answers; what is kept stands in `deployed`. Not here, and so answered UNIMPLEMENTED: source mounts, blobs, streams, the input plane.
+Owns these answers; what is kept stands in `deployed`. Not here, and so answered UNIMPLEMENTED:
+source mounts, blobs, streams, the input plane.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ MAX_TIMEOUT_S = 86_400
 SCALES = ("min_containers", "max_containers", "buffer_containers", "scaledown_window")
 DEFAULT_SCALEDOWN_S = 60
 FORGOTTEN_S = 7 * 86_400.0
-"""World seconds that a call's result is kept. Source: modal.com/docs/guide/job-queue, copy of 2026-09."""
+"""World seconds that a call's result is kept. Source: modal.com/docs/guide/job-queue, copy of
+2026-09.
+"""
 
 
 class FunctionService:
@@ -43,8 +47,12 @@ class FunctionService:
         return api.AppGetByDeploymentNameResponse(app_id=row.id if row else "")
 
     async def AppCreate(self, request: Any, *, key: str = "") -> Any:
-        app = self.deployed.create(request.description, request.environment_name or "main", request.tags, key)
-        return api.AppCreateResponse(app_id=app, app_page_url=f"https://modal.com/apps/rehearsal/{app}")
+        app = self.deployed.create(
+            request.description, request.environment_name or "main", request.tags, key
+        )
+        return api.AppCreateResponse(
+            app_id=app, app_page_url=f"https://modal.com/apps/rehearsal/{app}"
+        )
 
     async def AppHeartbeat(self, _request: Any) -> Any:
         return empty_pb2.Empty()
@@ -57,15 +65,24 @@ class FunctionService:
 
     async def AppGetLayout(self, request: Any) -> Any:
         functions = self.deployed.functions(self._app(request.app_id).id)
-        objects = [api.Object(object_id=row.id, function_handle_metadata=_metadata(row)) for row in functions]
-        return api.AppGetLayoutResponse(app_layout=api.AppLayout(objects=objects, function_ids={row.name: row.id for row in functions}))
+        objects = [
+            api.Object(object_id=row.id, function_handle_metadata=_metadata(row))
+            for row in functions
+        ]
+        return api.AppGetLayoutResponse(
+            app_layout=api.AppLayout(
+                objects=objects, function_ids={row.name: row.id for row in functions}
+            )
+        )
 
     async def AppPublish(self, request: Any) -> Any:
         row = self._app(request.app_id)
         for function in request.function_ids.values():
             self._function(function)
         at = self.deployed.publish(row.id, frozenset(request.function_ids.values()), request.tags)
-        return api.AppPublishResponse(url=f"https://modal.com/apps/rehearsal/{row.id}", deployed_at=at)
+        return api.AppPublishResponse(
+            url=f"https://modal.com/apps/rehearsal/{row.id}", deployed_at=at
+        )
 
     async def AppList(self, request: Any) -> Any:
         rows = self.deployed.apps(request.environment_name or "main")
@@ -92,22 +109,38 @@ class FunctionService:
 
     async def AppGetLifecycle(self, request: Any) -> Any:
         row = self._app(request.app_id)
-        lifecycle = api.AppLifecycle(app_state=_state(row), created_at=row.created, deployed_at=row.published or 0.0, stopped_at=row.stopped or 0.0)
+        lifecycle = api.AppLifecycle(
+            app_state=_state(row),
+            created_at=row.created,
+            deployed_at=row.published or 0.0,
+            stopped_at=row.stopped or 0.0,
+        )
         return api.AppGetLifecycleResponse(lifecycle=lifecycle)
 
     async def AppFetchLogs(self, request: Any) -> Any:
-        """What a container would have written of itself: nothing runs in it here. Of a sandbox, the course of the script that it was given."""
+        """What a container would have written of itself: nothing runs in it here. Of a sandbox, the
+        course of the script that it was given.
+        """
         lines: list[tuple[float, str, str]] = []
         if request.sandbox_id:
             lines += self._played(request.sandbox_id)
         else:
             for row in self.deployed.history(self._app(request.app_id).id):
-                lines.append((row.started or 0.0, row.id, f"rehearsal stand-in: {row.id} started, nothing runs in it\n"))
+                lines.append(
+                    (
+                        row.started or 0.0,
+                        row.id,
+                        f"rehearsal stand-in: {row.id} started, nothing runs in it\n",
+                    )
+                )
                 if row.ended is not None:
                     lines.append((row.ended, row.id, f"rehearsal stand-in: {row.id} ended\n"))
         since, until = request.since.ToNanoseconds() / 1e9, request.until.ToNanoseconds() / 1e9
         there = sorted(line for line in lines if since <= line[0] <= until)[-request.limit :]
-        batches = [api.TaskLogsBatch(task_id=task, items=[api.TaskLogs(data=text, timestamp=at)]) for at, task, text in there]
+        batches = [
+            api.TaskLogsBatch(task_id=task, items=[api.TaskLogs(data=text, timestamp=at)])
+            for at, task, text in there
+        ]
         return api.AppFetchLogsResponse(batches=batches)
 
     def _played(self, sandbox: str) -> list[tuple[float, str, str]]:
@@ -116,8 +149,14 @@ class FunctionService:
             return []
         given = " ".join(api.Sandbox.FromString(row.definition).entrypoint_args)
         until = store.now() if row.ended is None else row.ended
-        code, job_s = store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)), store.latency(gpu.PROVIDER, "job")
-        return [(at, row.task, f"{text}\n") for at, text in script.told(store, sandbox, given, row.started, until, job_s, code)]
+        code, job_s = (
+            store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)),
+            store.latency(gpu.PROVIDER, "job"),
+        )
+        return [
+            (at, row.task, f"{text}\n")
+            for at, text in script.told(store, sandbox, given, row.started, until, job_s, code)
+        ]
 
     async def AppStop(self, request: Any) -> Any:
         self.deployed.stop(self._app(request.app_id).id)
@@ -133,12 +172,19 @@ class FunctionService:
 
     async def SecretGetOrCreate(self, request: Any) -> Any:
         if request.env_dict:
-            raise GRPCError(Status.INVALID_ARGUMENT, "secrets are only referred to here, never handed over")
-        return api.SecretGetOrCreateResponse(secret_id=f"st-{request.deployment_name}", metadata=api.SecretMetadata(name=request.deployment_name))
+            raise GRPCError(
+                Status.INVALID_ARGUMENT, "secrets are only referred to here, never handed over"
+            )
+        return api.SecretGetOrCreateResponse(
+            secret_id=f"st-{request.deployment_name}",
+            metadata=api.SecretMetadata(name=request.deployment_name),
+        )
 
     async def VolumeGetOrCreate(self, request: Any) -> Any:
         metadata = api.VolumeMetadata(name=request.deployment_name)
-        return api.VolumeGetOrCreateResponse(volume_id=f"vo-{request.deployment_name}", metadata=metadata)
+        return api.VolumeGetOrCreateResponse(
+            volume_id=f"vo-{request.deployment_name}", metadata=metadata
+        )
 
     # Functions
 
@@ -147,7 +193,9 @@ class FunctionService:
         function = self.deployed.reserve(app.id, request.function_name)
         web = request.webhook_config.type != api.WEBHOOK_TYPE_UNSPECIFIED
         url = _url(app.name, request.function_name) if web else ""
-        metadata = api.FunctionHandleMetadata(function_name=request.function_name, function_type=request.function_type, web_url=url)
+        metadata = api.FunctionHandleMetadata(
+            function_name=request.function_name, function_type=request.function_type, web_url=url
+        )
         return api.FunctionPrecreateResponse(function_id=function, handle_metadata=metadata)
 
     async def FunctionCreate(self, request: Any) -> Any:
@@ -160,13 +208,18 @@ class FunctionService:
             name, exact = gpu_of(config)
             choices.append([name, exact, config.count])
         if not 1 <= first.timeout_secs <= MAX_TIMEOUT_S:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds")
+            raise GRPCError(
+                Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds"
+            )
         if not self.state.has_image(first.image_id):
             raise GRPCError(Status.NOT_FOUND, f"Image {first.image_id!r} not found")
         check_regions(first.scheduler_placement.regions)
         web = first.webhook_config.type != api.WEBHOOK_TYPE_UNSPECIFIED
         given = first.autoscaler_settings
-        scale = {"scaledown_window": DEFAULT_SCALEDOWN_S, **{name: getattr(given, name) for name in SCALES if given.HasField(name)}}
+        scale = {
+            "scaledown_window": DEFAULT_SCALEDOWN_S,
+            **{name: getattr(given, name) for name in SCALES if given.HasField(name)},
+        }
         name = first.function_name or data.function_name
         row = Function(
             id=request.existing_function_id or self.deployed.reserve(app.id, name),
@@ -184,25 +237,40 @@ class FunctionService:
             definition=data.SerializeToString(),
         )
         self.deployed.define(row)
-        return api.FunctionCreateResponse(function_id=row.id, function=first, function_data=data, handle_metadata=_metadata(row))
+        return api.FunctionCreateResponse(
+            function_id=row.id, function=first, function_data=data, handle_metadata=_metadata(row)
+        )
 
     async def FunctionGet(self, request: Any) -> Any:
         app = self.deployed.live(request.app_name, request.environment_name or "main")
-        found = [row for row in self.deployed.functions(app.id) if row.name == request.object_tag] if app else []
+        found = (
+            [row for row in self.deployed.functions(app.id) if row.name == request.object_tag]
+            if app
+            else []
+        )
         if not found:
-            raise GRPCError(Status.NOT_FOUND, f"Function {request.object_tag!r} not found in app {request.app_name!r}")
+            raise GRPCError(
+                Status.NOT_FOUND,
+                f"Function {request.object_tag!r} not found in app {request.app_name!r}",
+            )
         data = api.FunctionData.FromString(found[0].definition)
-        return api.FunctionGetResponse(function_id=found[0].id, handle_metadata=_metadata(found[0]), function=data)
+        return api.FunctionGetResponse(
+            function_id=found[0].id, handle_metadata=_metadata(found[0]), function=data
+        )
 
     async def FunctionGetSchedulingParams(self, request: Any) -> Any:
         row = self._function(request.function_id)
         settings = api.AutoscalerSettings(**row.settings())
-        return api.FunctionGetSchedulingParamsResponse(autoscaler_configuration=api.AutoscalerConfiguration(settings=settings))
+        return api.FunctionGetSchedulingParamsResponse(
+            autoscaler_configuration=api.AutoscalerConfiguration(settings=settings)
+        )
 
     async def FunctionUpdateSchedulingParams(self, request: Any) -> Any:
         row = self._function(request.function_id)
         given = request.settings
-        self.deployed.override(row.id, {name: getattr(given, name) for name in SCALES if given.HasField(name)})
+        self.deployed.override(
+            row.id, {name: getattr(given, name) for name in SCALES if given.HasField(name)}
+        )
         settings = api.AutoscalerSettings(**self._function(row.id).settings())
         return api.FunctionUpdateSchedulingParamsResponse(current_settings=settings)
 
@@ -214,18 +282,28 @@ class FunctionService:
 
     # Calls
 
-    async def FunctionMap(self, request: Any, *, key: str = "", extra_s: float = 0.0, doom: str = "") -> Any:
+    async def FunctionMap(
+        self, request: Any, *, key: str = "", extra_s: float = 0.0, doom: str = ""
+    ) -> Any:
         row = self._function(request.function_id)
         if self._app(row.app).state != DEPLOYED or not row.live:
             raise GRPCError(Status.NOT_FOUND, f"Function {row.name!r} is not deployed")
         call = self.deployed.spawn(row, key, doom, extra_s)
-        inputs = [api.FunctionPutInputsResponseItem(idx=item.idx, input_id=new_id("in")) for item in request.pipelined_inputs]
+        inputs = [
+            api.FunctionPutInputsResponseItem(idx=item.idx, input_id=new_id("in"))
+            for item in request.pipelined_inputs
+        ]
         policy = api.FunctionRetryPolicy(retries=row.retries)
-        return api.FunctionMapResponse(function_call_id=call, pipelined_inputs=inputs, retry_policy=policy)
+        return api.FunctionMapResponse(
+            function_call_id=call, pipelined_inputs=inputs, retry_policy=policy
+        )
 
     async def FunctionCallList(self, request: Any) -> Any:
         rows = self.deployed.calls(self._function(request.function_id).id)
-        calls = [api.FunctionCallInfo(function_call_id=row.id, created_at=row.created, total_inputs=1) for row in rows]
+        calls = [
+            api.FunctionCallInfo(function_call_id=row.id, created_at=row.created, total_inputs=1)
+            for row in rows
+        ]
         return api.FunctionCallListResponse(function_calls=calls)
 
     async def FunctionGetOutputs(self, request: Any) -> Any:
@@ -264,11 +342,18 @@ def _url(app: str, function: str) -> str:
 
 
 def _metadata(row: Function) -> Any:
-    return api.FunctionHandleMetadata(function_name=row.name, function_type=api.Function.FUNCTION_TYPE_FUNCTION, web_url=row.url, app_id=row.app)
+    return api.FunctionHandleMetadata(
+        function_name=row.name,
+        function_type=api.Function.FUNCTION_TYPE_FUNCTION,
+        web_url=row.url,
+        app_id=row.app,
+    )
 
 
 def _ranked(request: Any) -> Any:
-    """The definition as the server keeps it: a GPU list arrives ranked, a single GPU as a plain function."""
+    """The definition as the server keeps it: a GPU list arrives ranked, a single GPU as a plain
+    function.
+    """
     if request.HasField("function_data") and request.function_data.ranked_functions:
         data = api.FunctionData()
         data.CopyFrom(request.function_data)
@@ -278,13 +363,17 @@ def _ranked(request: Any) -> Any:
             function.function_name = function.function_name or data.function_name
             if data.HasField("webhook_config") and not function.HasField("webhook_config"):
                 function.webhook_config.CopyFrom(data.webhook_config)
-            if data.HasField("autoscaler_settings") and not function.HasField("autoscaler_settings"):
+            if data.HasField("autoscaler_settings") and not function.HasField(
+                "autoscaler_settings"
+            ):
                 function.autoscaler_settings.CopyFrom(data.autoscaler_settings)
         return data
     return api.FunctionData(
         function_name=request.function.function_name,
         timeout_secs=request.function.timeout_secs,
-        webhook_config=request.function.webhook_config if request.function.HasField("webhook_config") else None,
+        webhook_config=(
+            request.function.webhook_config if request.function.HasField("webhook_config") else None
+        ),
         ranked_functions=[api.FunctionData.RankedFunction(rank=0, function=request.function)],
     )
 
@@ -296,7 +385,9 @@ def check_regions(names: Any) -> None:
 
 
 def gpu_of(config: Any) -> tuple[str, bool]:
-    """(catalog name, exact). The server is the one that refuses names and counts: the client checks neither."""
+    """(catalog name, exact). The server is the one that refuses names and counts: the client checks
+    neither.
+    """
     text = config.gpu_type
     if not text and not config.count:
         return "", False
@@ -305,5 +396,8 @@ def gpu_of(config: Any) -> tuple[str, bool]:
     if sold is None or text not in {sold.text, sold.exact_text, "A100"}:
         raise GRPCError(Status.INVALID_ARGUMENT, f"Unknown GPU type {text!r}")
     if not 1 <= config.count <= sold.max_count:
-        raise GRPCError(Status.INVALID_ARGUMENT, f"At most {sold.max_count} {name} GPUs per container, got {config.count}")
+        raise GRPCError(
+            Status.INVALID_ARGUMENT,
+            f"At most {sold.max_count} {name} GPUs per container, got {config.count}",
+        )
     return name, text == sold.exact_text

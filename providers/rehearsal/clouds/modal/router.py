@@ -1,7 +1,9 @@
-"""Where the stand-in's sandboxes take commands: Modal's TaskCommandRouter as far as `Sandbox.exec` uses it. A labelled stand-in: a local shell.
+"""Where the stand-in's sandboxes take commands: Modal's TaskCommandRouter as far as `Sandbox.exec`
+uses it. A labelled stand-in: a local shell.
 
-Owns the processes that it started, in this server's memory. Every command runs in a folder of its sandbox's, with GPUS_STAND_IN in its environment;
-there is no GPU. Shapes are those of the client's protocol of 1.6.4.
+Owns the processes that it started, in this server's memory. Every command runs in a folder of its
+sandbox's, with GPUS_STAND_IN in its environment; there is no GPU. Shapes are those of the client's
+protocol of 1.6.4.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ _CHUNK = 65_536
 
 
 class _Run(NamedTuple):
-    """A command that was started: its process, its output so far by descriptor, who collects it, the bytes of stdin that were taken (one number), and
-    which descriptors have ended; and both ends of its terminal, if it has one.
+    """A command that was started: its process, its output so far by descriptor, who collects it,
+    the bytes of stdin that were taken (one number), and which descriptors have ended; and both ends
+    of its terminal, if it has one.
     """
 
     process: asyncio.subprocess.Process
@@ -40,7 +43,9 @@ class _Run(NamedTuple):
 
 
 class Router:
-    """The answers, one method for each RPC, each given the stream's request and what sends a message of an answer in parts."""
+    """The answers, one method for each RPC, each given the stream's request and what sends a
+    message of an answer in parts.
+    """
 
     def __init__(self, state: State, folder: Path) -> None:
         self.state, self.folder = state, folder
@@ -60,13 +65,26 @@ class Router:
                 stderr = asyncio.StreamReader()
                 stderr.feed_eof()
                 run = _Run(process, {}, {}, asyncio.Condition(), [0], set(), terminal)
-                sources = {api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: source, api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: stderr}
+                sources = {
+                    api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: source,
+                    api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: stderr,
+                }
             else:
-                process = await asyncio.create_subprocess_exec(*request.command_args, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=home, env=environment)
+                process = await asyncio.create_subprocess_exec(
+                    *request.command_args,
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    stderr=PIPE,
+                    cwd=home,
+                    env=environment,
+                )
                 assert process.stdout is not None
                 assert process.stderr is not None
                 run = _Run(process, {}, {}, asyncio.Condition(), [0], set(), ())
-                sources = {api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: process.stdout, api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: process.stderr}
+                sources = {
+                    api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDOUT: process.stdout,
+                    api.TASK_EXEC_STDIO_FILE_DESCRIPTOR_STDERR: process.stderr,
+                }
             for number, source in sources.items():
                 run.output[number] = bytearray()
                 run.readers[number] = asyncio.create_task(_collect(run, number, source))
@@ -105,7 +123,11 @@ class Router:
 
     async def TaskExecWait(self, request: Any, _send: Any) -> Any:
         code = await self._run(request.exec_id).process.wait()
-        return api.TaskExecWaitResponse(code=code) if code >= 0 else api.TaskExecWaitResponse(signal=-code)
+        return (
+            api.TaskExecWaitResponse(code=code)
+            if code >= 0
+            else api.TaskExecWaitResponse(signal=-code)
+        )
 
     def _run(self, exec_id: str) -> _Run:
         if exec_id not in self._runs:
@@ -113,20 +135,42 @@ class Router:
         return self._runs[exec_id]
 
 
-async def _on_terminal(request: Any, home: Path, environment: dict[str, str]) -> tuple[asyncio.subprocess.Process, tuple[int, int], Any]:
-    """(process, both ends of its terminal, what it writes there): the leader of a session gets the first terminal that it opens as its own."""
+async def _on_terminal(
+    request: Any, home: Path, environment: dict[str, str]
+) -> tuple[asyncio.subprocess.Process, tuple[int, int], Any]:
+    """(process, both ends of its terminal, what it writes there): the leader of a session gets the
+    first terminal that it opens as its own.
+    """
     import fcntl
     import struct
     import termios
 
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", request.pty_info.winsz_rows, request.pty_info.winsz_cols, 0, 0))
-    argv = ("/bin/sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(theirs), *request.command_args)
+    fcntl.ioctl(
+        theirs,
+        termios.TIOCSWINSZ,
+        struct.pack("HHHH", request.pty_info.winsz_rows, request.pty_info.winsz_cols, 0, 0),
+    )
+    argv = (
+        "/bin/sh",
+        "-c",
+        'exec "$@" <"$0" >"$0" 2>&1',
+        os.ttyname(theirs),
+        *request.command_args,
+    )
     process = await asyncio.create_subprocess_exec(
-        *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, cwd=home, env=environment, start_new_session=True
+        *argv,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        cwd=home,
+        env=environment,
+        start_new_session=True,
     )
     source = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(source), os.fdopen(os.dup(ours), "rb", 0))
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(source), os.fdopen(os.dup(ours), "rb", 0)
+    )
 
     async def closed() -> None:
         # Open until its end, which would else be seen before it is opened there.
@@ -156,7 +200,9 @@ def handlers(state: State, folder: Path) -> Any:
     """What grpclib serves: the RPCs above; any other is UNIMPLEMENTED."""
     router = Router(state, folder)
 
-    def answer(known: Callable[[Any, Any], Awaitable[Any]] | None) -> Callable[[Any, Any], Awaitable[None]]:
+    def answer(
+        known: Callable[[Any, Any], Awaitable[Any]] | None,
+    ) -> Callable[[Any, Any], Awaitable[None]]:
         async def serve(_self: Any, stream: Any) -> None:
             request = await stream.recv_message()
             if known is None:
@@ -168,5 +214,7 @@ def handlers(state: State, folder: Path) -> Any:
         return serve
 
     base = task_command_router_grpc.TaskCommandRouterBase
-    methods = {name: answer(getattr(router, name, None)) for name in vars(base) if not name.startswith("_")}
+    methods = {
+        name: answer(getattr(router, name, None)) for name in vars(base) if not name.startswith("_")
+    }
     return type("StandInRouter", (base,), methods)()

@@ -1,7 +1,9 @@
-"""Modal's gRPC service as far as the adapter uses it. Owns the answers and the planned failures; what is kept stands in `state`.
+"""Modal's gRPC service as far as the adapter uses it. Owns the answers and the planned failures;
+what is kept stands in `state`.
 
-The real client talks to it, so the wire is the client's own. An RPC that is not here is answered UNIMPLEMENTED, and every call is logged. Shapes are
-taken from the client's protocol of 1.6.4; the server's texts are our own, since the real ones were never seen.
+The real client talks to it, so the wire is the client's own. An RPC that is not here is answered
+UNIMPLEMENTED, and every call is logged. Shapes are taken from the client's protocol of 1.6.4; the
+server's texts are our own, since the real ones were never seen.
 """
 
 from __future__ import annotations
@@ -34,8 +36,23 @@ PAGE = 50
 MAX_TIMEOUT_S = 86_400
 CHANGING = frozenset(
     {
-        *("SandboxCreate", "SandboxTerminate", "SandboxTagsSet", "ImageGetOrCreate", "MountGetOrCreate"),
-        *("AppCreate", "AppPublish", "AppSetTags", "AppStop", "AppClientDisconnect", "AppHeartbeat", "FunctionPrecreate", "FunctionCreate"),
+        *(
+            "SandboxCreate",
+            "SandboxTerminate",
+            "SandboxTagsSet",
+            "ImageGetOrCreate",
+            "MountGetOrCreate",
+        ),
+        *(
+            "AppCreate",
+            "AppPublish",
+            "AppSetTags",
+            "AppStop",
+            "AppClientDisconnect",
+            "AppHeartbeat",
+            "FunctionPrecreate",
+            "FunctionCreate",
+        ),
         *("FunctionMap", "FunctionCallCancel", "FunctionUpdateSchedulingParams"),
     }
 )
@@ -68,16 +85,31 @@ class Service:
         return api.TokenInfoGetResponse(workspace_id="ac-rehearsal", workspace_name="rehearsal")
 
     async def EnvironmentGetOrCreate(self, request: Any) -> Any:
-        limit = next((int(count) for provider, _, metric, count in self.store.quotas(PROVIDER) if provider == PROVIDER and metric == "gpus"), 0)
-        settings = api.EnvironmentSettings(image_builder_version=BUILDER_VERSION, max_concurrent_gpus=limit)
+        limit = next(
+            (
+                int(count)
+                for provider, _, metric, count in self.store.quotas(PROVIDER)
+                if provider == PROVIDER and metric == "gpus"
+            ),
+            0,
+        )
+        settings = api.EnvironmentSettings(
+            image_builder_version=BUILDER_VERSION, max_concurrent_gpus=limit
+        )
         name = request.deployment_name or "main"
-        return api.EnvironmentGetOrCreateResponse(environment_id=f"en-{name}", metadata=api.EnvironmentMetadata(name=name, settings=settings))
+        return api.EnvironmentGetOrCreateResponse(
+            environment_id=f"en-{name}",
+            metadata=api.EnvironmentMetadata(name=name, settings=settings),
+        )
 
     async def AppGetOrCreate(self, request: Any) -> Any:
         create = request.object_creation_type == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
         app = self.state.app(request.app_name, request.environment_name or "main", create=create)
         if not app:
-            raise GRPCError(Status.NOT_FOUND, f"App {request.app_name!r} not found in environment {request.environment_name!r}")
+            raise GRPCError(
+                Status.NOT_FOUND,
+                f"App {request.app_name!r} not found in environment {request.environment_name!r}",
+            )
         return api.AppGetOrCreateResponse(app_id=app)
 
     async def MountGetOrCreate(self, request: Any) -> Any:
@@ -85,14 +117,20 @@ class Service:
 
     async def ImageGetOrCreate(self, request: Any, *, doom: str = "") -> Any:
         if doom:
-            failed = api.GenericResult(status=api.GenericResult.GENERIC_STATUS_FAILURE, exception=doom)
+            failed = api.GenericResult(
+                status=api.GenericResult.GENERIC_STATUS_FAILURE, exception=doom
+            )
             return api.ImageGetOrCreateResponse(image_id=new_id("im"), result=failed)
         content = request.image.SerializeToString(deterministic=True).hex()
         done = api.GenericResult(status=api.GenericResult.GENERIC_STATUS_SUCCESS)
         metadata = api.ImageMetadata(image_builder_version=request.builder_version)
-        return api.ImageGetOrCreateResponse(image_id=self.state.image(content), result=done, metadata=metadata)
+        return api.ImageGetOrCreateResponse(
+            image_id=self.state.image(content), result=done, metadata=metadata
+        )
 
-    async def SandboxCreate(self, request: Any, *, key: str = "", extra_s: float = 0.0, doom: str = "") -> Any:
+    async def SandboxCreate(
+        self, request: Any, *, key: str = "", extra_s: float = 0.0, doom: str = ""
+    ) -> Any:
         if (earlier := self.state.by_idempotency(key)) is not None:
             return _created(earlier)
         wanted = request.definition
@@ -103,9 +141,13 @@ class Service:
         name, exact = gpu_of(wanted.resources.gpu_config)
         check_regions(wanted.scheduler_placement.regions)
         if not 1 <= wanted.timeout_secs <= MAX_TIMEOUT_S:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds")
+            raise GRPCError(
+                Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds"
+            )
         if wanted.name and self.state.by_name(request.app_id, wanted.name) is not None:
-            raise GRPCError(Status.ALREADY_EXISTS, f"Sandbox with name {wanted.name!r} already exists")
+            raise GRPCError(
+                Status.ALREADY_EXISTS, f"Sandbox with name {wanted.name!r} already exists"
+            )
         now = self.store.now()
         sandbox = Sandbox(
             id=new_id("sb"),
@@ -141,11 +183,18 @@ class Service:
         row = self._sandbox(request.sandbox_id)
         if row.task:
             return api.SandboxGetTaskIdResponse(task_id=row.task)
-        return api.SandboxGetTaskIdResponse(task_result=_result(row)) if row.ended is not None else api.SandboxGetTaskIdResponse()
+        return (
+            api.SandboxGetTaskIdResponse(task_result=_result(row))
+            if row.ended is not None
+            else api.SandboxGetTaskIdResponse()
+        )
 
     async def TaskGetInfo(self, request: Any) -> Any:
         row = self.state.by_task(request.task_id)
-        if row is None and (container := self.functions.deployed.container(request.task_id)) is not None:
+        if (
+            row is None
+            and (container := self.functions.deployed.container(request.task_id)) is not None
+        ):
             return api.TaskGetInfoResponse(app_id=container.app, info=_container(container))
         if row is None:
             raise GRPCError(Status.NOT_FOUND, f"Task {request.task_id!r} not found")
@@ -161,19 +210,34 @@ class Service:
 
     async def TaskList(self, request: Any) -> Any:
         rows = self.state.running_tasks(request.app_id)
-        tasks = [api.TaskStats(task_id=row.task, app_id=row.app, started_at=row.started or 0.0, enqueued_at=row.created) for row in rows]
-        tasks += [api.TaskStats(**summary(row)) for row in self.functions.deployed.containers(request.app_id)]
+        tasks = [
+            api.TaskStats(
+                task_id=row.task,
+                app_id=row.app,
+                started_at=row.started or 0.0,
+                enqueued_at=row.created,
+            )
+            for row in rows
+        ]
+        tasks += [
+            api.TaskStats(**summary(row))
+            for row in self.functions.deployed.containers(request.app_id)
+        ]
         return api.TaskListResponse(tasks=tasks)
 
     async def SandboxWait(self, request: Any) -> Any:
         row = self._sandbox(request.sandbox_id)
         result = _result(row) if row.ended is not None else None
-        return api.SandboxWaitResponse(result=result, metadata=api.SandboxHandleMetadata(app_id=row.app))
+        return api.SandboxWaitResponse(
+            result=result, metadata=api.SandboxHandleMetadata(app_id=row.app)
+        )
 
     async def SandboxTerminate(self, request: Any) -> Any:
         row = self._sandbox(request.sandbox_id)
         self.state.end(row.id, TERMINATED)
-        return api.SandboxTerminateResponse(existing_result=_result(row) if row.ended is not None else None)
+        return api.SandboxTerminateResponse(
+            existing_result=_result(row) if row.ended is not None else None
+        )
 
     async def SandboxTagsGet(self, request: Any) -> Any:
         return api.SandboxTagsGetResponse(tags=_tags(self._sandbox(request.sandbox_id)))
@@ -188,36 +252,55 @@ class Service:
         row = self.state.by_name(app, request.sandbox_name) if app else None
         if row is None:
             raise GRPCError(Status.NOT_FOUND, f"Sandbox {request.sandbox_name!r} not found")
-        return api.SandboxGetFromNameResponse(sandbox_id=row.id, metadata=api.SandboxHandleMetadata(app_id=row.app))
+        return api.SandboxGetFromNameResponse(
+            sandbox_id=row.id, metadata=api.SandboxHandleMetadata(app_id=row.app)
+        )
 
     async def SandboxList(self, request: Any) -> Any:
         wanted = {tag.tag_name: tag.tag_value for tag in request.tags}
-        rows = [row for row in self.state.unfinished(request.app_id) if wanted.items() <= row.tag_map().items()]
+        rows = [
+            row
+            for row in self.state.unfinished(request.app_id)
+            if wanted.items() <= row.tag_map().items()
+        ]
         if request.before_timestamp:
             rows = [row for row in rows if row.created < request.before_timestamp]
         return api.SandboxListResponse(sandboxes=[_info(row) for row in rows[:PAGE]])
 
 
 def handlers(store: Store, router_url: str = "") -> Any:
-    """What grpclib serves: every RPC of the protocol, through the log and the planned failures. `router_url`: where sandboxes take commands."""
+    """What grpclib serves: every RPC of the protocol, through the log and the planned failures.
+    `router_url`: where sandboxes take commands.
+    """
     service = Service(store, router_url)
 
-    def answer(method: str, known: Callable[..., Awaitable[Any]] | None) -> Callable[[Any, Any], Awaitable[None]]:
+    def answer(
+        method: str, known: Callable[..., Awaitable[Any]] | None
+    ) -> Callable[[Any, Any], Awaitable[None]]:
         async def serve(_self: Any, stream: Any) -> None:
             await _serve(store, method, known, stream)
 
         return serve
 
     names = [name for name in vars(api_grpc.ModalClientBase) if not name.startswith("_")]
-    methods = {name: answer(name, getattr(service, name, None) or getattr(service.functions, name, None)) for name in names}
+    methods = {
+        name: answer(name, getattr(service, name, None) or getattr(service.functions, name, None))
+        for name in names
+    }
     return type("StandIn", (api_grpc.ModalClientBase,), methods)()
 
 
-async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]] | None, stream: Any) -> None:
+async def _serve(
+    store: Store, method: str, known: Callable[..., Awaitable[Any]] | None, stream: Any
+) -> None:
     import asyncio
 
     request = await stream.recv_message()
-    changing = method in CHANGING or known is None or getattr(request, "object_creation_type", 0) == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
+    changing = (
+        method in CHANGING
+        or known is None
+        or getattr(request, "object_creation_type", 0) == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
+    )
     verb = "POST" if changing else "GET"
     if known is None:
         store.log(PROVIDER, verb, method, "", Status.UNIMPLEMENTED.value)
@@ -227,7 +310,12 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
     try:
         if fault is not None:
             await _refuse(fault)
-        work = _worked(known, request, _settings(method, stream, fault), _seconds(fault) if fault is not None and kind == "overtaken" else 0.0)
+        work = _worked(
+            known,
+            request,
+            _settings(method, stream, fault),
+            _seconds(fault) if fault is not None and kind == "overtaken" else 0.0,
+        )
         # Work that was begun is done, whether or not somebody still waits for the answer.
         reply = await asyncio.shield(asyncio.ensure_future(work))
         if fault is not None and kind == "twice":
@@ -247,7 +335,9 @@ async def _serve(store: Store, method: str, known: Callable[..., Awaitable[Any]]
     await stream.send_message(reply)
 
 
-async def _worked(known: Callable[..., Awaitable[Any]], request: Any, settings: dict[str, Any], late_s: float) -> Any:
+async def _worked(
+    known: Callable[..., Awaitable[Any]], request: Any, settings: dict[str, Any], late_s: float
+) -> Any:
     import asyncio
 
     if late_s:
@@ -274,7 +364,11 @@ def _settings(method: str, stream: Any, fault: Fault | None) -> dict[str, Any]:
         settings["key"] = str((stream.metadata or {}).get("x-idempotency-key", ""))
     if method in {"SandboxCreate", "FunctionMap"} and fault is not None and fault.kind == "slow":
         settings["extra_s"] = float(str(fault.settings.get("seconds", 60)))
-    if method in {"SandboxCreate", "FunctionMap", "ImageGetOrCreate"} and fault is not None and fault.kind == "op-error":
+    if (
+        method in {"SandboxCreate", "FunctionMap", "ImageGetOrCreate"}
+        and fault is not None
+        and fault.kind == "op-error"
+    ):
         settings["doom"] = str(fault.settings.get("code", "INIT_FAILURE"))
     return settings
 
@@ -287,7 +381,9 @@ async def _refuse(fault: Fault) -> None:
     if fault.kind in BEFORE:
         raise GRPCError(BEFORE[fault.kind], f"planned: {fault.kind}")
     if fault.kind in {"http", "html"}:
-        raise GRPCError(_status(fault, Status.UNKNOWN), f"planned: {fault.settings.get('reason', fault.kind)}")
+        raise GRPCError(
+            _status(fault, Status.UNKNOWN), f"planned: {fault.settings.get('reason', fault.kind)}"
+        )
 
 
 def _status(fault: Fault, default: Status) -> Status:
@@ -296,7 +392,9 @@ def _status(fault: Fault, default: Status) -> Status:
 
 
 def _created(row: Sandbox) -> Any:
-    return api.SandboxCreateResponse(sandbox_id=row.id, metadata=api.SandboxHandleMetadata(app_id=row.app))
+    return api.SandboxCreateResponse(
+        sandbox_id=row.id, metadata=api.SandboxHandleMetadata(app_id=row.app)
+    )
 
 
 def _result(row: Sandbox) -> Any:

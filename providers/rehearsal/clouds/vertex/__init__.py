@@ -1,4 +1,5 @@
-"""Vertex AI for rehearsals: its custom jobs over REST on loopback, checked against Google's discovery document, its state in the rehearsal store.
+"""Vertex AI for rehearsals: its custom jobs over REST on loopback, checked against Google's
+discovery document, its state in the rehearsal store.
 
 Owns `start`. The HTTP server is the one of Compute Engine's stand-in.
 """
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def start(store: Store) -> Server:
-    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens on one socket; makes its table if needed."""
+    """A server on a free loopback port, answering from its own threads: `url`, `close()`. Listens
+    on one socket; makes its table if needed.
+    """
     from providers.rehearsal.clouds.gcp.server import Server
     from providers.rehearsal.clouds.vertex.calls import CLOUD
 

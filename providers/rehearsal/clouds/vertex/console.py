@@ -1,4 +1,6 @@
-"""What `gpus rehearse` can see and do here: jobs as machines, regions, names, preemption. Owns no rows of its own."""
+"""What `gpus rehearse` can see and do here: jobs as machines, regions, names, preemption. Owns no
+rows of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.rehearsal.clouds.gcp import machines
 from providers.rehearsal.clouds.gcp.state import cut
 from providers.rehearsal.clouds.vertex.calls import DOCUMENT
-from providers.rehearsal.clouds.vertex.jobs import FAILED, FINAL, PROVIDER, RUNNING, SCHEMA, Jobs, no_room
+from providers.rehearsal.clouds.vertex.jobs import (
+    FAILED,
+    FINAL,
+    PROVIDER,
+    RUNNING,
+    SCHEMA,
+    Jobs,
+    no_room,
+)
 from providers.rehearsal.store import RehearsedMachine
 
 if TYPE_CHECKING:
@@ -49,8 +59,20 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
         table.settle()
         return tuple(
             RehearsedMachine(
-                *(PROVIDER, f"{job.body['displayName']}-{index}", job.state(table.now).removeprefix("JOB_STATE_"), job.region, job.machine_type),
-                *(job.gpu, float(job.gpu_count), job.capacity, job.body.get("labels") or {}, job.created),
+                *(
+                    PROVIDER,
+                    f"{job.body['displayName']}-{index}",
+                    job.state(table.now).removeprefix("JOB_STATE_"),
+                    job.region,
+                    job.machine_type,
+                ),
+                *(
+                    job.gpu,
+                    float(job.gpu_count),
+                    job.capacity,
+                    job.body.get("labels") or {},
+                    job.created,
+                ),
             )
             for job in table.all()
             if job.state(table.now) not in FINAL
@@ -59,7 +81,8 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
 
 
 def preempt(store: Store, name: str) -> int:
-    """Takes back the machines of the Spot jobs of this name that run, whose jobs end with it: how many those were.
+    """Takes back the machines of the Spot jobs of this name that run, whose jobs end with it: how
+    many those were.
 
     Vertex AI first tries to get them again by itself; here there are none.
     """
@@ -70,9 +93,15 @@ def preempt(store: Store, name: str) -> int:
         found = [
             job
             for job in table.all("capacity = 'spot'")
-            if job.state(table.now) == RUNNING and name in {f"{job.body['displayName']}-{index}" for index in range(job.nodes)}
+            if job.state(table.now) == RUNNING
+            and name in {f"{job.body['displayName']}-{index}" for index in range(job.nodes)}
         ]
         for job in found:
             end = table.now + table.latency("preempt")
-            table.write(job._replace(timeline=cut(job.timeline, table.now, [(end, FAILED)]), error=no_room(job.region)))
+            table.write(
+                job._replace(
+                    timeline=cut(job.timeline, table.now, [(end, FAILED)]),
+                    error=no_room(job.region),
+                )
+            )
         return sum(job.nodes for job in found)

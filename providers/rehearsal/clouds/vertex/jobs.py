@@ -1,7 +1,9 @@
-"""The stand-in's jobs: their table, what a job's state is at a moment, and whether its machines can be had. Owns every decision of the scenario's.
+"""The stand-in's jobs: their table, what a job's state is at a moment, and whether its machines can
+be had. Owns every decision of the scenario's.
 
-A row holds a timeline, `[[moment, state], ...]`, written ahead; the state is the last entry that has passed. What a queued job gets is decided at the
-first moment at which stock was there. So whoever reads next, from any process and after any jump of the clock, sees the same.
+A row holds a timeline, `[[moment, state], ...]`, written ahead; the state is the last entry that
+has passed. What a queued job gets is decided at the first moment at which stock was there. So
+whoever reads next, from any process and after any jump of the clock, sees the same.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _UNLIMITED = 10**9
 
 
 class Job(NamedTuple):
-    """A job's row. `gpu` is Vertex AI's accelerator type; `error` is what it ends with where it fails."""
+    """A job's row. `gpu` is Vertex AI's accelerator type; `error` is what it ends with where it
+    fails.
+    """
 
     id: int
     project: str
@@ -67,9 +71,16 @@ class Job(NamedTuple):
     def shown(self, now: float) -> Json:
         """The job as the API shows it now."""
         state = self.state(now)
-        began = next((at for at, entered in self.timeline if entered == RUNNING and at <= now), None)
+        began = next(
+            (at for at, entered in self.timeline if entered == RUNNING and at <= now), None
+        )
         ended = next((at for at, entered in self.timeline if entered in FINAL and at <= now), None)
-        out: Json = {**self.body, "name": self.name, "state": state, "createTime": timestamp(self.created)}
+        out: Json = {
+            **self.body,
+            "name": self.name,
+            "state": state,
+            "createTime": timestamp(self.created),
+        }
         out["updateTime"] = timestamp(max(at for at, _ in self.timeline if at <= now))
         if began is not None:
             out["startTime"] = timestamp(began)
@@ -94,14 +105,32 @@ class Jobs:
 
     def all(self, where: str = "1", args: Sequence[object] = ()) -> list[Job]:
         """Jobs whose record exists, in the order they were made."""
-        rows = self.db.execute(f"SELECT * FROM vertex_job WHERE gone > ? AND {where} ORDER BY id", (self.now, *args))  # noqa: S608 (literals)
-        return [Job._make((*row[:10], json.loads(row[10]), _course(row[11]), json.loads(row[12]), row[13])) for row in rows]
+        rows = self.db.execute(
+            f"SELECT * FROM vertex_job WHERE gone > ? AND {where} ORDER BY id", (self.now, *args)
+        )  # noqa: S608 (literals)
+        return [
+            Job._make(
+                (*row[:10], json.loads(row[10]), _course(row[11]), json.loads(row[12]), row[13])
+            )
+            for row in rows
+        ]
 
     def add(self, job: Job) -> Job:
         """Writes a new job and returns it with its id."""
-        columns = "project, region, machine_type, gpu, gpu_count, nodes, capacity, created, wait_until, body, timeline, error, gone"
-        values = (*job[1:10], json.dumps(job.body), json.dumps(job.timeline), json.dumps(job.error), job.gone)
-        cursor = self.db.execute(f"INSERT INTO vertex_job ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", values)  # noqa: S608
+        columns = (
+            "project, region, machine_type, gpu, gpu_count, nodes, capacity, created, wait_until,"
+            " body, timeline, error, gone"
+        )
+        values = (
+            *job[1:10],
+            json.dumps(job.body),
+            json.dumps(job.timeline),
+            json.dumps(job.error),
+            job.gone,
+        )
+        cursor = self.db.execute(
+            f"INSERT INTO vertex_job ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", values
+        )  # noqa: S608
         return job._replace(id=int(cursor.lastrowid or 0))
 
     def write(self, job: Job) -> None:
@@ -117,37 +146,101 @@ class Jobs:
         """How many machines of this kind the region can give at a moment, this job's own left out."""
         from providers.adapters.gcp.vertex.offers import GPU_OF
 
-        line = self.store.stock(PROVIDER, job.region, "", job.machine_type, (job.gpu, GPU_OF.get(job.gpu, "")), job.capacity)
+        line = self.store.stock(
+            PROVIDER,
+            job.region,
+            "",
+            job.machine_type,
+            (job.gpu, GPU_OF.get(job.gpu, "")),
+            job.capacity,
+        )
         if line.machines is None:
             return _UNLIMITED
-        same = self.all("region = ? AND machine_type = ? AND gpu = ? AND capacity = ?", (job.region, job.machine_type, job.gpu, job.capacity))
-        return max(0, line.machines - sum(other.nodes for other in same if other.id != job.id and other.state(at) in HOLDING))
+        same = self.all(
+            "region = ? AND machine_type = ? AND gpu = ? AND capacity = ?",
+            (job.region, job.machine_type, job.gpu, job.capacity),
+        )
+        return max(
+            0,
+            line.machines
+            - sum(
+                other.nodes for other in same if other.id != job.id and other.state(at) in HOLDING
+            ),
+        )
 
     # Courses
 
     def had(self, job: Job, at: float, slower_s: float = 0.0) -> Job:
-        """The job whose machines are had at a moment: it runs, and ends as the scenario says, or with its timeout."""
+        """The job whose machines are had at a moment: it runs, and ends as the scenario says, or
+        with its timeout.
+        """
         up = at + self.latency("create") + slower_s
         code = self.store.exit_code(PROVIDER, job.region, job.machine_type)
-        timeout_s = seconds((job.body["jobSpec"].get("scheduling") or {}).get("timeout", "")) or DEFAULT_TIMEOUT_S
+        timeout_s = (
+            seconds((job.body["jobSpec"].get("scheduling") or {}).get("timeout", ""))
+            or DEFAULT_TIMEOUT_S
+        )
         took = self.latency("job")
-        end = (up + timeout_s, EXPIRED) if took > timeout_s else (up + took, FAILED if code else SUCCEEDED)
-        error = {"code": 3, "message": f"The replica workerpool0-0 exited with a non-zero status of {code}."} if code else {}
-        return job._replace(wait_until=None, timeline=cut(job.timeline, at, [(at, PENDING), (up, RUNNING), end]), error=error)
+        end = (
+            (up + timeout_s, EXPIRED)
+            if took > timeout_s
+            else (up + took, FAILED if code else SUCCEEDED)
+        )
+        error = (
+            {
+                "code": 3,
+                "message": f"The replica workerpool0-0 exited with a non-zero status of {code}.",
+            }
+            if code
+            else {}
+        )
+        return job._replace(
+            wait_until=None,
+            timeline=cut(job.timeline, at, [(at, PENDING), (up, RUNNING), end]),
+            error=error,
+        )
 
     def settle(self) -> None:
-        """Decides the queued jobs whose moment has come: had at the first moment at which stock was there, or given up at their limit."""
+        """Decides the queued jobs whose moment has come: had at the first moment at which stock was
+        there, or given up at their limit.
+        """
         for job in self.all("wait_until IS NOT NULL"):
             until = float(job.wait_until or 0.0)
-            line = self.store.stock(PROVIDER, job.region, "", job.machine_type, (job.gpu,), job.capacity)
+            line = self.store.stock(
+                PROVIDER, job.region, "", job.machine_type, (job.gpu,), job.capacity
+            )
             start = max(job.created, line.since)
-            others = self.all("region = ? AND machine_type = ? AND id != ?", (job.region, job.machine_type, job.id))
-            moments = sorted({start} | {at for other in others for at, state in other.timeline if state not in HOLDING and at > start})
-            had = next((at for at in moments if at <= min(self.now, until) and self.free(job, at) >= job.nodes), None)
+            others = self.all(
+                "region = ? AND machine_type = ? AND id != ?",
+                (job.region, job.machine_type, job.id),
+            )
+            moments = sorted(
+                {start}
+                | {
+                    at
+                    for other in others
+                    for at, state in other.timeline
+                    if state not in HOLDING and at > start
+                }
+            )
+            had = next(
+                (
+                    at
+                    for at in moments
+                    if at <= min(self.now, until) and self.free(job, at) >= job.nodes
+                ),
+                None,
+            )
             if had is not None:
                 self.write(self.had(job, had))
             elif self.now >= until:
-                self.write(job._replace(wait_until=None, timeline=cut(job.timeline, until, [(until, FAILED)]), error=no_room(job.region)))
+                self.write(
+                    job._replace(
+                        wait_until=None,
+                        timeline=cut(job.timeline, until, [(until, FAILED)]),
+                        error=no_room(job.region),
+                    )
+                )
 
 
 def _course(text: str) -> Timeline:
@@ -155,8 +248,16 @@ def _course(text: str) -> Timeline:
 
 
 def no_room(region: str) -> Json:
-    """What a job ends with whose machines cannot be had (openreview/openreview-expertise#401, 2026-08-19; its code as in vertex-ai-samples#700)."""
-    return {"code": 8, "message": f"Resources are insufficient in region: {region}. Please try a different region or use a different accelerator."}
+    """What a job ends with whose machines cannot be had (openreview/openreview-expertise#401,
+    2026-08-19; its code as in vertex-ai-samples#700).
+    """
+    return {
+        "code": 8,
+        "message": (
+            f"Resources are insufficient in region: {region}. Please try a different region or use"
+            " a different accelerator."
+        ),
+    }
 
 
 def seconds(text: str) -> float:
