@@ -114,8 +114,10 @@ def _mentions(folder: str) -> bool:
     wanted = f"[{GROUP}]".encode()
     try:
         found = [
-            name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))
-        ]  # noqa: PTH208 - half the time of pathlib
+            name
+            for name in os.listdir(folder or ".")  # noqa: PTH208
+            if name.endswith((".dist-info", ".egg-info"))
+        ]
     except OSError:
         return False
     for name in found:

@@ -129,10 +129,10 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
                     held,
                     way,
                     look_at,
-                    lambda name=cluster_name: let_go(world, name),
+                    lambda name=cluster_name: let_go(world, name),  # type: ignore[misc]
                     process=process,
                 )
-            )  # type: ignore[misc]
+            )
     here = {machine.name for machine in found}
     for known in access.names(world.name):
         if (

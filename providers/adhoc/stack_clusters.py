@@ -310,8 +310,9 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     if isinstance(way, str):
         return AsyncMachine(world, held, None, None, ends, stack=one.stack, barred=way)
     if world.name == REHEARSAL and not all(
-        (way.line(node).folder / "bin").is_dir() for node in held.machines
-    ):  # type: ignore[union-attr]
+        (way.line(node).folder / "bin").is_dir()  # type: ignore[union-attr]
+        for node in held.machines
+    ):
         # Nobody has looked into it before: a look furnishes its stand-ins.
         for node in held.machines:
             await way(node, held)

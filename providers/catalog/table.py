@@ -52,9 +52,9 @@ class OfferTable:
         """`Offer.id` of every row, without making its record."""
         fields = ("provider", "region", "zone", "machine_type", "gpu_type", "gpu_count", "capacity")
         counts = {
-            count: int(count) if count == int(count) else count
+            count: int(count) if count == int(count) else count  # type: ignore[call-overload]
             for count in set(self.column("gpu_count"))
-        }  # type: ignore[call-overload]
+        }
         return [
             f"{provider}/{zone or region}/{machine}/{gpu}:{counts[count]}/{capacity}"
             for provider, region, zone, machine, gpu, count, capacity in zip(

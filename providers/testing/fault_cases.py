@@ -388,9 +388,9 @@ def a_web_page_while_looking_never_means_gone(bench: Bench) -> None:
             assert isinstance(error, Transient), f"wanted Transient, found {error!r}"
         else:
             # A client may repeat a read by itself.
-            assert [node.status for node in found] == [RUNNING], (
+            assert [node.status for node in found] == [RUNNING], (  # type: ignore[attr-defined]
                 f"wanted the machine, found {found}"
-            )  # type: ignore[attr-defined]
+            )
         bench.knobs.heal()
     bench.exist(1, "looked at")
     bench.removed(ticket.handles)

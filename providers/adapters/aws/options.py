@@ -152,9 +152,9 @@ def _problems(key: str, value: object) -> list[Problem]:
         )
         return (
             []
-            if whole and least <= value <= most
+            if whole and least <= value <= most  # type: ignore[operator]
             else [Problem(key, f"a whole number from {least} to {most}", shown)]
-        )  # type: ignore[operator]
+        )
     if key == "volume_type":
         return (
             []

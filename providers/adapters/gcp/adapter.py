@@ -383,9 +383,9 @@ class Gcp:
         project, first = self._client.project, order.node_names[0]
         for zone in zones:
             instance = self._client.get(
-                lambda s, z=zone: s.instances().get(project=project, zone=z, instance=first),
+                lambda s, z=zone: s.instances().get(project=project, zone=z, instance=first),  # type: ignore[misc]
                 context,
-            )  # type: ignore[misc]
+            )
             if (
                 instance is not None
                 and (instance.get("labels") or {}).get(native.GENERATION) == order.mark.generation
@@ -545,9 +545,9 @@ class Gcp:
             if native_id not in out:
                 name = native_id.rsplit("/", 1)[-1]
                 out[native_id] = self._client.get(
-                    lambda s, n=name: s.instances().get(project=project, zone=zone, instance=n),
+                    lambda s, n=name: s.instances().get(project=project, zone=zone, instance=n),  # type: ignore[misc]
                     context,
-                )  # type: ignore[misc]
+                )
         return out
 
     def _node(
@@ -812,8 +812,9 @@ class Gcp:
             )
             try:
                 operation = self._client.call(
-                    lambda service, seen=instance: request(service, seen), context
-                )  # type: ignore[misc]
+                    lambda service, seen=instance: request(service, seen),  # type: ignore[misc]
+                    context,
+                )
             except Transient as error:
                 if last or error.code != "conditionNotMet":
                     raise

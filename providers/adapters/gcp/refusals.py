@@ -46,13 +46,13 @@ def explained(client: Client, error: Unsupported, order: Order) -> CloudError:
             zone, machine_type = candidate.zone, candidate.machine_type
             if (
                 client.get(
-                    lambda s, z=zone, t=machine_type: s.machineTypes().get(
+                    lambda s, z=zone, t=machine_type: s.machineTypes().get(  # type: ignore[misc]
                         project=project, zone=z, machineType=t
                     ),
                     context,
                 )
                 is None
-            ):  # type: ignore[misc]
+            ):
                 return error
     except CloudError:
         return error

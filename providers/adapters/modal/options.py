@@ -241,8 +241,8 @@ def running(
     that a function is handed over in.
     """
     made: dict[str, object] = {
-        "command": ["bash", "-c", f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{script}"]
-    }  # noqa: S108 - a container's own
+        "command": ["bash", "-c", f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{script}"]  # noqa: S108
+    }
     if program.image and "python" not in section:
         made["image"] = program.image
         if kind != "machine":

@@ -268,16 +268,18 @@ class Journal:
         ids = None if handles is None else {handle.native_id for handle in handles}
         with self._change() as db:
             for token, known in db.execute(
-                f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}", which
-            ).fetchall():  # noqa: S608
+                f"SELECT token, native_ids FROM orders WHERE {match} AND state IN {OPEN}",  # noqa: S608
+                which,
+            ).fetchall():
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute(
                         "UPDATE orders SET state = 'released', updated_at = ? WHERE token = ?",
                         (now, token),
                     )
             for rowid, known in db.execute(
-                f"SELECT rowid, native_ids FROM launches WHERE {match} AND ended_at IS NULL", which
-            ).fetchall():  # noqa: S608
+                f"SELECT rowid, native_ids FROM launches WHERE {match} AND ended_at IS NULL",  # noqa: S608
+                which,
+            ).fetchall():
                 if ids is None or ids & {native for _, native in json.loads(known)}:
                     db.execute("UPDATE launches SET ended_at = ? WHERE rowid = ?", (now, rowid))
 
@@ -296,8 +298,8 @@ class Journal:
         ids = {handle.native_id for handle in handles}
         with self._change() as db:
             for token, known in db.execute(
-                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) ="
-                f" (?, ?, ?, ?) AND state IN {OPEN}",  # noqa: S608
+                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster, generation) ="  # noqa: S608
+                f" (?, ?, ?, ?) AND state IN {OPEN}",
                 (world, owner, cluster, generation),
             ).fetchall():
                 left = [pair for pair in json.loads(known) if pair[1] not in ids]
@@ -323,8 +325,8 @@ class Journal:
         ids = {handle.native_id for handle in handles}
         with self._change() as db:
             for token, known in db.execute(
-                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster) = (?, ?, ?)"
-                f" AND state IN {OPEN}",  # noqa: S608
+                "SELECT token, native_ids FROM orders WHERE (world, owner, cluster) = (?, ?, ?)"  # noqa: S608
+                f" AND state IN {OPEN}",
                 (world, owner, cluster),
             ).fetchall():
                 if ids & {native for _, native in json.loads(known)}:
@@ -494,8 +496,9 @@ class Journal:
                 (held.world, held.owner, held.cluster, held.generation, int(held.launched_at)),
             )
             db.execute(
-                f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})", values
-            )  # noqa: S608 - only placeholders
+                f"INSERT OR REPLACE INTO launches VALUES ({', '.join('?' * len(values))})",  # noqa: S608
+                values,
+            )
 
     def remember(self, held: ClusterRecord) -> None:
         """Keeps a placement that a state names and that was bought from another machine; one that
@@ -542,9 +545,9 @@ class Journal:
         with self._change() as db:
             match = "world = ? AND owner = ? AND ? IN ('', cluster) AND ? IN ('', generation)"
             rows = db.execute(
-                f"SELECT rowid, record FROM launches WHERE {match}",
+                f"SELECT rowid, record FROM launches WHERE {match}",  # noqa: S608
                 (world, owner, cluster, generation),
-            ).fetchall()  # noqa: S608 - own text
+            ).fetchall()
             for rowid, record in rows:
                 fields = json.loads(record)
                 if fields.pop("concluded", None) is not None:
@@ -579,8 +582,9 @@ class Journal:
             key = (held.world, held.owner, held.cluster, held.generation)
             match = "(world, owner, cluster, generation) = (?, ?, ?, ?) AND ended_at IS NULL"
             for rowid, record in db.execute(
-                f"SELECT rowid, record FROM launches WHERE {match}", key
-            ).fetchall():  # noqa: S608 - own text
+                f"SELECT rowid, record FROM launches WHERE {match}",  # noqa: S608
+                key,
+            ).fetchall():
                 written = json.dumps({**json.loads(record), **fields})
                 db.execute(
                     "UPDATE launches SET record = ?, ended_at = ? WHERE rowid = ?",
@@ -825,9 +829,9 @@ class Journal:
         names = ", ".join(f"{name} = ?" for name in values)
         with self._change() as db:
             db.execute(
-                f"UPDATE orders SET {names}, updated_at = ? WHERE token = ?",
+                f"UPDATE orders SET {names}, updated_at = ? WHERE token = ?",  # noqa: S608
                 (*values.values(), now, token),
-            )  # noqa: S608 - own names
+            )
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None:

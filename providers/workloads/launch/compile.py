@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from providers.model.workload import Override, Task, Workload
 
 ANYWHERE, HERE = (
-    "0.0.0.0",
+    "0.0.0.0",  # noqa: S104
     "127.0.0.1",
-)  # noqa: S104 - a service that is exposed listens at every address
+)
 SERVERS = tuple(name for name, each in RECIPES.items() if each.port)
 
 

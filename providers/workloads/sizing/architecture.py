@@ -103,10 +103,10 @@ def find(text: str, *, hub: bool = True) -> Architecture:
                     "model",
                     f"a readable config.json at {wanted}",
                     "no such file",
-                    f"from {os.getcwd()}: check the path",
+                    f"from {os.getcwd()}: check the path",  # noqa: PTH109
                 )
             ]
-        )  # noqa: PTH109 - as above
+        )
     if not _REPOSITORY.match(wanted):
         near = sorted(
             model.name

@@ -156,8 +156,9 @@ class Rows:
             " created, wait_until, body, timeline, gone"
         )
         cursor = self.db.execute(
-            f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values
-        )  # noqa: S608
+            f"INSERT INTO gcp_vm ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+            values,
+        )
         return vm._replace(id=int(cursor.lastrowid or 0))
 
     def write_vm(self, vm: Vm) -> None:
@@ -240,12 +241,13 @@ class Rows:
         still = "project = ? AND type = 'insert' AND target = ? AND done > ?"
         which = (vm.project, vm.link(), self.now)
         groups = self.db.execute(
-            f"SELECT DISTINCT group_id FROM gcp_operation WHERE {still}", which
-        ).fetchall()  # noqa: S608
+            f"SELECT DISTINCT group_id FROM gcp_operation WHERE {still}",  # noqa: S608
+            which,
+        ).fetchall()
         self.db.execute(
-            f"UPDATE gcp_operation SET done = ?, errors = ? WHERE {still}",
+            f"UPDATE gcp_operation SET done = ?, errors = ? WHERE {still}",  # noqa: S608
             (self.now, json.dumps([error]), *which),
-        )  # noqa: S608
+        )
         for (group,) in groups:
             if group:
                 last = self.db.execute(

@@ -145,8 +145,9 @@ class Deployed:
                     key,
                 )
                 db.execute(
-                    f"INSERT INTO modal_deployed VALUES ({', '.join('?' * len(values))})", values
-                )  # noqa: S608 (question marks only)
+                    f"INSERT INTO modal_deployed VALUES ({', '.join('?' * len(values))})",  # noqa: S608
+                    values,
+                )
             return str(row[0])
 
     def app(self, app: str) -> App | None:
@@ -236,8 +237,9 @@ class Deployed:
                     row[0], app, name, 0, "[]", ANYWHERE, 300.0, 0, "{}", "{}", 0, "", b""
                 )
                 db.execute(
-                    f"INSERT INTO modal_function VALUES ({', '.join('?' * len(values))})", values
-                )  # noqa: S608 (question marks only)
+                    f"INSERT INTO modal_function VALUES ({', '.join('?' * len(values))})",  # noqa: S608
+                    values,
+                )
             return str(row[0])
 
     def define(self, function: Function) -> None:
@@ -248,9 +250,9 @@ class Deployed:
             ).fetchone()
             values = function._replace(live=int(live[0]) if live else 0)
             db.execute(
-                f"INSERT OR REPLACE INTO modal_function VALUES ({', '.join('?' * len(values))})",
+                f"INSERT OR REPLACE INTO modal_function VALUES ({', '.join('?' * len(values))})",  # noqa: S608
                 values,
-            )  # noqa: S608 (question marks only)
+            )
 
     def function(self, function: str) -> Function | None:
         """The row of a function."""
@@ -277,8 +279,8 @@ class Deployed:
     ) -> list[Function]:
         return [
             Function(*row)
-            for row in db.execute(f"SELECT * FROM modal_function WHERE {where}", values)
-        ]  # noqa: S608 (conditions of this file)
+            for row in db.execute(f"SELECT * FROM modal_function WHERE {where}", values)  # noqa: S608
+        ]
 
     # Calls
 
@@ -386,8 +388,8 @@ class Deployed:
     ) -> list[Container]:
         return [
             Container(*row)
-            for row in db.execute(f"SELECT * FROM modal_container WHERE {where}", values)
-        ]  # noqa: S608 (conditions of this file)
+            for row in db.execute(f"SELECT * FROM modal_container WHERE {where}", values)  # noqa: S608
+        ]
 
     def _want(
         self, db: sqlite3.Connection, function: Function, task: str, call: str, ready: float

@@ -119,8 +119,9 @@ class State:
         """Puts a sandbox into the queue."""
         with self.store.transaction() as db:
             db.execute(
-                f"INSERT INTO modal_sandbox VALUES ({', '.join('?' * len(sandbox))})", sandbox
-            )  # noqa: S608 (question marks only)
+                f"INSERT INTO modal_sandbox VALUES ({', '.join('?' * len(sandbox))})",  # noqa: S608
+                sandbox,
+            )
 
     def sandbox(self, sandbox_id: str) -> Sandbox | None:
         """The row as of now."""
@@ -276,8 +277,9 @@ def new_id(prefix: str) -> str:
 
 def _many(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Sandbox]:
     return [
-        Sandbox(*row) for row in db.execute(f"SELECT * FROM modal_sandbox WHERE {where}", values)
-    ]  # noqa: S608 (conditions of this file)
+        Sandbox(*row)
+        for row in db.execute(f"SELECT * FROM modal_sandbox WHERE {where}", values)  # noqa: S608
+    ]
 
 
 def _one(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Sandbox | None:

@@ -106,8 +106,9 @@ class Jobs:
     def all(self, where: str = "1", args: Sequence[object] = ()) -> list[Job]:
         """Jobs whose record exists, in the order they were made."""
         rows = self.db.execute(
-            f"SELECT * FROM vertex_job WHERE gone > ? AND {where} ORDER BY id", (self.now, *args)
-        )  # noqa: S608 (literals)
+            f"SELECT * FROM vertex_job WHERE gone > ? AND {where} ORDER BY id",  # noqa: S608
+            (self.now, *args),
+        )
         return [
             Job._make(
                 (*row[:10], json.loads(row[10]), _course(row[11]), json.loads(row[12]), row[13])
@@ -129,8 +130,9 @@ class Jobs:
             job.gone,
         )
         cursor = self.db.execute(
-            f"INSERT INTO vertex_job ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", values
-        )  # noqa: S608
+            f"INSERT INTO vertex_job ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+            values,
+        )
         return job._replace(id=int(cursor.lastrowid or 0))
 
     def write(self, job: Job) -> None:
