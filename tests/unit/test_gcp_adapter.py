@@ -29,6 +29,7 @@ from providers.errors import (
     Unclassified,
     Unsupported,
 )
+from providers.model import idle
 from providers.model.machine import Handle, Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.place import Scope
@@ -867,6 +868,33 @@ def test_relabel_writes_the_new_generation(rig):
         Mark("own1", "train", "gen2", "0123456789abcdef")
         == rig.gcp.find("own1", "train", "gen2")[0].mark
     )
+
+
+def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig):
+    """What runs at the next boots is the new script, after all else that the machine was ordered
+    with; the timer's limit stays.
+    """
+    account = (("service_account", "me@p.iam.gserviceaccount.com"),)
+    ordered = {"secrets": (("HF_TOKEN", "projects/p/secrets/hf"),), "options": account}
+    ticket = rig.got(script="#!/bin/bash\necho first\n", idle_s=7_200, **ordered)
+    project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
+
+    def script():
+        body = rig.gcp._client.call(
+            lambda s: s.instances().get(project=project, zone=zone, instance=name),
+            rig.gcp._context(ticket.order),
+        )
+        return next(
+            item["value"] for item in body["metadata"]["items"] if item["key"] == "startup-script"
+        )
+
+    before = script()
+    rig.gcp.update(
+        ticket.handles[0],
+        {"script": Setup(script="#!/bin/bash\necho second\n", idle_s=3_600, **ordered)},
+    )
+    assert script() == before.replace("echo first", "echo second") != before
+    assert idle.limit_s(script()) == 7_200 and "projects/p/secrets/hf/versions/latest" in script()
 
 
 def test_labels_and_key_change_in_place(rig):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
@@ -28,6 +28,7 @@ from providers.errors import (
     Transient,
     Unsupported,
 )
+from providers.model import idle
 from providers.model.ask import FLEX_START, RESERVATION
 from providers.model.machine import ENDED, GONE, PREEMPTED, Handle, Ticket
 from providers.model.place import Scope
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from providers.model.machine import CheckLine, Node, Order
+    from providers.model.machine import CheckLine, Node, Order, Setup
     from providers.model.offer import Candidate, Offer
     from providers.rehearsal.clouds.gcp.server import Server
 
@@ -661,7 +662,8 @@ class Gcp:
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """`labels`: the user's labels, replacing the earlier ones. `ssh_key`: the one public key
-        ("" for none), for `ssh_user` (default gpus). `script`: what it runs at its next boots.
+        ("" for none), for `ssh_user` (default gpus). `script`: the Setup by which it starts up at
+        its next boots.
 
         `state`: `stopped`, which discards what is on local SSD, or `running`: started again, in its
         zone and nowhere else.
@@ -681,7 +683,7 @@ class Gcp:
                 handle, str(change.get("ssh_user") or "gpus"), str(change["ssh_key"] or "")
             )
         if "script" in change:
-            self._edit_script(handle, str(change["script"] or ""))
+            self._edit_script(handle, cast("Setup", change["script"]))
 
         if "state" in change:
             self._set_state(handle, str(change["state"]))
@@ -752,10 +754,19 @@ class Gcp:
 
         self._edit(project, zone, name, context, request)
 
-    def _edit_script(self, handle: Handle, script: str) -> None:
-        """What it runs at its next boots."""
+    def _edit_script(self, handle: Handle, setup: Setup) -> None:
+        """What it runs at its next boots; its idle timer, if it has one, stays as it was ordered."""
 
         def edited(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            present = next(
+                (
+                    str(item.get("value", ""))
+                    for item in items
+                    if item.get("key") == "startup-script"
+                ),
+                "",
+            )
+            script = native.start_up(setup._replace(idle_s=idle.limit_s(present)))
             kept = [item for item in items if item.get("key") != "startup-script"]
             return [*kept, {"key": "startup-script", "value": script}] if script else kept
 

@@ -491,16 +491,23 @@ def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str
     found: dict[str, str] = {}
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
-    secrets = referred(setup.secrets)
-    # One program after the other: each runs whatever became of those before it.
-    programs = (
-        idle.script(setup.idle_s) if setup.idle_s and alone else "",
-        start_up_script(options.container, secrets) if options.container or secrets else "",
-        "" if options.container else setup.script,
-    )
-    if any(programs):
-        found["startup-script"] = "".join(programs)
+    if script := start_up(setup if alone else setup._replace(idle_s=0), options):
+        found["startup-script"] = script
     return found
+
+
+def start_up(setup: Setup, options: Options | None = None) -> str:
+    """All that a machine runs at each boot: one program after the other, whatever became of those
+    before it. Empty for nothing.
+    """
+    container = (options or read_options(dict(setup.options))).container
+    secrets = referred(setup.secrets)
+    programs = (
+        idle.script(setup.idle_s) if setup.idle_s else "",
+        start_up_script(container, secrets) if container or secrets else "",
+        "" if container else setup.script,
+    )
+    return "".join(programs)
 
 
 def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:

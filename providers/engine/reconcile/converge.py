@@ -521,7 +521,7 @@ async def edit(world: World, held: ClusterRecord, wanted: ClusterSpec) -> Cluste
         await rerun(world, held, held.machines, begun)
         world.report("info", f"{held.cluster}: what runs there was started anew")
         if "script" in world.manifests[held.provider].capabilities.in_place:
-            change["script"] = setup.script
+            change["script"] = setup
     if change:
         adapter = await home_of(world, held)
         # What is lost of a degraded cluster cannot be written on.
