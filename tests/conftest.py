@@ -2,8 +2,9 @@
 Ctrl-C that is heard.
 
 Two tiers: `make test` runs every rule of the product and a few runs of the real Pulumi engine;
-`make test-full` runs the marker `long`. A test that starts the real engine (the fixture `project`
-of tests/plugin) is long unless it is marked `core`.
+`make test-full` runs the marker `long`. Long unless marked `core`: a test that starts the real
+engine (the fixture `project` of tests/plugin), and one that has run against asyncssh's server and
+runs against OpenSSH's too (the fixture `ssh_server` of tests/adhoc).
 """
 
 import signal
@@ -35,9 +36,7 @@ ClientCreator._create_client_class = _client_class_once
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if (
-            item.path.parent.name == "plugin"
-            and "project" in item.fixturenames
-            and item.get_closest_marker("core") is None
-        ):
+        engine = item.path.parent.name == "plugin" and "project" in item.fixturenames
+        second = "callspec" in vars(item) and item.callspec.params.get("ssh_server") == "sshd"
+        if (engine or second) and item.get_closest_marker("core") is None:
             item.add_marker(pytest.mark.long)

@@ -201,6 +201,7 @@ def in_hand(bench, monkeypatch):
     )
 
 
+@pytest.mark.core
 def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, capfd, tmp_path):
     """A command, a file back and the log of the start-up go over the key that was made for the
     cluster, to the port that is mapped outside.

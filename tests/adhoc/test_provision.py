@@ -323,7 +323,7 @@ def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     process.stdout.readline()
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=120)
     assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
 
 
@@ -507,7 +507,7 @@ BLOCK = """
     import providers as p
     with p.provision("L4:1", name="job") as c:
         print("inside", flush=True)
-        c.run("sleep 60")
+        c.run("echo running; sleep 60")
 """
 
 
@@ -516,10 +516,9 @@ def test_ctrl_c_at_a_command_releases():
     as interrupted.
     """
     process = python(BLOCK)
-    assert process.stdout.readline() == "inside\n"
-    time.sleep(0.5)
+    assert [process.stdout.readline() for _ in range(2)] == ["inside\n", "running\n"]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert "KeyboardInterrupt" in err and "released, confirmed" in err and process.returncode != 0
     assert machines() == []
 
@@ -531,7 +530,7 @@ def test_ctrl_c_while_acquiring_releases():
     until(machines)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert "interrupted; what was asked for is being released" in err and "KeyboardInterrupt" in err
     assert machines() == [] and access.names("rehearsal") == ()
 
@@ -688,48 +687,53 @@ def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
     assert "wanted" in err and "Traceback" not in err and machines() == []
 
 
+def gpus_run(command, hang_up=signal.SIG_DFL):
+    """`gpus run` of a command, as started by a shell, or by `nohup` where a hang-up is ignored."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up),
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
     """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the
     signal's number.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", "echo inside; sleep 60"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
+    process = gpus_run("echo inside; sleep 60")
     assert process.stdout.readline() == "inside\n"
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number and "released, confirmed" in err and machines() == []
+
+
+def test_gpus_run_under_nohup_goes_on_after_a_hang_up(tmp_path):
+    """Where SIGHUP is ignored at its start, the command runs to its end and its exit code is the
+    answer.
+    """
+    process = gpus_run(
+        f"echo inside; until [ -e {tmp_path}/end ]; do sleep 0.05; done; exit 3", signal.SIG_IGN
+    )
+    assert process.stdout.readline() == "inside\n"
+    process.send_signal(signal.SIGHUP)
+    (tmp_path / "end").touch()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 3 and "released, confirmed" in err and machines() == []
 
 
 def test_a_command_whose_reader_went_away_releases_and_is_no_success():
     """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed
     pipe, never 0.
     """
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "providers.cli",
-            "run",
-            "L4:1",
-            "--",
-            "while :; do echo inside; sleep 0.1; done",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
+    process = gpus_run("while :; do echo inside; sleep 0.1; done")
     assert process.stdout.readline() == "inside\n"
     process.stdout.close()
     err = process.stderr.read()
     assert (
-        process.wait(timeout=60) == 141
+        process.wait(timeout=120) == 141
         and "released, confirmed" in err
         and "Traceback" not in err
         and machines() == []
@@ -756,7 +760,7 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
         with p.provision("L4:1", name="box", world="live") as c:
             pass
     """
-    _, err = python(code, env=env).communicate(timeout=60)
+    _, err = python(code, env=env).communicate(timeout=120)
     frames, _, message = err.partition("providers.errors.NotConfigured: ")
     assert "providers/engine" not in frames, err
     head, *lines = message.splitlines()
@@ -785,7 +789,7 @@ def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_messa
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 2 and [

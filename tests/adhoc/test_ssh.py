@@ -15,6 +15,7 @@ from providers.adhoc.sync import portal
 from providers.remote.ssh import given_key
 
 
+@pytest.mark.core
 def test_put_run_get(bench, tmp_path, capfd):
     """A folder goes there, a command uses it and its output and exit code come back, a result comes
     back; then nothing is left.
@@ -129,6 +130,7 @@ def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path):
     machine.release()
 
 
+@pytest.mark.core
 def test_words_arrive_as_they_are(bench, capfd):
     """A command given as a list arrives word by word, whatever the words hold; so do names of
     files.
@@ -136,15 +138,17 @@ def test_words_arrive_as_they_are(bench, capfd):
     machine = bench.rent()
     source = bench.host.home.parent / "source"
     source.write_text("x")
-    for word in ["a b", "$HOME", "`id`", "x; touch broken", "it's", "-n", "ä*", "new\nline"]:
-        assert machine.run(["printf", "%s|", word, "end"]) == 0
-        assert capfd.readouterr().out == f"{word}|end|"
-        assert machine.put(source, f"dir/{word}") == f"dir/{word}"
-        assert machine.get(f"dir/{word}", bench.host.home.parent / "back").read_text() == "x"
+    words = ["a b", "$HOME", "`id`", "x; touch broken", "it's", "-n", "ä*", "new\nline"]
+    assert machine.run(["printf", "%s|", *words, "end"]) == 0
+    assert capfd.readouterr().out == "|".join([*words, "end|"])
+    name = f"dir/{'-'.join(words)}"
+    assert machine.put(source, name) == name
+    assert machine.get(name, bench.host.home.parent / "back").read_text() == "x"
     assert not (bench.host.home / "broken").exists()
     machine.release()
 
 
+@pytest.mark.core
 def test_exit_codes_check_and_255(bench):
     """The code is the command's own, 255 too while the machine answers; `check` raises for any but
     0.
@@ -204,6 +208,7 @@ def test_a_machine_taken_back_ends_the_command(bench):
     assert bench.cloud.alive == []
 
 
+@pytest.mark.core
 def test_b32_a_real_look_at_the_driver(bench):
     """Over ssh: a driver that is not there yet is waited for; seven of eight GPUs, and another
     card, end the rental and name what was found.
