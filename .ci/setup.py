@@ -123,6 +123,8 @@ def make_environment(*, development: bool) -> None:
     if have.get("of") == wanted and (BIN / "gpus").exists():
         return
     uv = uv_tool()
+    # A network's own certificate authority stands in the system's store alone.
+    os.environ.setdefault("UV_NATIVE_TLS", "1")
     if have.get("python") != sys.version or not (BIN / "python").exists():
         say("making .venv")
         run(

@@ -1,3 +1,4 @@
+import contextlib
 import importlib.util
 import os
 import stat
@@ -166,6 +167,20 @@ def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monk
     kept = setup.cache_folder() / f"uv-{setup.UV_VERSION}" / "bin"
     tool(kept, "uv")
     assert setup.uv_tool() == str(kept / "uv")
+
+
+def test_uv_trusts_the_systems_certificates(setup, monkeypatch):
+    """A network's own certificate authority is in the system's store and not in uv's own."""
+    monkeypatch.setenv("UV_NATIVE_TLS", "")
+    monkeypatch.delenv("UV_NATIVE_TLS")
+    seen = []
+    monkeypatch.setattr(setup, "uv_tool", lambda: "uv")
+    monkeypatch.setattr(
+        setup, "run", lambda command, **_: seen.append(os.environ.get("UV_NATIVE_TLS")) or ""
+    )
+    with contextlib.suppress(setup.SetupError, OSError):
+        setup.make_environment(development=False)
+    assert seen and set(seen) == {"1"}
 
 
 @pytest.mark.parametrize(
