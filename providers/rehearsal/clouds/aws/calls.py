@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from providers.rehearsal import script as played
 from providers.rehearsal.clouds.aws import filters, launch, places, prices, things
@@ -20,8 +20,8 @@ from providers.rehearsal.clouds.aws.wire import Json, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from providers.rehearsal.clouds.aws.call import Call
     from providers.rehearsal.clouds.aws.state import Rows
-    from providers.rehearsal.store import Fault
 
 STATE_CODES = {
     "pending": 0,
@@ -32,37 +32,6 @@ STATE_CODES = {
     "stopped": 80,
 }
 IDEMPOTENT = frozenset({"RunInstances", "CreateFleet"})
-
-
-class Call(NamedTuple):
-    """One call within its transaction."""
-
-    rows: Rows
-    service: str
-    operation: str
-    region: str
-    given: Json
-    fault: Fault | None
-
-    @property
-    def slower_s(self) -> float:
-        """How much longer the scenario makes the work take, in world seconds."""
-        return (
-            float(str(self.fault.settings.get("seconds", 60)))
-            if self.fault and self.fault.kind == "slow"
-            else 0.0
-        )
-
-    @property
-    def planned(self) -> Refusal | None:
-        """The failure that the scenario plans for the work itself."""
-        if self.fault is None or self.fault.kind != "op-error":
-            return None
-        return Refusal(
-            400,
-            str(self.fault.settings.get("code", "InsufficientInstanceCapacity")),
-            str(self.fault.settings.get("message", "planned")),
-        )
 
 
 def work(call: Call) -> Json:

@@ -17,7 +17,7 @@ from providers.rehearsal.clouds.aws.wire import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from providers.rehearsal.clouds.aws.calls import Call
+    from providers.rehearsal.clouds.aws.call import Call
     from providers.rehearsal.clouds.aws.wire import Json
     from providers.rehearsal.store import Store
 

@@ -14,7 +14,7 @@ from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.rehearsal.clouds.aws import calls, places, wire
+from providers.rehearsal.clouds.aws import call, calls, places, wire
 from providers.rehearsal.clouds.aws.state import PROVIDER, SCHEMA, Rows
 from providers.rehearsal.clouds.aws.wire import Refusal, Request
 
@@ -147,7 +147,7 @@ class Server:
         rows.db.execute("SAVEPOINT work")
         try:
             body = calls.work(
-                calls.Call(
+                call.Call(
                     rows,
                     request.service,
                     request.operation,

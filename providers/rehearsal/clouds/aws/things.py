@@ -11,7 +11,7 @@ from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.aws.calls import Call
+    from providers.rehearsal.clouds.aws.call import Call
     from providers.rehearsal.clouds.aws.state import Rows
 
 

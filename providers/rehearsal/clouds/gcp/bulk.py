@@ -26,7 +26,7 @@ from providers.rehearsal.clouds.gcp.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from providers.rehearsal.clouds.gcp.calls import Call
+    from providers.rehearsal.clouds.gcp.call import Call
     from providers.rehearsal.clouds.gcp.wish import Wish
 
 FIELD = "resource.instanceProperties"

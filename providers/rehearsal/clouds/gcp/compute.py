@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.rehearsal.clouds.gcp import call as call_
 from providers.rehearsal.clouds.gcp import calls, machines, place
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
 from providers.rehearsal.clouds.gcp.server import Answer, Cloud, web_page
@@ -48,7 +49,7 @@ def _about(request: Request) -> tuple[list[str], list[str]]:
 
 def _work(request: Request) -> Json:
     rows = Rows(request.store, request.db, request.store.now())
-    call = calls.Call(
+    call = call_.Call(
         request.method,
         rows,
         request.path.get("project", ""),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.gcp import calls, machines, place, things, vms
+from providers.rehearsal.clouds.gcp import call, calls, machines, place, things, vms
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
 from providers.rehearsal.clouds.gcp.state import SCHEMA, Rows
 from providers.rehearsal.clouds.gcp.wire import ROOT
@@ -161,7 +161,7 @@ def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         calls.HANDLERS["reservations.insert"](
-            calls.Call(
+            call.Call(
                 "reservations.insert", rows, PROJECT, {"project": PROJECT, "zone": zone}, {}, body
             )
         )
@@ -174,6 +174,6 @@ def disks(store: Store) -> tuple[str, ...]:
         rows = Rows(store, db, store.now())
         place.settle(rows)
         listed = things.disks(
-            calls.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {})
+            call.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {})
         )
         return tuple(f"{where}/{disk['name']}" for where, disk in listed)

@@ -15,14 +15,16 @@ from providers.rehearsal.clouds.gcp.wire import (
     ROOT,
     Json,
     Refusal,
+    delivered,
     exists,
     invalid,
+    moment,
     tail,
     timestamp,
 )
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.gcp.calls import Call, Scoped
+    from providers.rehearsal.clouds.gcp.call import Call, Scoped
 
 
 def insert(call: Call) -> Json:
@@ -142,11 +144,6 @@ def insert_future(call: Call) -> Json:
     return answer
 
 
-def delivered(body: Json) -> list[str]:
-    """The link of the reservation that a future reservation delivers."""
-    return [f"{body['zone']}/reservations/{body['reservationName']}"]
-
-
 def _with_status(call: Call, body: Json) -> Json:
     begun = call.rows.now >= moment(body["timeWindow"]["startTime"])
     status: Json = {"procurementStatus": "FULFILLED" if begun else "APPROVED"}
@@ -166,13 +163,3 @@ def get_future(call: Call) -> Json:
 def listed_future(call: Call) -> Scoped:
     """The future reservations of the zone, or of all zones."""
     return [(scope, _with_status(call, body)) for scope, body in surroundings.listed(call)]
-
-
-def moment(text: str, field: str = "") -> float:
-    """A moment of the API's as seconds since the epoch, or 400."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise invalid(field, text, "Must be in RFC 3339 format.") from None

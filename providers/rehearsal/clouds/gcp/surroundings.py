@@ -20,7 +20,7 @@ from providers.rehearsal.clouds.gcp.wire import (
 )
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.gcp.calls import Call, Scoped
+    from providers.rehearsal.clouds.gcp.call import Call, Scoped
 
 _KINDS = {
     "networks": "network",

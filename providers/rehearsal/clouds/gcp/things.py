@@ -13,7 +13,7 @@ from providers.rehearsal.clouds.gcp import images, machines, place, wish
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, invalid, missing, timestamp
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.gcp.calls import Call, Scoped
+    from providers.rehearsal.clouds.gcp.call import Call, Scoped
     from providers.rehearsal.clouds.gcp.state import Rows, Vm
 
 _SINCE = "2020-01-01T00:00:00.000+00:00"

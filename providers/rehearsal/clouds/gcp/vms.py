@@ -22,7 +22,7 @@ from providers.rehearsal.clouds.gcp.wire import (
 )
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.gcp.calls import Call
+    from providers.rehearsal.clouds.gcp.call import Call
     from providers.rehearsal.clouds.gcp.state import Rows
 
 

@@ -144,3 +144,18 @@ def timestamp(moment: float) -> str:
 def tail(link: str) -> str:
     """The last part of a full link, a partial one, or a bare name."""
     return link.rsplit("/", 1)[-1]
+
+
+def delivered(body: Json) -> list[str]:
+    """The link of the reservation that a future reservation delivers."""
+    return [f"{body['zone']}/reservations/{body['reservationName']}"]
+
+
+def moment(text: str, field: str = "") -> float:
+    """A moment of the API's as seconds since the epoch, or 400."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise invalid(field, text, "Must be in RFC 3339 format.") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.rehearsal.clouds.gcp import images, machines, networks, reservations
+from providers.rehearsal.clouds.gcp import images, machines, networks, wire
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal, invalid, missing, tail
 
 if TYPE_CHECKING:
@@ -489,7 +489,7 @@ def _reservation(
             f" {specific['instanceProperties']['machineType']}.",
         )
     delivered = any(
-        wanted in map(tail, reservations.delivered(body))
+        wanted in map(tail, wire.delivered(body))
         for _, _, _, body in rows.resources(project, "futureReservations", found[0][1])
     )
     bound = delivered and machine.name.startswith(machines.BOUND)
@@ -505,4 +505,4 @@ def _reservation(
             f"Reservation [{values[0]}] {why} provisioning model RESERVATION_BOUND.",
         )
     end = found[0][3].get("deleteAtTime", "")
-    return wanted, reservations.moment(end) - rows.now if bound and end else 0.0
+    return wanted, wire.moment(end) - rows.now if bound and end else 0.0
