@@ -94,7 +94,7 @@ class AsyncSshServer:
         self.start()
 
     def _do(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
     def start(self):
         """Also a restart with another host key."""
@@ -209,7 +209,7 @@ class SshdServer:
         self.process = subprocess.Popen(
             [SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL
         )
-        for _ in range(100):
+        for _ in range(1_200):
             if answers(self.host.port):
                 return
             time.sleep(0.05)

@@ -48,7 +48,7 @@ def python(code, **more):
     )
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "did not happen in time"

@@ -486,7 +486,7 @@ def test_call_that_never_ends_is_unknown_not_absent(lab):
     real = lab.alpha.submit
 
     def slow(order):
-        gate.wait(5)
+        gate.wait(60)
         return real(order)
 
     lab.alpha.submit = slow

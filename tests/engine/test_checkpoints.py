@@ -212,7 +212,7 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
     first = lab.world.journal.orders("rehearsal", "owner1")[-1].order
 
     process = machine.begin(first.setup.script.replace("sleep 10", "sleep 1"))
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (
         (store / "run" / "step").exists() and int((store / "run" / "step").read_text() or 0) >= 3
     ):
@@ -224,7 +224,7 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.kill()
-    process.wait(10)
+    process.wait(120)
     # What that machine had is gone with it.
     shutil.rmtree(machine.folder / "root")
     shutil.rmtree(kept)
@@ -312,7 +312,7 @@ def test_half_of_a_checkpoint_that_is_being_read_never_takes_the_place_of_the_wh
         ' "$@"',
     )
     process = machine.begin(script(job(machine, "true")))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not half.exists():
         assert time.monotonic() < end, machine.log
         time.sleep(0.05)

@@ -53,7 +53,7 @@ def gpus(hung, folder, *words, limit_s=LIMIT_S, **more):
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return done, time.monotonic() - began
 
@@ -68,7 +68,7 @@ def test_offers_with_a_server_that_hangs(hung, tmp_path):
     (line,) = [line for line in done.stderr.splitlines() if "clore" in line]
     assert "clore: could not be looked at" in line and f"no answer within {LIMIT_S:.0f}s" in line
     # What a process needs to begin is not the deadline's: several times that on a busy machine.
-    assert LIMIT_S <= took < LIMIT_S + 20
+    assert LIMIT_S <= took < LIMIT_S + 25
 
 
 def test_a_plan_with_a_server_that_hangs(hung, tmp_path):
@@ -109,4 +109,4 @@ def test_a_search_of_a_server_that_hangs(hung, tmp_path, words):
         f"clore: no answer within {LIMIT_S:.0f}s" in said
         or f"no answer within {LIMIT_S:.0f}s" in said.partition("clore")[2]
     ), said
-    assert "Traceback" not in said and LIMIT_S <= took < LIMIT_S + 20
+    assert "Traceback" not in said and LIMIT_S <= took < LIMIT_S + 25

@@ -17,6 +17,8 @@ from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
 
 LIMIT_S = 0.5
+BUSY_S = 60.0
+"""What a busy machine may add; a call that hangs would take five minutes."""
 CLOUDS = ("alpha", "beta", "gamma", "delta")
 
 
@@ -67,7 +69,7 @@ def hung(*clouds, methods=("find", "observe", "delete")):
     def hang(*_):
         under_way.append(1)
         most.append(len(under_way))
-        gate.wait(60)
+        gate.wait(300)
         under_way.pop()
         raise AssertionError("nobody waits for this any more")
 
@@ -93,7 +95,7 @@ def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
         after = run(operations.read(many.world(), held))
         took = time.monotonic() - began
     assert after == held._replace(detail=after.detail) and "no answer within" in after.detail
-    assert took < LIMIT_S + 10
+    assert took < LIMIT_S + BUSY_S
 
 
 def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
@@ -123,7 +125,7 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
     assert found["on-beta"].detail == "" and all(
         "no answer" in held.detail for key, held in found.items() if key != "on-beta"
     )
-    assert took < LIMIT_S + 10
+    assert took < LIMIT_S + BUSY_S
 
 
 def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
@@ -196,7 +198,7 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
         with pytest.raises(HalfMade, match=r"alpha: no answer.*gamma: no answer.*delta: no answer"):
             run(operations.settle(many.world(), "own"))
         took = time.monotonic() - began
-    assert not many.alive and max(most) == 3 and took < LIMIT_S + 10
+    assert not many.alive and max(most) == 3 and took < LIMIT_S + BUSY_S
 
 
 @pytest.fixture
@@ -225,7 +227,7 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
         ) as told:
             run(operations.delete(many.world(), held))
         took = time.monotonic() - began
-    assert took < 7 * LIMIT_S + 10
+    assert took < 7 * LIMIT_S + BUSY_S
     # What was seen gone is not named; whether there is more, only a search could tell.
     assert methods == ("find",) or held.handles[0].native_id in str(told.value)
     run(operations.delete(many.world(), held))
@@ -252,7 +254,7 @@ def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time
         with pytest.raises(HalfMade, match=r"no answer within .*`gpus check alpha` gets an answer"):
             run(work(many.world()))
         took = time.monotonic() - began
-    assert took < LIMIT_S + 10
+    assert took < LIMIT_S + BUSY_S
     run(work(many.world()))
     assert not many.alive
 
@@ -265,7 +267,7 @@ def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient):
         with pytest.raises(HalfMade, match="no answer within"):
             run(rentals.let_go(many.world(), "box"))
         took = time.monotonic() - began
-    assert took < LIMIT_S + 10
+    assert took < LIMIT_S + BUSY_S
     assert run(rentals.let_go(many.world(), "box")) and not many.alive
 
 
@@ -308,4 +310,4 @@ def test_an_up_does_not_wait_for_clouds_where_nothing_is_owed(many):
         began = time.monotonic()
         bought(many, "alpha", "train")
         took = time.monotonic() - began
-    assert took < LIMIT_S + 10 and len(many.said("could not be searched")) >= 2
+    assert took < LIMIT_S + BUSY_S and len(many.said("could not be searched")) >= 2

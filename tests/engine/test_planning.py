@@ -99,7 +99,7 @@ def test_hanging_listing_has_a_deadline(lab, monkeypatch):
     monkeypatch.setattr(planning, "LOOK_LIMIT_S", 0.05)
     gate = threading.Event()
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
-    lab.alpha.offers = lambda: gate.wait(5)
+    lab.alpha.offers = lambda: gate.wait(60)
     plan = planning.market(lab.world(), ask()).plan(ask())
     gate.set()
     assert "no answer within" in plan.warnings[0] and plan.candidates

@@ -74,7 +74,7 @@ class Machine:
         path = self.folder / "root" / "log"
         return path.read_text() if path.exists() else ""
 
-    def until(self, word, seconds=30):
+    def until(self, word, seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if any(each.startswith(word) for each in self.words):
@@ -97,7 +97,7 @@ class Machine:
                     continue
             time.sleep(0.05)
         for process in self.begun:
-            process.wait(10)
+            process.wait(120)
 
     def bucket(self, folder):
         """Puts an `aws` on its PATH for which s3://b/run is that folder."""

@@ -176,7 +176,7 @@ def project(tmp_path):
     return make
 
 
-def wait_until(what, seconds: float = 60.0) -> None:
+def wait_until(what, seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it never came to that"

@@ -198,11 +198,12 @@ def test_a_cancelled_create_is_settled(servicer, monkeypatch):
     """When the engine is gone the purchase is cancelled, and the process waits until it has cleaned
     up.
     """
-    done = []
+    done, begun = [], asyncio.Event()
 
     async def create(world, wanted, generation):
+        begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             await asyncio.sleep(0.01)
             done.append("released")
@@ -213,7 +214,7 @@ def test_a_cancelled_create_is_settled(servicer, monkeypatch):
     async def scene():
         request = SimpleNamespace(urn=URN, properties=struct(INPUTS), preview=False)
         rpc = asyncio.ensure_future(servicer.Create(request, Context()))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         rpc.cancel()
         with pytest.raises(asyncio.CancelledError):
             await rpc
@@ -226,10 +227,11 @@ def test_a_cancelled_create_is_settled(servicer, monkeypatch):
 
 def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
     """The Cancel call sets the world's stop; at a normal end nothing is there to stop."""
-    worlds = []
+    worlds, begun = [], asyncio.Event()
 
     async def create(world, wanted, generation):
         worlds.append(world)
+        begun.set()
         while not world.stop.is_set():
             await asyncio.sleep(0.01)
         raise GpusError("stopped by the user")
@@ -243,7 +245,7 @@ def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
                 SimpleNamespace(urn=URN, properties=struct(INPUTS), preview=False), Context()
             )
         )
-        await asyncio.sleep(0.05)
+        await begun.wait()
         await servicer.Cancel(None, Context())
         with pytest.raises(Aborted, match="stopped by the user"):
             await rpc

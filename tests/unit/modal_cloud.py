@@ -42,7 +42,7 @@ class Cloud:
         self.store.close()
 
 
-def until(condition, limit_s=5.0):
+def until(condition, limit_s=60.0):
     """True once the condition holds, within real seconds."""
     end = time.monotonic() + limit_s
     while not condition():

@@ -145,14 +145,14 @@ def test_a_price_service_that_fails_fails_no_plan(rig, kind):
 def test_a_service_that_hangs_ends_at_the_limit(rig):
     """What does not answer is left behind at the limit; what did answer is used."""
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
-    rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="4")
+    rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="12")
     began = time.monotonic()
     found = prices.repriced(
-        rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=1.0
+        rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=3.0
     )
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10
     assert [55_040_000, 9_000_000] == [item.node_micro_usd for item in found.offers]
-    assert "had no answer within 1s" in found.lines[0]
+    assert "had no answer within 3s" in found.lines[0]
 
 
 def test_a_product_of_another_kind_or_shape_is_no_price():

@@ -445,7 +445,7 @@ def test_a_killed_job_resumes_from_its_checkpoint(machine):
         resume="--resume",
     )
     machine.begin(script(made))
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not ((bucket / "step").exists() and int((bucket / "step").read_text() or 0) >= 3):
         assert time.monotonic() < end, machine.log
         time.sleep(0.1)
@@ -473,12 +473,12 @@ def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(ma
         ["pgrep", "-f", f"http.server {port}"], capture_output=True, text=True, check=True
     ).stdout.split()
     os.kill(int(found[0]), signal.SIGKILL)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while "started again" not in machine.log:
         assert time.monotonic() < end
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    process.wait(120)
     assert (
         subprocess.run(
             ["pgrep", "-f", f"http.server {port}"], capture_output=True, check=False
@@ -506,7 +506,7 @@ def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, m
     if ready:
         machine.until("ready")
     else:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while "GET /missing" not in machine.log:
             assert time.monotonic() < end, machine.log
             time.sleep(0.1)
