@@ -36,7 +36,7 @@ class Case(NamedTuple):
     @property
     def rule(self) -> str:
         """What is demanded."""
-        return (self.body.__doc__ or "").split("\n")[0]
+        return " ".join((self.body.__doc__ or "").partition("\n\n")[0].split())
 
     def __str__(self) -> str:
         return self.body.__name__

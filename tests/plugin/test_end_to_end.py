@@ -189,7 +189,6 @@ def test_sold_out_on_one_cloud_lands_on_the_next(project):
     assert made.machines() == []
 
 
-@pytest.mark.core
 def test_bad_input_is_told_whole(project):
     """Every problem with its path, at preview; unknown keys of the configuration too."""
     made = project()

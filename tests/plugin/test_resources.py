@@ -1,8 +1,12 @@
 """What happens in the program: the parts that need no engine."""
 
+import contextvars
+
 import pytest
 
 pulumi = pytest.importorskip("pulumi")
+
+from pulumi.runtime.config import set_all_config
 
 from providers import resources
 from providers.model.spec import Fallback, Gpu
@@ -104,3 +108,25 @@ def test_clusters_that_are_no_map_are_shown_in_short(text):
     with pytest.raises(pulumi.RunError, match="wanted a map of clusters by name") as caught:
         resources._clusters(Config(text))
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ({}, "gpus:world: wanted rehearsal or live, found nothing"),
+        ({"gpus:world": "dream"}, "gpus:world: wanted rehearsal or live, found 'dream'"),
+        ({"gpus:wurld": "rehearsal"}, "found 'gpus:wurld'; near: gpus:world"),
+        ({"gpus:world": "rehearsal"}, "gpus:clusters: wanted a map of clusters .*, found nothing"),
+        ({"gpus:world": "rehearsal", "gpus:clusters": '["train"]'}, "found a list"),
+        ({"gpus:world": "rehearsal", "gpus:clusters": '{"train": 8}'}, "train: wanted a mapping"),
+    ],
+)
+def test_a_wrong_configuration_is_told_before_anything_is_declared(configuration, words):
+    """Each with its key; the stack's program ends by it."""
+
+    def program():
+        set_all_config(configuration, [])
+        resources.declare()
+
+    with pytest.raises(pulumi.RunError, match=words):
+        contextvars.copy_context().run(program)
