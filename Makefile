@@ -26,7 +26,9 @@ test-full: ## the long tests: all runs through the real Pulumi engine, launchers
 	@$(ACTIVATE) && python -m pytest -m long
 
 lint: ## style, types, and shellcheck of every shell program
-	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" | xargs -0 shellcheck --severity style
+	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+	@$(ACTIVATE) && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" \
+		| xargs -0 shellcheck --severity style
 
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Defines keep_status: from then on a script leaves its exit status in a file, and none while it runs; readiness
-# reads it over ssh. A script that goes on after a command failed sets gpus_failed itself.
+# Defines keep_status: from then on a script leaves its exit status in a file, and none while it
+# runs; readiness reads it over ssh. A script that goes on after a command failed sets gpus_failed
+# itself.
 : "${gpus_status:?}"
 keep_status() {
   mkdir -p "${gpus_status%/*}"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Shows the start-up script's log until it says one of the states of $ends, and ends with the code that it says with it.
+# Shows the start-up script's log until it says one of the states of $ends, and ends with the code
+# that it says with it.
 : "${digest:?}" "${folder:?}" "${ends:?}" "${well:?}" "${ill:?}" "${begin_s:?}" "${first_line:?}"
 root="${GPUS_ROOT:-$folder}"
 theirs="" state="" code=""

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Gives a login the container's own variables of these names: ssh gives a session an environment of its own.
+# Gives a login the container's own variables of these names: ssh gives a session an environment of
+# its own.
 : "${environ:?}"
 declare -a inherited
 for name in "${inherited[@]}"; do

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What a rehearsal's stand-in has for an nvidia-smi: it reports what was ordered, and says that nothing of it is there.
+# What a rehearsal's stand-in has for an nvidia-smi: it reports what was ordered, and says that
+# nothing of it is there.
 : "${label:?}" "${name:?}" "${mib:?}" "${count:?}" "${busy_file:?}" "${answers?}" "${no_driver:?}"
 if [ -z "$answers" ]; then
   echo "$label: the driver does not answer" >&2

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints the machine's cards as its driver names them and, if its start-up script has ended, what that ended with.
+# Prints the machine's cards as its driver names them and, if its start-up script has ended, what
+# that ended with.
 : "${status:?}" "${word:?}"
 status=${GPUS_START_UP:-$status}
 nvidia-smi --query-gpu=name,memory.total --format=csv,noheader

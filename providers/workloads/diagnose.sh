@@ -1,6 +1,6 @@
 #!/bin/sh
-# Looks at what may be wrong with a GPU machine, and prints for each look its name, exit code and output. Changes nothing.
-# The fields are those of `nvidia-smi --help-query-gpu`, driver 580.
+# Looks at what may be wrong with a GPU machine, and prints for each look its name, exit code and
+# output. Changes nothing. The fields are those of `nvidia-smi --help-query-gpu`, driver 580.
 : "${mark:?}" "${stand_in?}"
 
 look() { # name command...
@@ -16,14 +16,17 @@ kernel() { dmesg 2>/dev/null | grep "$@" | tail -n 3; }
 look gpus cards index,name,memory.used,memory.total
 # On a rehearsal's stand-in all else would tell of the computer that it runs on.
 [ -z "$stand_in" ] || exit 0
-look torch python3 -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.device_count())'
+look torch python3 -c '
+import torch
+print(torch.__version__, torch.version.cuda, torch.cuda.device_count())'
 look visible printf '%s\n' "${CUDA_VISIBLE_DEVICES-unset}"
 look xid kernel -o 'NVRM: Xid.*'
 look oom kernel -iE 'out of memory|oom-kill'
 look apps nvidia-smi --format=csv,noheader,nounits --query-compute-apps=pid,used_memory,process_name
 look topology nvidia-smi topo -m
 look pcie cards index,pcie.link.width.current,pcie.link.width.max,utilization.gpu
-look throttle cards index,clocks_event_reasons.hw_slowdown,clocks_event_reasons.hw_thermal_slowdown,temperature.gpu
+slowed=clocks_event_reasons.hw_slowdown,clocks_event_reasons.hw_thermal_slowdown
+look throttle cards "index,$slowed,temperature.gpu"
 shm() { df -m /dev/shm | awk 'NR == 2 {print $2}'; }
 look shm shm
 disk() { df -P / | awk 'NR == 2 {print $5}'; }

@@ -107,6 +107,7 @@ def test_a_program_that_was_not_filled_does_nothing(path):
     """Each names what it reads in its first lines, and ends there when that was not set."""
     text = path.read_text()
     assert text.startswith(("#!/bin/sh\n# ", "#!/bin/bash\n# "))
+    assert max(map(len, text.splitlines())) <= 100
     if ': "${' not in text:
         pytest.skip("it reads no variables")
     shown = run(

@@ -1,6 +1,6 @@
 #!/bin/bash
-# How the first boot of an EC2 machine begins: its exit status is kept, a failed command ends nothing, and the
-# user can log in with the keys.
+# How the first boot of an EC2 machine begins: its exit status is kept, a failed command ends
+# nothing, and the user can log in with the keys.
 : "${user:?}"
 declare -a keys
 set -u

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Writes the values of the secrets for a shell to source, NAME='value' each; /run is memory, so each boot does it anew.
-# Asks as the machine's instance profile. Nothing of a value is ever a word of a command line.
+# Writes the values of the secrets for a shell to source, NAME='value' each; /run is memory, so each
+# boot does it anew. Asks as the machine's instance profile. Nothing of a value is ever a word of a
+# command line.
 : "${file:?}" "${region?}"
 # NAME=REFERENCE each.
 declare -a secrets
@@ -9,8 +10,14 @@ umask 077
 
 value() { # reference
   case "$1" in
-    ssm:*) aws ssm get-parameter --region "$region" --with-decryption --query Parameter.Value --output text --name "${1#ssm:}" ;;
-    *) aws secretsmanager get-secret-value --region "$(cut -d: -f4 <<<"$1")" --query SecretString --output text --secret-id "$1" ;;
+    ssm:*)
+      aws ssm get-parameter --region "$region" --with-decryption --query Parameter.Value \
+        --output text --name "${1#ssm:}"
+      ;;
+    *)
+      aws secretsmanager get-secret-value --region "$(cut -d: -f4 <<<"$1")" \
+        --query SecretString --output text --secret-id "$1"
+      ;;
   esac
 }
 

@@ -1,26 +1,33 @@
 #!/bin/bash
-# What a Compute Engine machine does at every boot before its work: it fetches its secrets, and runs a container with all GPUs.
-# What follows this program runs whatever becomes of it; its exit status is kept for readiness.
+# What a Compute Engine machine does at every boot before its work: it fetches its secrets, and runs
+# a container with all GPUs. What follows this program runs whatever becomes of it; its exit status
+# is kept for readiness.
 : "${secrets?}" "${secrets_file:?}" "${image?}" "${finished:?}"
 declare -a secret_names
 
-fetch_secrets() { # NAME='value' each, for a shell to source. Nothing of a value, nor the token, is ever a word of a command line.
+# NAME='value' each, for a shell to source. Nothing of a value, nor the token, is ever a word of a
+# command line.
+fetch_secrets() {
   install -d -m 700 "${secrets_file%/*}"
   GPUS_SECRETS="$secrets" GPUS_SECRETS_FILE="$secrets_file" python3 - <<'GPUS_SECRETS'
 import base64, json, os, shlex, urllib.request
 wanted = json.loads(os.environ["GPUS_SECRETS"])
-metadata = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
+metadata = "http://metadata.google.internal/computeMetadata/v1/instance"
+vault = "https://secretmanager.googleapis.com/v1/"
 def ask(url, headers):
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
         return json.load(answer)
-token = ask(metadata, {"Metadata-Flavor": "Google"})["access_token"]
+account = metadata + "/service-accounts/default/token"
+token = ask(account, {"Metadata-Flavor": "Google"})["access_token"]
 lines = []
 for name, version in wanted.items():
     try:
-        found = ask("https://secretmanager.googleapis.com/v1/" + version + ":access", {"Authorization": "Bearer " + token})
+        found = ask(vault + version + ":access", {"Authorization": "Bearer " + token})
     except OSError as error:
-        raise SystemExit("gpus: the secret " + name + " (" + version + ") could not be fetched: " + str(error))
-    lines.append(name + "=" + shlex.quote(base64.b64decode(found["payload"]["data"]).decode()) + "\n")
+        secret = name + " (" + version + ")"
+        raise SystemExit("gpus: the secret " + secret + " could not be fetched: " + str(error))
+    value = base64.b64decode(found["payload"]["data"]).decode()
+    lines.append(name + "=" + shlex.quote(value) + "\n")
 path = os.environ["GPUS_SECRETS_FILE"]
 file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 os.fchmod(file, 0o600)
@@ -41,7 +48,8 @@ install_docker() {
     keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
     source=https://nvidia.github.io/libnvidia-container
     curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
-    echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" >/etc/apt/sources.list.d/nvidia-container-toolkit.list
+    echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" \
+      >/etc/apt/sources.list.d/nvidia-container-toolkit.list
     apt-get update -q
     apt-get install -qy nvidia-container-toolkit
   fi
@@ -51,7 +59,9 @@ install_docker() {
   fi
 }
 
-run_container() { # one that ended with 0 while the machine was up is not run again; one that failed, or went down with it, is
+# A container that ended with 0 while the machine was up is not run again; one that failed, or went
+# down with it, is.
+run_container() {
   install_docker
   for _ in $(seq 60); do
     nvidia-smi >/dev/null 2>&1 && break
@@ -66,12 +76,14 @@ run_container() { # one that ended with 0 while the machine was up is not run ag
   else
     rm -f "$finished"
     docker rm -f gpus >/dev/null 2>&1 || true
-    # By name: docker takes the values from its own environment, so that they stand on no command line.
+    # By name: docker takes the values from its own environment, so that they stand on no command
+    # line.
     options=()
     for name in ${secret_names[@]+"${secret_names[@]}"}; do options+=(-e "$name"); done
     # shellcheck source=/dev/null
     if [ -n "$secrets" ]; then set -a; . "$secrets_file"; set +a; fi
-    docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host ${options[@]+"${options[@]}"} "$image"
+    docker run -d --name gpus --restart on-failure --gpus all --network host --ipc host \
+      ${options[@]+"${options[@]}"} "$image"
   fi
   mkdir -p "${finished%/*}"
   # shellcheck disable=SC2016 # expanded by the shell that waits for the container

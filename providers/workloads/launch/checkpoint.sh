@@ -7,7 +7,8 @@ sync_tool() {
   case "$to" in
     gs://*) command -v gcloud ;;
     *)
-      command -v aws || python3 -m pip install -q awscli || python3 -m pip install -q --break-system-packages awscli ||
+      command -v aws || python3 -m pip install -q awscli ||
+        python3 -m pip install -q --break-system-packages awscli ||
         { apt-get update -q && apt-get install -qy awscli; }
       ;;
   esac
@@ -17,7 +18,10 @@ sync_tool() {
 copy() {
   case "$1$2" in
     *gs://*) gcloud -q storage rsync -r "$1" "$2" ;;
-    *) aws s3 sync --only-show-errors ${GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"} "$1" "$2" ;;
+    *)
+      aws s3 sync --only-show-errors \
+        ${GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"} "$1" "$2"
+      ;;
   esac
 }
 
@@ -25,7 +29,8 @@ copy() {
 nothing_yet() {
   case "$to" in gs://*) ;; *) return 1 ;; esac
   bucket=${to#gs://}
-  ! gcloud -q storage ls "$to" >/dev/null 2>&1 && gcloud -q storage ls "gs://${bucket%%/*}" >/dev/null
+  ! gcloud -q storage ls "$to" >/dev/null 2>&1 &&
+    gcloud -q storage ls "gs://${bucket%%/*}" >/dev/null
 }
 
 tries() {
@@ -54,10 +59,13 @@ restore() {
   restored=1
 }
 
-# The first node alone saves, and never before all was restored: half of it would take the place of the whole.
+# The first node alone saves, and never before all was restored: half of it would take the place of
+# the whole.
 saves() { [ -n "$restored" ] && [ "${GPUS_NODE_RANK:-0}" = 0 ]; }
 
-save() { ! saves || logged copy "$kept" "$to" || echo "gpus: could not save to $to" >>"$GPUS_ROOT/log"; }
+save() {
+  ! saves || logged copy "$kept" "$to" || echo "gpus: could not save to $to" >>"$GPUS_ROOT/log"
+}
 
 save_at_last() { ! saves || tries copy "$kept" "$to"; }
 

@@ -1,8 +1,10 @@
 #!/bin/bash
-# The part of start.sh that has Docker with NVIDIA's toolkit, the image, and a container for each process.
+# The part of start.sh that has Docker with NVIDIA's toolkit, the image, and a container for each
+# process.
 : "${image:?}" "${entrypoint:?}" "${kept?}"
 declare -a cache_folders file_paths model_paths
-# One name a process, and "INDEX NAME=FOLDER" for each variable that says where they keep what they download.
+# One name a process, and "INDEX NAME=FOLDER" for each variable that says where they keep what they
+# download.
 declare -a process_names process_caches
 
 install_docker() {
@@ -27,7 +29,8 @@ install_toolkit() {
   keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
   source=https://nvidia.github.io/libnvidia-container
   curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
-  echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" >/etc/apt/sources.list.d/nvidia-container-toolkit.list
+  echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" \
+    >/etc/apt/sources.list.d/nvidia-container-toolkit.list
   apt-get update -q && apt-get install -qy nvidia-container-toolkit
 }
 
@@ -43,7 +46,8 @@ pull_image() {
   case "$code" in
     0) ;;
     126 | 127)
-      say setup-wrong "$code" "the image $image has no $entrypoint, which runs the command line: take one with a shell"
+      say setup-wrong "$code" \
+        "the image $image has no $entrypoint, which runs the command line: take one with a shell"
       exit 1
       ;;
     *)
@@ -66,8 +70,10 @@ find_models() {
     # shellcheck disable=SC2016 # expanded by the image's shell
     if [ -e "$model" ]; then
       models+=(--mount "type=bind,source=$model,target=$model,readonly")
-    elif ! logged docker run --rm --network none --entrypoint "$entrypoint" "$image" -c 'test -e "$0"' "$model"; then
-      say setup-wrong 1 "the model $model is neither on the machine nor in the image $image: fetch it in setup, or name a published one"
+    elif ! logged docker run --rm --network none --entrypoint "$entrypoint" "$image" \
+      -c 'test -e "$0"' "$model"; then
+      found="neither on the machine nor in the image $image"
+      say setup-wrong 1 "the model $model is $found: fetch it in setup, or name a published one"
       exit 1
     fi
   done
@@ -84,7 +90,8 @@ set_caches() {
 # run_in_container INDEX LINE
 run_in_container() {
   name="gpus-${process_names[$1]}"
-  gpus_command=(docker run --rm --init --name "$name" --gpus all --network host --ipc host -v "$GPUS_ROOT:$GPUS_ROOT")
+  gpus_command=(docker run --rm --init --name "$name" --gpus all --network host --ipc host)
+  gpus_command+=(-v "$GPUS_ROOT:$GPUS_ROOT")
   for path in ${file_paths[@]+"${file_paths[@]}"}; do
     path=$(there "$path")
     gpus_command+=(-v "$path:$path" -w "$HOME")
@@ -98,6 +105,7 @@ run_in_container() {
 }
 
 write_env_file() {
-  env -0 | grep -zvE '^(PATH|HOME|PWD|SHLVL|_|USER|LOGNAME|SHELL)=' | tr '\n\0' ' \n' >"$GPUS_ROOT/container.env"
+  env -0 | grep -zvE '^(PATH|HOME|PWD|SHLVL|_|USER|LOGNAME|SHELL)=' |
+    tr '\n\0' ' \n' >"$GPUS_ROOT/container.env"
   chmod 600 "$GPUS_ROOT/container.env"
 }

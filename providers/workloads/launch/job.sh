@@ -21,7 +21,8 @@ run_job() {
   lost=""
   if [ -n "$to" ] && ! save_at_last; then
     lost=1
-    echo "gpus: it ended with $code, and its checkpoints could not be saved: its machine stays" >>"$GPUS_ROOT/log"
+    echo "gpus: it ended with $code, and its checkpoints could not be saved: its machine stays" \
+      >>"$GPUS_ROOT/log"
     [ "$code" != 0 ] || code=$unsaved
   fi
   echo "$code" >"$GPUS_ROOT/$digest.done"

@@ -1,19 +1,23 @@
 #!/bin/sh
-# Runs a command on Ray: the first node leads, the others lend it their GPUs until it ends. Words after the last line are
-# the command's further arguments.
+# Runs a command on Ray: the first node leads, the others lend it their GPUs until it ends. Words
+# after the last line are the command's further arguments.
 : "${gpus:?}" "${nodes:?}" "${port:?}" "${work:?}"
 # Ray's daemons leave the process group, so they are ended by name when the program is to give way.
 stop() { ray stop >/dev/null 2>&1; }
 trap 'stop; exit 143' TERM INT
 
 start() { # options
-  # Of several addresses of a machine, the one by which the others know it; Ray itself takes the one that leads to the internet.
+  # Of several addresses of a machine, the one by which the others know it; Ray itself takes the one
+  # that leads to the internet.
   [ "$nodes" = 1 ] || set -- "$@" --node-ip-address="$GPUS_ADDRESS"
   ray start "$@" --num-gpus="$gpus" --disable-usage-stats
 }
 
 alive() {
-  python3 -c "import ray; ray.init(logging_level='error'); print(sum(node['Alive'] for node in ray.nodes()))" 2>/dev/null | tail -n 1
+  python3 -c "
+import ray
+ray.init(logging_level='error')
+print(sum(node['Alive'] for node in ray.nodes()))" 2>/dev/null | tail -n 1
 }
 
 lead() { # the command's further arguments

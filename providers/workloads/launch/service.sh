@@ -10,8 +10,10 @@ answers() {
     return
   fi
   # shellcheck disable=SC2016 # expanded by the shell that timeout starts
-  timeout 4 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/${1%%/*}" && printf "GET /%s HTTP/1.0\r\n\r\n" "${1#*/}" >&3 &&
-    read -r _ code _ <&3 && case $code in 2* | 3*) ;; *) exit 1 ;; esac' - "${1#http://127.0.0.1:}" 2>/dev/null
+  timeout 4 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/${1%%/*}" &&
+    printf "GET /%s HTTP/1.0\r\n\r\n" "${1#*/}" >&3 &&
+    read -r _ code _ <&3 &&
+    case $code in 2* | 3*) ;; *) exit 1 ;; esac' - "${1#http://127.0.0.1:}" 2>/dev/null
 }
 
 # restart INDEX: later and later while it keeps ending at once.
@@ -24,7 +26,11 @@ restart() {
     start "$1"
     echo "gpus: process $1 ended with $?; started again in ${pause}s" >>"$GPUS_ROOT/log"
     sleep "$pause"
-    if [ $((SECONDS - began)) -gt 300 ]; then pause=1; elif [ "$pause" -lt "$restart_most" ]; then pause=$((pause * 2)); fi
+    if [ $((SECONDS - began)) -gt 300 ]; then
+      pause=1
+    elif [ "$pause" -lt "$restart_most" ]; then
+      pause=$((pause * 2))
+    fi
   done
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Starts what this machine is for, and says on the console how far it is. Runs at each boot, and again when
-# the program changes. Nothing of the user's is expanded here: only the program's own shell expands its line.
+# Starts what this machine is for, and says on the console how far it is. Runs at each boot, and
+# again when the program changes. Nothing of the user's is expanded here: only the program's own
+# shell expands its line.
 : "${digest:?}" "${kind:?}" "${kept?}" "${to?}" "${setup?}" "${image?}" "${nodes?}" "${token_name?}"
 : "${console:?}" "${folder:?}" "${secrets:?}" "${inside?}" "${resume?}"
 declare -a file_paths file_contents
@@ -63,7 +64,8 @@ there() {
 write_files() {
   for ((index = 0; index < ${#file_paths[@]}; index++)); do
     path=$(there "${file_paths[index]}")
-    mkdir -p "$(dirname -- "$path")" && printf %s "${file_contents[index]}" | base64 -d | gunzip >"$path"
+    mkdir -p "$(dirname -- "$path")" &&
+      printf %s "${file_contents[index]}" | base64 -d | gunzip >"$path"
   done
 }
 
@@ -109,7 +111,8 @@ take_over
 trap 'stop_all; [ -z "$to" ] || save; exit 143' TERM INT
 say starting
 [ -z "$image" ] || install_docker
-# Where the files lie, so that a command names them as the declaration does. An image keeps its own folder where there are none.
+# Where the files lie, so that a command names them as the declaration does. An image keeps its own
+# folder where there are none.
 if [ -z "$inside" ] || [ "${#file_paths[@]}" != 0 ]; then cd "$HOME" || exit 1; fi
 write_files
 [ -z "$nodes" ] || wait_for_peers
