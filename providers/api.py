@@ -12,6 +12,7 @@ from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model.ask import Ask, Choice
 from providers.model.money import micro_usd
+from providers.planner.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from providers.catalog.table import OfferTable
     from providers.model.offer import Offer
     from providers.model.spec import Cluster, Gpu
-    from providers.planner.plan import Plan
+
+
+class PrintedPlan(Plan):
+    """A plan that `print` shows as its table."""
+
+    def __str__(self) -> str:
+        from providers.planner import render
+
+        return render.as_text(self)
 
 
 def plan(
@@ -38,7 +47,7 @@ def plan(
     accept_suspect_prices: bool = False,
     world: str = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
-) -> Plan:
+) -> PrintedPlan:
     """Every place that could serve what is wanted, ranked; nothing is bought. `print` it, or read
     `candidates` and `rejections`.
 
@@ -95,7 +104,9 @@ def plan(
     made = planning.walked(ask, world=world, settings=settings or {}, setup=setup)
     if made.problems:
         raise SpecError(made.problems)
-    return made
+    return PrintedPlan(
+        made.terms, made.candidates, made.kept, made.refused, made.warnings, made.noted
+    )
 
 
 def compiled(

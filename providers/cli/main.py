@@ -680,20 +680,21 @@ def _zones(region: str, zones: list[str]) -> str:
 
 def _plan(options: argparse.Namespace) -> int:
     from providers import api
+    from providers.planner import render
 
     worst = OK
     for title, ask, world, settings in _asked(options):
         made = api.plan(ask, world=world, settings=settings)
         if options.json:
             _print_json(
-                made.as_json()
+                render.as_json(made)
                 if options.cluster or not options.stack
-                else {"cluster": title, **made.as_json()}
+                else {"cluster": title, **render.as_json(made)}
             )
         elif options.markdown:
-            print(made.as_markdown(title=title), end="\n\n")
+            print(render.as_markdown(made, title=title), end="\n\n")
         else:
-            print(made.as_text(title=title), end="\n\n" if options.stack else "\n")
+            print(render.as_text(made, title=title), end="\n\n" if options.stack else "\n")
         if made.best is None:
             from providers.planner.suggest import hints
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.place import Block
-    from providers.planner.render import Running
 
 
 class Plan:
@@ -50,7 +49,8 @@ class Plan:
         self.refused = refused
         """Row → (rule, entry), for the other rows of the GPUs asked for."""
         self.warnings = warnings
-        self._noted = noted
+        self.noted = noted
+        """What there is to know about a candidate, asked when `notes` are first read."""
 
     @property
     def ask(self) -> Ask:
@@ -80,8 +80,8 @@ class Plan:
         holds for, ascending.
         """
         out: dict[str, list[int]] = {}
-        for candidate in self.candidates if self._noted is not None else ():
-            for text in self._noted(candidate):  # type: ignore[misc]
+        for candidate in self.candidates if self.noted is not None else ():
+            for text in self.noted(candidate):  # type: ignore[misc]
                 out.setdefault(text, []).append(candidate.rank)
         return {text: tuple(ranks) for text, ranks in out.items()}
 
@@ -142,27 +142,6 @@ class Plan:
         from providers.planner import check
 
         return tuple(check.alternatives(self.ask, self.offers, self.terms.capabilities))
-
-    def as_json(self, running: Running | None = None) -> dict[str, Any]:
-        """Plain types, for `json.dumps`: candidates, rejections, summary."""
-        from providers.planner import render
-
-        return render.as_json(self, running)
-
-    def as_text(self, width: int = 96, *, title: str = "", running: Running | None = None) -> str:
-        """For a terminal, at most `width` columns."""
-        from providers.planner import render
-
-        return render.as_text(self, width, title=title, running=running)
-
-    def as_markdown(self, *, title: str = "", running: Running | None = None) -> str:
-        """For a pull request."""
-        from providers.planner import render
-
-        return render.as_markdown(self, title=title, running=running)
-
-    def __str__(self) -> str:
-        return self.as_text()
 
     def __repr__(self) -> str:
         return (

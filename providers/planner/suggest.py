@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from providers.model.ask import PRICE, SPOT, Capacity
 from providers.model.money import per_hour
 from providers.planner import rules
-from providers.planner.summary import examples, place_text
+from providers.planner.describe import place_text
+from providers.planner.refusals import examples
 
 if TYPE_CHECKING:
     from providers.model.ask import Ask

@@ -1,118 +1,197 @@
-"""What a plan comes to in few words: a candidate's place, and one example of what each rule
-refused. Pure.
+"""What a plan comes to, ready to be laid out: `summarize` makes a plain `PlanSummary`. Pure.
+
+Owns what a plan's table says, and nothing of how it looks.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.planner import rules
+from providers.model.money import per_hour
+from providers.model.offer import Candidate, Offer
+from providers.planner import describe, refusals, rules, suggest
 
 if TYPE_CHECKING:
-    from providers.model.offer import Candidate, Offer
+    from collections.abc import Collection, Mapping, Sequence
+
     from providers.planner.plan import Plan
 
-
-def place_text(candidate: Candidate) -> str:
-    """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
-    place = candidate.zone or candidate.region
-    return " ".join(
-        part
-        for part in (
-            candidate.provider,
-            place,
-            machine_text(candidate),
-            gpu_text(candidate),
-            capacity_text(candidate),
-        )
-        if part
-    )
+WALK = 5
+"""How many places of the walk, after the chosen one, a summary lists."""
 
 
-def machine_text(candidate: Candidate) -> str:
-    """`2 x a3-highgpu-8g`."""
-    return (
-        f"{candidate.nodes} x {candidate.machine_type}"
-        if candidate.nodes > 1
-        else candidate.machine_type
-    )
+class CurrentCost(NamedTuple):
+    """The cost of what runs now: its price from launch in micro-dollars per hour (0: nothing runs;
+    None: unknown), and what it is.
 
-
-def gpu_text(candidate: Candidate) -> str:
-    """`H100:8`, per node."""
-    return f"{candidate.gpu_type}:{candidate.offer.gpu_count:g}"
-
-
-def capacity_text(candidate: Candidate) -> str:
-    """`spot`, or `reservation(NAME)`."""
-    return (
-        f"{candidate.capacity}({candidate.reservation})"
-        if candidate.reservation
-        else candidate.capacity
-    )
-
-
-class Example(NamedTuple):
-    """How many offers a rule refused, and one of them in words."""
-
-    rule: str
-    offers: int
-    wanted: str
-    found: str
-    offer: Offer
-
-    @property
-    def text(self) -> str:
-        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of
-        the plan.
-        """
-        offer = self.offer
-        return (
-            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type}"
-            f" {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
-        )
-
-
-def examples(plan: Plan) -> list[Example]:
-    """One for each rule that refused something, in the rules' order: of the first choice that it
-    refused, and of the GPU that was named.
+    `change` says what becomes of it where more is known than the prices; `facts` are further (name,
+    text) lines about it.
     """
-    gpus = plan.offers.column("gpu_type")
-    places = [
-        {gpu: place for place, gpu in enumerate(rules.types(entry))} for entry in plan.ask.entries
-    ]
-    best: dict[int, tuple[int, int, int]] = {}
-    for row, (rule, entry) in plan.refused.items():
-        key = (entry, places[entry].get(str(gpus[row]), 0), row)
-        if rule not in best or key < best[rule]:
-            best[rule] = key
-    first = {rule: (entry, row) for rule, (entry, _, row) in best.items()}
-    out = []
-    for name, count in plan.rejected_by_rule.items():
-        rule = rules.NAMES.index(name)
-        out.append(
-            Example(
-                name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])
-            )
-        )
-    return out
+
+    micro_usd: int | None
+    what: str = ""
+    change: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
-CLOSED_SHOWN = 3
-
-
-def closed_places(plan: Plan) -> list[str]:
-    """What the account can't use and how to change that, the places with the cheapest offers first;
-    a command is never cut.
+class ProviderRow(NamedTuple):
+    """The best offer of one provider, with its notes. `refused` is empty for a candidate; else the
+    refusal in words (then `rank` is 0).
     """
-    found: dict[str, float] = {}
+
+    candidate: Candidate
+    refused: str
+    notes: tuple[str, ...] = ()
+
+
+class PlanSummary(NamedTuple):
+    """What a plan's table says, in the order in which it is read."""
+
+    asked: str
+    meanings: Sequence[str]
+    """What bare names of the ask mean."""
+    chosen: Candidate | None
+    per_provider: Sequence[ProviderRow]
+    hints: Sequence[str]
+    """What would help, where nothing is acceptable."""
+    walk: Sequence[Candidate]
+    """The next places, in order, should the chosen one be sold out."""
+    beyond_walk: int
+    """How many candidates follow those."""
+    facts: Sequence[tuple[str, str]]
+    """(name, text): the worst case, the change against what runs now, remarks."""
+    refused_by_rule: Mapping[str, int]
+    examples: Sequence[refusals.Example]
+    closed_places: Sequence[str]
+    prices: str
+    """The dates of the prices, by provider; empty where no offer is listed."""
+    further_notes: Sequence[str]
+    warnings: Sequence[str]
+
+
+def summarize(plan: Plan, current: CurrentCost | None = None) -> PlanSummary:
+    """What the plan's table says, against what runs now if that is given."""
+    best, rows = plan.best, best_rows(plan)
+    walk = plan.candidates[1 : 1 + WALK]
+    facts: list[tuple[str, str]] = []
+    if best is not None:
+        facts.append(("worst case", _worst(plan)))
+    if current is not None:
+        facts += [("change", _change(plan, current)), *current.facts]
+    if best is not None:
+        facts += suggest.remarks(plan)
+    return PlanSummary(
+        describe.ask_text(plan.ask),
+        describe.meanings(plan.ask),
+        best,
+        rows,
+        suggest.hints(plan),
+        walk,
+        max(len(plan.candidates) - 1 - len(walk), 0),
+        facts,
+        plan.rejected_by_rule,
+        refusals.examples(plan),
+        refusals.closed_places(plan),
+        _prices(plan, rows) if rows else "",
+        _further_notes(plan, rows),
+        plan.warnings,
+    )
+
+
+def best_rows(plan: Plan) -> list[ProviderRow]:
+    """The best row of each provider: candidates in the order of the walk, then the cheapest offers
+    that only a rule after `marketplace` refused.
+    """
+    rows: dict[str, ProviderRow] = {}
+    for candidate in plan.candidates:
+        if candidate.provider not in rows:
+            notes = (text for text, ranks in plan.notes.items() if candidate.rank in ranks)
+            rows[candidate.provider] = ProviderRow(candidate, "", tuple(notes))
+    for provider, (rule, entry, row) in sorted(_cheapest_refused(plan, rows).items()):
+        chosen, offer = plan.ask.entries[entry], plan.offers.offer(row)
+        price = (offer.node_micro_usd or 0) * chosen.nodes
+        found = plan.explain(rule, entry, row)[1]
+        rows[provider] = ProviderRow(Candidate(0, entry, offer, chosen.nodes, "", price), found)
+    return list(rows.values())
+
+
+def _cheapest_refused(plan: Plan, accepted: Collection[str]) -> dict[str, tuple[int, int, int]]:
+    """Provider → (rule, entry, row) of its best refused offer with a known price, for providers
+    that have no candidate.
+    """
+    best: dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    providers, prices, capacities = (
+        plan.offers.column(name) for name in ("provider", "node_micro_usd", "capacity")
+    )
     for row, (rule, entry) in plan.refused.items():
-        if rule == rules.ENABLED:
-            price = plan.offers.offer(row).node_micro_usd or float("inf")
-            text = plan.explain(rule, entry, row)[1]
-            found[text] = min(price, found.get(text, price))
-    texts = sorted(found, key=lambda text: (found[text], text))
+        provider = str(providers[row])
+        price = rules.known(prices[row])
+        if rule <= rules.MARKETPLACE or provider in accepted or price is None:
+            continue
+        kinds = [way.kind for way in plan.ask.entries[entry].capacity]
+        key = (entry, kinds.index(str(capacities[row])), price)
+        if provider not in best or key < best[provider][0]:
+            best[provider] = (key, (rule, entry, row))
+    return {provider: refusal for provider, (_, refusal) in best.items()}
+
+
+def left_out(plan: Plan) -> list[str]:
+    """What the prices do not hold, by provider."""
+    notes: dict[str, list[str]] = {}
+    for offer in _priced_offers(plan, best_rows(plan)):
+        known = notes.setdefault(offer.provider, [])
+        if offer.left_out and offer.left_out not in known:
+            known.append(offer.left_out)
     return [
-        *texts[:CLOSED_SHOWN],
-        *([f"and {len(texts) - CLOSED_SHOWN} more places"] if len(texts) > CLOSED_SHOWN else []),
+        f"{provider}: {', '.join(found).replace('; ', ', ')}"
+        for provider, found in notes.items()
+        if found
+    ]
+
+
+def _worst(plan: Plan) -> str:
+    """`$88.49/h ($64,597.70/month), the dearest place accepted: gcp ...`."""
+    worst = max(plan.candidates, key=lambda candidate: candidate.micro_usd or 0)
+    return (
+        f"{per_hour(worst.micro_usd)} ({describe.per_month(worst.micro_usd)}), the dearest place"
+        f" accepted: #{worst.rank} {describe.place_text(worst)}"
+    )
+
+
+def _change(plan: Plan, current: CurrentCost) -> str:
+    new = None if plan.best is None else plan.best.micro_usd
+    return current.change or describe.change_line(current.micro_usd, new, current.what)
+
+
+def _priced_offers(plan: Plan, rows: Sequence[ProviderRow]) -> list[Offer]:
+    """The offers whose prices are shown or may be paid."""
+    return [candidate.offer for candidate in plan.candidates] + [
+        row.candidate.offer for row in rows if row.refused
+    ]
+
+
+def _prices(plan: Plan, rows: Sequence[ProviderRow]) -> str:
+    dates: dict[str, set[str]] = {}
+    for offer in _priced_offers(plan, rows):
+        date = (
+            "your own (prices.overrides)"
+            if offer.price_source == rules.OVERRIDE_SOURCE
+            else offer.price_as_of or "no date"
+        )
+        dates.setdefault(offer.provider, set()).add(date)
+    texts = []
+    for provider, found in dates.items():
+        days = sorted(day for day in found if day[:1].isdigit())
+        spans = [days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"] if days else []
+        texts.append(f"{provider} {' and '.join(spans + sorted(found.difference(days)))}")
+    return f"all nodes, all-in, as of: {'; '.join(texts)}" if texts else ""
+
+
+def _further_notes(plan: Plan, rows: Sequence[ProviderRow]) -> list[str]:
+    """The notes that hold for no row of `per_provider`: `#3 and 4 more: single NIC: ...`."""
+    shown = {row.candidate.rank for row in rows}
+    return [
+        f"#{ranks[0]}{f' and {len(ranks) - 1} more' if len(ranks) > 1 else ''}: {text}"
+        for text, ranks in plan.notes.items()
+        if shown.isdisjoint(ranks)
     ]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from providers.errors import GpusError
     from providers.model.ask import Ask
     from providers.model.machine import Setup
-    from providers.planner import render
     from providers.planner.plan import Plan
+    from providers.planner.summary import CurrentCost
     from providers.plugin.running import Running
 
 WIDTH = 96
@@ -63,7 +63,9 @@ def answer(
 
     `declared` are the names of the program's clusters, as far as they are known.
     """
-    from providers.planner.render import Running, change_line
+    from providers.planner import render
+    from providers.planner.describe import change_line
+    from providers.planner.summary import CurrentCost
     from providers.plugin import inputs
 
     world = str(arguments.get("world", ""))
@@ -87,7 +89,7 @@ def answer(
         else planning.walked(ask, setup=setup, world=world, settings=settings)
     )
     if seen is None:
-        running = Running(_given(arguments), "")
+        running = CurrentCost(_given(arguments), "")
     else:
         also = (
             "" if seen.held is not None else others(world, settings, seen.owner, {name, *declared})
@@ -95,7 +97,7 @@ def answer(
         running = change(plan, seen, also)
     best = plan.best
     out: dict[str, Any] = {
-        "text": plan.as_text(WIDTH, title=name, running=running),
+        "text": render.as_text(plan, WIDTH, title=name, current=running),
         "candidates": len(plan.candidates),
         "change": (
             running.change
@@ -146,7 +148,7 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     """Why a preview fails where no place is acceptable: what is not configured first, then what
     would help, in a few lines.
     """
-    from providers.planner import render, suggest
+    from providers.planner import describe, suggest
 
     stays = (
         f"; {what(seen.held)} stays as it is"
@@ -156,20 +158,20 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     because = f" ({seen.reason})" if seen.reason else ""
     refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items())
     lines = [
-        f"{name}: nothing acceptable for {render.ask_text(plan.ask)}{because}{stays}",
+        f"{name}: nothing acceptable for {describe.ask_text(plan.ask)}{because}{stays}",
         *suggest.hints(plan),
     ]
     return "\n".join([*lines, f"refused: {refused}"] if refused else lines)
 
 
-def change(plan: Plan, seen: PreviewContext, also: str) -> render.Running:
+def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     """What an `up` changes against what runs, in words."""
-    from providers.planner.render import Running
+    from providers.planner.summary import CurrentCost
 
     held, facts = seen.held, []
     if held is None or not held.provider:
         found = (("max_spend", seen.limit), ("also", also))
-        return Running(0, "", facts=tuple(fact for fact in found if fact[1]))
+        return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
     if seen.action == REPLACE:
         text = replace_line(plan, held)
         facts.append(("because", seen.reason))
@@ -194,7 +196,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> render.Running:
         facts.append(("later", seen.later))
     if strange := _strange(plan, held):
         facts.append(("warning", strange))
-    return Running(held.micro_usd, what(held), text, tuple(facts))
+    return CurrentCost(held.micro_usd, what(held), text, tuple(facts))
 
 
 def _strange(plan: Plan, held: ClusterRecord) -> str:
@@ -233,7 +235,7 @@ def _served_line(plan: Plan, held: ClusterRecord) -> str:
     """What a service costs otherwise than so far, where it is deployed anew: how many containers it
     may have is declared. Else nothing.
     """
-    from providers.planner.render import change_line
+    from providers.planner.describe import change_line
 
     own = (
         candidate

@@ -381,6 +381,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         acceptable; then the table is shown too.
         """
         from providers.engine.market import planning
+        from providers.planner import render
         from providers.plugin import inputs
         from providers.plugin import preview as plans
 
@@ -403,7 +404,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
         planning.presentable(plan, name)
         if not plan.candidates:
-            self._log("info", urn, plan.as_text(plans.WIDTH, title=name))
+            self._log("info", urn, render.as_text(plan, plans.WIDTH, title=name))
             raise GpusError(plans.refusal(name, plan, seen))
         setup = seen.setup
         assert setup is not None

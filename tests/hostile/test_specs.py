@@ -13,15 +13,16 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.adapters import registry
 from providers.adapters.aws import compile as ec2
 from providers.adapters.gcp import compile as gce
 from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
-from providers.adapters import registry
 from providers.engine.journal.codec import order_in, order_out
 from providers.errors import CloudError, SpecError
 from providers.model.machine import Mark, Order
+from providers.planner import render
 from providers.plugin import inputs
 from providers.plugin.properties import Properties, decode, encode
 from tests.hostile.conftest import many
@@ -51,9 +52,9 @@ def compiled(spec, name):
 
     plan = make(spec.ask(), load(), capabilities)
     SEEN["plans"] += 1
-    plan.as_text()
-    plan.as_markdown()
-    json.dumps(plan.as_json(), allow_nan=False)
+    render.as_text(plan)
+    render.as_markdown(plan)
+    json.dumps(render.as_json(plan), allow_nan=False)
     for provider in ("gcp", "aws", "modal"):
         first = next(
             (candidate for candidate in plan.candidates if candidate.provider == provider), None

@@ -7,12 +7,13 @@ import pytest
 from providers.adapters.gcp import CAPABILITIES, MANIFEST, fabric, machines
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp.options import ARM_IMAGE, problems
-from providers.rehearsal.clouds.gcp import machines as cloud
 from providers.api import plan
 from providers.errors import NoCapacity, NotConfigured, Unsupported
 from providers.model.machine import Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.spec import Cluster, Gpu
+from providers.planner import render
+from providers.rehearsal.clouds.gcp import machines as cloud
 from tests.unit.test_gcp_adapter import Rig, order
 
 KINDS = ("on-demand", "spot", "flex-start", "reservation")
@@ -556,12 +557,12 @@ def spec(**rest):
 def test_the_row_says_single_nic_unless_a_fabric_is_named():
     """The plan's row says which interfaces the machine gets, by the spec's own options."""
     assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(
-        plan("H200:8", spot="only").as_text().split()
+        render.as_text(plan("H200:8", spot="only")).split()
     )
     zone = plan(spec()).best.zone
     named = plan(spec(options={"gcp": {"fabric": {zone: nics("a3-ultragpu-8g", zone)}}}))
     assert "2 gVNIC + 8 MRDMA on the networks named in options.gcp.fabric" in " ".join(
-        named.as_text().split()
+        render.as_text(named).split()
     )
     assert (1,) == next(ranks for text, ranks in named.notes.items() if "networks named" in text)
     assert not plan("L4:1").notes
@@ -574,9 +575,9 @@ def test_b35_the_preview_warns_that_local_ssd_data_goes():
     kept = plan(
         Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h", on_ttl="keep")
     )
-    assert "what is on local SSD is discarded then" in " ".join(kept.as_text().split())
-    assert "what is on local SSD is discarded then" in kept.as_markdown()
-    assert any("discarded" in text for text in kept.as_json()["summary"]["notes"])
+    assert "what is on local SSD is discarded then" in " ".join(render.as_text(kept).split())
+    assert "what is on local SSD is discarded then" in render.as_markdown(kept)
+    assert any("discarded" in text for text in render.as_json(kept)["summary"]["notes"])
     assert not any(
         "local SSD" in text
         for text in plan(

@@ -6,19 +6,20 @@ from typing import NamedTuple
 import pytest
 
 import providers
+from providers.adapters import registry
 from providers.adapters.aws.host import host as aws
 from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
-from providers.rehearsal.clouds.clore.inventory import servers
 from providers.adapters.gcp.host import host as gcp
+from providers.cli.stackfile import read as read_stack
 from providers.engine.market import host_fit, planning
-from providers.adapters import registry
 from providers.engine.runtime.world import open_world
 from providers.model import images
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.model.workload import Override
-from providers.cli.stackfile import read as read_stack
+from providers.planner import render
+from providers.rehearsal.clouds.clore.inventory import servers
 from providers.workloads.sizing import disk
 
 LLAMA_70B = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-70B", "dtype": "bf16"}
@@ -146,7 +147,7 @@ def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(
     plan = planned(market_now, gpu=gpu, disk_gib=disk_gib, workload=workload)
     assert plan.best is None
     assert any(told in text for text in refused(plan, "disk"))
-    assert "refused by the rule disk: disk_gib is" in " ".join(plan.as_text().split())
+    assert "refused by the rule disk: disk_gib is" in " ".join(render.as_text(plan).split())
     enough = planned(market_now, gpu=gpu, disk_gib=900, workload=workload)
     assert not refused(enough, "disk")
 
@@ -428,7 +429,7 @@ def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatc
     assert any("wanted 13.0 for" in text for text in refused(plan, "sold"))
     single = providers.plan(read_cluster("t", {**newest, "gpu": "RTX-4090:1"}))
     assert single.best is None
-    told = " ".join(single.as_text().split())
+    told = " ".join(render.as_text(single).split())
     assert (
         "refused by the rule sold: its driver runs CUDA 12.8 at most, wanted 13.0 for"
         " pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime" in told

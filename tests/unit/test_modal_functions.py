@@ -9,18 +9,17 @@ import sys
 import pytest
 
 import providers
-
-from providers.adapters.modal import MANIFEST, deployment, options
-from providers.rehearsal.clouds.modal.deployed import Deployed
-from providers.catalog.offers import load
 from providers.adapters import registry
+from providers.adapters.modal import MANIFEST, deployment, options
+from providers.catalog.offers import load
 from providers.engine.market.planning import plan
 from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, SpecError, Transient, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.spec import read_cluster
-from providers.planner import check
+from providers.planner import check, render
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
+from providers.rehearsal.clouds.modal.deployed import Deployed
 from tests.unit.modal_cloud import Cloud
 
 JOB = {"command": "python train.py"}
@@ -542,7 +541,7 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day():
 def test_a_jobs_worst_case_is_said():
     """Retries multiply the time limit: the plan says what all attempts together can cost."""
     spec = declared("job", section={"retries": 2, "timeout": "2h"})
-    text = " ".join(str(plan(spec.ask(), setup=spec.setup(), use_journal=False)).split())
+    text = " ".join(render.as_text(plan(spec.ask(), setup=spec.setup(), use_journal=False)).split())
     assert "at worst 3 attempts of 2h, $4.84" in text
 
 

@@ -5,15 +5,15 @@ choices, and what is said of each.
 import pytest
 
 from providers import errors
+from providers.adapters import registry
 from providers.catalog import names
 from providers.catalog.offers import load
 from providers.catalog.table import table
-from providers.adapters import registry
 from providers.engine.market.planning import whole
 from providers.model.ask import Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
-from providers.planner import check, rank, rules, suggest
+from providers.planner import check, rank, render, rules, suggest
 from providers.planner.doubt import Doubts
 from providers.planner.plan import make
 
@@ -90,15 +90,14 @@ def test_the_plan_tells_what_a_strangers_host_would_have_saved():
     dearer, dearer choices aside, or not for sale.
     """
     plan = make(ask(), table([offer(), STRANGER]), ABLE, unavailable={"bazaar": "no key"})
-    text = " ".join(plan.as_text().split())
+    text = " ".join(render.as_text(plan).split())
     assert (
         "cheaper a marketplace host would cost $9.50/h, bazaar z-1 host-7 H100:8 on-demand: add"
         " bazaar to providers, or set marketplaces: true" in text
     )
-    assert (
-        plan.as_json()["summary"]["remarks"]["cheaper"] in text
-        and "cheaper: a marketplace" in plan.as_markdown()
-    )
+    assert render.as_json(plan)["summary"]["remarks"][
+        "cheaper"
+    ] in text and "cheaper: a marketplace" in render.as_markdown(plan)
     dear = make(ask(), table([offer(), offer("bazaar", 99.0)]), ABLE)
     rented = make(ask(), table([offer(), STRANGER._replace(restriction="rented")]), ABLE)
     other = make(
@@ -106,7 +105,7 @@ def test_the_plan_tells_what_a_strangers_host_would_have_saved():
         table([offer(), STRANGER._replace(gpu_type="A100")]),
         ABLE,
     )
-    assert all("cheaper" not in made.as_text() for made in (dear, rented, other))
+    assert all("cheaper" not in render.as_text(made) for made in (dear, rented, other))
 
 
 def test_without_strangers_nothing_else_says_that_they_have_it():
@@ -207,7 +206,7 @@ def test_a_price_that_can_hardly_be_true_is_not_bought_unless_accepted(capacity,
     assert ({"price-doubt": 1} if said else {}) == plan.rejected_by_rule
     if said:
         assert said in plan.rejections[0].found and "accept_suspect_prices: true" in " ".join(
-            plan.as_text().split()
+            render.as_text(plan).split()
         )
         accepted = doubted([*level, odd], accept_suspect_prices=True)
         assert (
@@ -263,7 +262,7 @@ def test_one_impossible_choice_is_named_and_the_others_are_planned():
     problems, told, plan = judged(("H100", 1, "gpu[0]"), ("H200", 1, "gpu[1]"), providers=("aws",))
     assert ([], ["gpu[1]"]) == (problems, told) and plan.best
     assert "left out gpu[1]: H200:1 in one machine: counts on offer: aws 8" in " ".join(
-        plan.as_text().split()
+        render.as_text(plan).split()
     )
     problems, told, plan = judged(
         ("L4", 8, "gpu[0]"), ("A10", 8, "gpu[1]"), ("A100", 4, "gpu[2]"), providers=("gcp",)
@@ -307,7 +306,7 @@ def test_a_market_that_moves_says_of_whom_nobody_has_it_now():
     assert {} == plan.rejected_by_rule and [
         "gpu: MI300X: nobody of bazaar sells it now"
     ] == suggest.hints(plan)
-    assert 1 == plan.as_text().count("nobody of bazaar")
+    assert 1 == render.as_text(plan).count("nobody of bazaar")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.model.place import Block, Scope
-from providers.planner import check, rules
+from providers.planner import check, render, rules
 from providers.planner.plan import make
 
 ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
@@ -572,6 +572,6 @@ def test_no_candidate_lacks_a_price_or_breaks_the_ask(wanted, offers, blocks):
 def test_the_text_of_any_plan_fits_96_columns(wanted, offers, blocks):
     """No line of the text is wider than 96 columns, and every form can be written for any plan."""
     plan = planned(wanted, offers, blocks)
-    assert max(map(len, plan.as_text().splitlines())) <= 96
-    assert len(plan.as_json()["rejections"]) == len(plan.rejections)
-    assert plan.as_markdown()
+    assert max(map(len, render.as_text(plan).splitlines())) <= 96
+    assert len(render.as_json(plan)["rejections"]) == len(plan.rejections)
+    assert render.as_markdown(plan)

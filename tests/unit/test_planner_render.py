@@ -2,13 +2,15 @@
 
 import json
 
+import providers
 from providers.catalog.table import table
 from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner import render
-from providers.planner.plan import make
-from providers.planner.render import Running, change_line
+from providers.planner.describe import change_line
+from providers.planner.plan import Plan, make
+from providers.planner.summary import CurrentCost, summarize
 
 ABLE = {"gcp": Capabilities("gcp", capacities=frozenset({"on-demand", "spot"}), max_nodes=4)}
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
@@ -65,7 +67,7 @@ def plan(**more):
 
 def test_the_text_shows_the_chosen_place_marked_with_hour_and_month():
     """The first row is the chosen place, marked, with dollars an hour and a month of 730 hours."""
-    line = next(line for line in plan().as_text().splitlines() if line.startswith(">"))
+    line = next(line for line in render.as_text(plan()).splitlines() if line.startswith(">"))
     assert (
         line.split() == ["> 1 gcp us-central1-a a3-highgpu-8g H100:8 spot 26.11 19,060"][0].split()
     )
@@ -81,21 +83,23 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
         ("gcp", 52_220_000, ""),
         ("aws", 110_080_000, "no adapter for aws yet"),
     ]
-    text = " ".join(made.as_text().split())
+    text = " ".join(render.as_text(made).split())
     assert "as of: gcp 2026-07-30; aws 2026-07-30" in text
     assert "2026-07-30: each node whole machine; not in it: egress, disks" in text
     assert (
         "2026-07-30: each node whole machine; not in it: egress not taken: no adapter for aws yet"
         in text
     )
-    assert "2026-07-30: each node whole machine; not in it: egress, disks" in made.as_markdown()
+    assert "2026-07-30: each node whole machine; not in it: egress, disks" in render.as_markdown(
+        made
+    )
 
 
 def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
     """The next five places in order, how many more, the dearest that may be taken, counts by rule,
     and warnings.
     """
-    text = plan().as_text()
+    text = render.as_text(plan())
     assert [line.split()[0] for line in text.split("in this order\n")[1].splitlines()[:5]] == [
         "2",
         "3",
@@ -112,15 +116,15 @@ def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
 
 def test_what_a_bare_name_means_is_said():
     """A name that could be taken for another is explained; an exact one is not."""
-    assert "A100 40 GB" in plan(entries=(Choice("A100", 8),)).as_text()
-    assert "A100 40 GB" not in plan(entries=(Choice("A100", 8, exact=True),)).as_text()
+    assert "A100 40 GB" in render.as_text(plan(entries=(Choice("A100", 8),)))
+    assert "A100 40 GB" not in render.as_text(plan(entries=(Choice("A100", 8, exact=True),)))
 
 
 def test_no_candidate_says_so():
     """A plan without candidates says that nothing is acceptable, and still shows the rules and the
     best that was refused.
     """
-    text = plan(max_price_micro_usd=1_000_000).as_text()
+    text = render.as_text(plan(max_price_micro_usd=1_000_000))
     assert "nothing acceptable" in text
     assert "price-cap" in text and "26.11" in text
 
@@ -133,12 +137,16 @@ def test_the_change_is_against_what_runs_now():
     assert change_line(26_110_000, 26_110_000).startswith("none")
     assert "no known price" in change_line(None, 26_110_000, "gcp x")
     assert change_line(0, None).startswith("none")
-    assert "change      +$26.11/h; nothing runs now" in plan().as_text(running=Running(0))
+    assert "change      +$26.11/h; nothing runs now" in render.as_text(
+        plan(), current=CurrentCost(0)
+    )
 
 
 def test_json_has_what_is_documented():
     """A candidate and a rejection have the documented fields, and the whole is plain JSON."""
-    answer = json.loads(json.dumps(plan().as_json(Running(20_000_000, "gcp x")), allow_nan=False))
+    answer = json.loads(
+        json.dumps(render.as_json(plan(), CurrentCost(20_000_000, "gcp x")), allow_nan=False)
+    )
     first = answer["candidates"][0]
     documented = (
         "rank provider region zone machine_type gpu_type gpu_count nodes capacity"
@@ -155,7 +163,7 @@ def test_json_has_what_is_documented():
 def test_markdown_is_a_table_that_nothing_breaks():
     """Markdown has the same rows, and a bar inside a text does not end a cell."""
     offers = [offer(machine="a|b")]
-    text = make(Ask((Choice("H100", 8),)), table(offers), ABLE).as_markdown(title="train")
+    text = render.as_markdown(make(Ask((Choice("H100", 8),)), table(offers), ABLE), title="train")
     row = next(line for line in text.splitlines() if "chosen" in line)
     assert "a\\|b" in row and row.replace("\\|", "").count("|") == 11
 
@@ -163,7 +171,7 @@ def test_markdown_is_a_table_that_nothing_breaks():
 def test_an_override_is_told_as_the_users_own_price():
     """A price from an override is named as such where the dates stand."""
     made = plan(price_overrides=(PriceOverride(1_000_000, "gcp", capacity="spot"),))
-    assert "your own (prices.overrides)" in made.as_text()
+    assert "your own (prices.overrides)" in render.as_text(made)
 
 
 def test_long_names_are_cut_to_the_width():
@@ -175,7 +183,7 @@ def test_long_names_are_cut_to_the_width():
     ]
     made = make(Ask((Choice("RTX-PRO-6000", 8),)), table(offers, ["w" * 200]), ABLE)
     for width in (60, 80, 96, 120):
-        assert max(map(len, made.as_text(width).splitlines())) <= width
+        assert max(map(len, render.as_text(made, width).splitlines())) <= width
 
 
 def test_listed_providers_have_an_order_only_where_it_counts():
@@ -185,3 +193,20 @@ def test_listed_providers_have_an_order_only_where_it_counts():
         Ask((entry,), providers=("gcp", "aws"), rank="preference")
     )
     assert "at gcp or aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))
+
+
+def test_public_plan_prints_as_its_table():
+    """`print(providers.plan(...))` shows the table: the object has the text as its string."""
+    made = providers.plan("H100:8")
+    assert str(made) == render.as_text(made) and "best per provider" in str(made)
+    assert made.candidates and "candidates" in repr(made)
+
+
+def test_summary_is_plain_data_that_layout_prints():
+    """A summary holds the chosen place, the walk and the facts, without the plan."""
+    made = plan()
+    summary = summarize(made, CurrentCost(0))
+    assert summary.chosen is made.best and summary.per_provider[0].candidate is made.best
+    assert len(summary.walk) + summary.beyond_walk == len(made.candidates) - 1
+    assert dict(summary.facts)["change"].endswith("nothing runs now")
+    assert not any(isinstance(each, Plan) for each in summary)

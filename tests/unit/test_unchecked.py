@@ -9,6 +9,7 @@ import pytest
 from providers.cli import main
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
+from providers.planner import render
 from providers.workloads.sizing import fit
 from tests.unit.test_hosting import LLAMA_70B, market_now, planned  # noqa: F401
 
@@ -67,8 +68,8 @@ def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told):
     assert plan.candidates
     (line,) = [text for text in plan.warnings if text.startswith("fit not checked: ")]
     assert told in line
-    assert " ".join(plan.as_text().split()).count("fit not checked") == 1
-    assert line in plan.as_json()["summary"]["warnings"] and line in plan.as_markdown()
+    assert " ".join(render.as_text(plan).split()).count("fit not checked") == 1
+    assert line in render.as_json(plan)["summary"]["warnings"] and line in render.as_markdown(plan)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told):
         workload={**LLAMA_70B, "context": 4096 if gpus[0] != "L4:8" else 100_000},
     )
     assert plan.best is None
-    text = " ".join(plan.as_text(width=10_000).split())
+    text = " ".join(render.as_text(plan, width=10_000).split())
     said = text.partition("refused by the rule fit: ")[2]
     assert said.startswith(told) and "are usable" in said and "would hold it" in said
 

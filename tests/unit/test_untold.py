@@ -4,6 +4,7 @@ import pytest
 
 from providers.engine.market.planning import plan
 from providers.model.spec import read_cluster
+from providers.planner import render
 
 DDP = {
     "kind": "job",
@@ -31,7 +32,7 @@ def test_several_nodes_are_not_bought_where_nobody_could_tell_them_of_each_other
     """
     made = seen({**DDP, "kind": kind, "providers": ["aws"]})
     assert made.candidates == () or not list(made.candidates)
-    assert "reach" in made.rejected_by_rule and "no public address" in made.as_text()
+    assert "reach" in made.rejected_by_rule and "no public address" in render.as_text(made)
     assert list(
         seen(
             {**DDP, "kind": kind, "providers": ["aws"], "options": {"aws": {"efa": False}}}

@@ -503,8 +503,10 @@ def presentable(plan: Plan, cluster: str) -> Plan:
     """The plan, once it is certain that it can be shown. Raises GpusError where it cannot: then
     nothing is bought by it either.
     """
+    from providers.planner import render
+
     try:
-        plan.as_text()
+        render.as_text(plan)
     except Exception as error:
         text = (
             f"{cluster}: wanted a plan to show before anything is bought, found one that cannot be"

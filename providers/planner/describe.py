@@ -1,0 +1,136 @@
+"""Asks, candidates and prices in a few words. Pure; knows no plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.catalog import names
+from providers.model.ask import PREFERENCE
+from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.planner import rules
+
+if TYPE_CHECKING:
+    from providers.model.ask import Ask, Choice
+    from providers.model.offer import Candidate
+
+_RANKS = {
+    "price": "cheapest first",
+    "performance_per_dollar": "most TFLOPS per dollar first",
+    "job_cost": "cheapest job first",
+}
+
+
+def ask_text(ask: Ask) -> str:
+    """`H100:8, else A100-80GB:8; spot, then on-demand; at most $60.00/h`: the whole ask in one
+    line.
+    """
+    same = len({(entry.capacity, entry.nodes) for entry in ask.entries}) == 1
+    texts = [
+        f"{rules.title(entry)}:{entry.gpu_count}" + ("" if same else f" ({_terms(entry)})")
+        for entry in ask.entries
+    ]
+    parts = [", else ".join(texts), *([_terms(ask.entries[0])] if same else [])]
+    if ask.max_price_micro_usd is not None:
+        parts.append(f"at most {per_hour(ask.max_price_micro_usd)}")
+    if ask.providers:
+        parts.append("at " + (", then " if ask.rank == PREFERENCE else " or ").join(ask.providers))
+    if ask.marketplaces and not ask.providers:
+        parts.append("strangers' hosts too")
+    if ask.regions:
+        parts.append("in " + " or ".join(ask.regions))
+    if ask.rank in _RANKS:
+        parts.append(_RANKS[ask.rank])
+    return "; ".join(parts)
+
+
+def _terms(entry: Choice) -> str:
+    nodes = f"{entry.nodes} nodes, " if entry.nodes > 1 else ""
+    return f"{nodes}{', then '.join(map(str, entry.capacity))}"
+
+
+def meanings(ask: Ask) -> list[str]:
+    """What the bare names of an ask mean, one line each; none for names that speak for themselves."""
+    asked = (names.canonical(entry.gpu) for entry in ask.entries if entry.gpu and not entry.exact)
+    return [text for name in dict.fromkeys(asked) if name and (text := names.meaning(name))]
+
+
+def place_text(candidate: Candidate) -> str:
+    """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
+    place = candidate.zone or candidate.region
+    return " ".join(
+        part
+        for part in (
+            candidate.provider,
+            place,
+            machine_text(candidate),
+            gpu_text(candidate),
+            capacity_text(candidate),
+        )
+        if part
+    )
+
+
+def machine_text(candidate: Candidate) -> str:
+    """`2 x a3-highgpu-8g`."""
+    return (
+        f"{candidate.nodes} x {candidate.machine_type}"
+        if candidate.nodes > 1
+        else candidate.machine_type
+    )
+
+
+def gpu_text(candidate: Candidate) -> str:
+    """`H100:8`, per node."""
+    return f"{candidate.gpu_type}:{candidate.offer.gpu_count:g}"
+
+
+def capacity_text(candidate: Candidate) -> str:
+    """`spot`, or `reservation(NAME)`."""
+    return (
+        f"{candidate.capacity}({candidate.reservation})"
+        if candidate.reservation
+        else candidate.capacity
+    )
+
+
+def price_text(candidate: Candidate) -> str:
+    """`2026-07-30: vCPU + RAM + 8 x H100; not in it: boot disk, egress`: the price's date, its
+    parts and what is left out.
+    """
+    offer = candidate.offer
+    if offer.price_source == rules.OVERRIDE_SOURCE:
+        text = "your own price (prices.overrides)"
+    else:
+        text = (
+            f"{offer.price_as_of or 'no date'}:"
+            f" {'each node ' if candidate.nodes > 1 else ''}{offer.parts or 'whole machine'}"
+        )
+    return f"{text}; not in it: {offer.left_out.replace('; ', ', ')}" if offer.left_out else text
+
+
+def change_line(now_micro: int | None, new_micro: int | None, what: str = "") -> str:
+    """The change per hour: `+$26.11/h; nothing runs now`. `now_micro` is 0 when nothing runs, None
+    when its price is unknown.
+    """
+    runs = f"{what} runs now at {per_hour(now_micro)}" if what else f"{per_hour(now_micro)} now"
+    if now_micro == 0:
+        runs = "nothing runs now"
+    if new_micro is None:
+        return f"none: there is nothing to change to; {runs}"
+    if now_micro is None:
+        return f"unknown: {what or 'what runs now'} has no known price; then {per_hour(new_micro)}"
+    step = new_micro - now_micro
+    return f"{'-' if step < 0 else '+'}{per_hour(abs(step))}; {runs}" if step else f"none; {runs}"
+
+
+def month_usd(micro: int | None) -> float | None:
+    """Dollars for a month of 730 hours."""
+    return None if micro is None else usd(micro * HOURS_PER_MONTH)
+
+
+def per_month(micro: int | None) -> str:
+    """`$64,598/month`, cents under a thousand dollars."""
+    if micro is None:
+        return "no price"
+    month = micro * HOURS_PER_MONTH / 1_000_000
+    return f"${month:,.0f}/month" if month >= 1_000 else f"${month:,.2f}/month"

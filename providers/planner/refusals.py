@@ -1,0 +1,80 @@
+"""What a plan refused, in few words: one example of each rule, and what would open closed places.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.planner import rules
+
+if TYPE_CHECKING:
+    from providers.model.offer import Offer
+    from providers.planner.plan import Plan
+
+
+class Example(NamedTuple):
+    """How many offers a rule refused, and one of them in words."""
+
+    rule: str
+    offers: int
+    wanted: str
+    found: str
+    offer: Offer
+
+    @property
+    def text(self) -> str:
+        """`L4: gcp us-central1-a g2-standard-4 L4:1 spot`; what was wanted stands at the head of
+        the plan.
+        """
+        offer = self.offer
+        return (
+            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type}"
+            f" {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
+        )
+
+
+def examples(plan: Plan) -> list[Example]:
+    """One for each rule that refused something, in the rules' order: of the first choice that it
+    refused, and of the GPU that was named.
+    """
+    gpus = plan.offers.column("gpu_type")
+    places = [
+        {gpu: place for place, gpu in enumerate(rules.types(entry))} for entry in plan.ask.entries
+    ]
+    best: dict[int, tuple[int, int, int]] = {}
+    for row, (rule, entry) in plan.refused.items():
+        key = (entry, places[entry].get(str(gpus[row]), 0), row)
+        if rule not in best or key < best[rule]:
+            best[rule] = key
+    first = {rule: (entry, row) for rule, (entry, _, row) in best.items()}
+    out = []
+    for name, count in plan.rejected_by_rule.items():
+        rule = rules.NAMES.index(name)
+        out.append(
+            Example(
+                name, count, *plan.explain(rule, *first[rule]), plan.offers.offer(first[rule][1])
+            )
+        )
+    return out
+
+
+CLOSED_SHOWN = 3
+
+
+def closed_places(plan: Plan) -> list[str]:
+    """What the account can't use and how to change that, the places with the cheapest offers first;
+    a command is never cut.
+    """
+    found: dict[str, float] = {}
+    for row, (rule, entry) in plan.refused.items():
+        if rule == rules.ENABLED:
+            price = plan.offers.offer(row).node_micro_usd or float("inf")
+            text = plan.explain(rule, entry, row)[1]
+            found[text] = min(price, found.get(text, price))
+    texts = sorted(found, key=lambda text: (found[text], text))
+    return [
+        *texts[:CLOSED_SHOWN],
+        *([f"and {len(texts) - CLOSED_SHOWN} more places"] if len(texts) > CLOSED_SHOWN else []),
+    ]
