@@ -14,11 +14,14 @@ import pytest
 
 import providers
 from providers.adapters.aws import compile as aws
+from providers.adapters.clore import options as clore
 from providers.adapters.modal import exec as modal_exec
 from providers.adhoc import trial
 from providers.model import shell
-from providers.model.workload import Task, Workload, packed
+from providers.model.machine import Setup
+from providers.model.workload import Checkpoint, Process, Program, Task, Workload, packed
 from providers.workloads.launch.compile import program
+from providers.workloads.launch.start_script import script
 
 PACKAGE = Path(providers.__file__).parent
 PROGRAMS = sorted(PACKAGE.rglob("*.sh"))
@@ -231,6 +234,35 @@ def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path):
     )
     assert done.stdout == shown
     assert there or (done.returncode == 127 and "wanted python3, socat or nc" in done.stderr)
+
+
+def test_largest_start_up_leaves_room_for_what_the_user_adds():
+    """Clore's command takes every part of the script; of EC2's user data half is left for files."""
+    key = "ssh-ed25519 " + "A" * 68 + " me"
+    served = Process("main", "vllm serve x --port 8000", (("A", "b"),), 8000, "/health")
+    made = Program(
+        "service",
+        (served, served._replace(name="other")),
+        "vllm/vllm-openai:latest",
+        ("pip install x",),
+        (),
+        Checkpoint("/c", "s3://b/c"),
+        "--resume",
+        nodes=2,
+        rendezvous=True,
+        token_env="GPUS_TOKEN",
+    )
+    command = clore.running(made, script(made, inside=True), {})["command"]
+    assert len(command) <= clore.COMMAND_MAX
+    setup = Setup(
+        ssh_public_key=key,
+        own_public_key=key,
+        ttl_s=3_600,
+        idle_s=3_600,
+        secrets=(("HF_TOKEN", "ssm:/ml/hf"),),
+        script=script(made, release="shutdown -h now"),
+    )
+    assert len(aws.user_data(setup)) < aws.USER_DATA_MAX / 2
 
 
 # Launchers that are programs
