@@ -14,7 +14,7 @@ import pytest
 
 import providers
 from providers.adapters.aws import compile as aws
-from providers.adapters.clore import options as clore
+from providers.adapters.clore.options import COMMAND_MAX, running
 from providers.adapters.modal import exec as modal_exec
 from providers.adhoc import trial
 from providers.model import shell
@@ -252,8 +252,8 @@ def test_largest_start_up_leaves_room_for_what_the_user_adds():
         rendezvous=True,
         token_env="GPUS_TOKEN",
     )
-    command = clore.running(made, script(made, inside=True), {})["command"]
-    assert len(command) <= clore.COMMAND_MAX
+    command = running(made, script(made, inside=True), {})["command"]
+    assert len(command) <= COMMAND_MAX
     setup = Setup(
         ssh_public_key=key,
         own_public_key=key,
