@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NoReturn
 
 from providers.adapters import registry
-from providers.engine.journal.database import EVERY
+from providers.engine.journal.orders import EVERY
 from providers.engine.readiness.output import kept
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError

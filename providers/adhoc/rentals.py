@@ -15,7 +15,7 @@ from providers.adhoc import access
 from providers.adhoc.machine import AsyncMachine
 from providers.engine import operations, validate
 from providers.engine.desired import ClusterSpec
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.readiness.access import probe as probed
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.runtime.accounts import account_of, survey
@@ -316,7 +316,7 @@ async def _parts(
         if launch.ended_at is None:
             held = ClusterRecord.from_dict(launch.record)
             add(launch.cluster, launch.generation, held, held.handles, None)
-    for entry in world.journal.orders(world.name, owner, name or None, states=journals.PENDING):
+    for entry in world.journal.orders(world.name, owner, name or None, states=order_table.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
     try:
         with looking() if lenient else nullcontext():

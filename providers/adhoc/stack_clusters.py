@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adhoc.machine import AsyncMachine
-from providers.engine.journal.database import EVERY
+from providers.engine.journal.orders import EVERY
 from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import ITSELF
@@ -32,7 +32,8 @@ from providers.remote.run import finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from providers.engine.journal.database import Journal, PlacementRow
+    from providers.engine.journal.journal import Journal
+    from providers.engine.journal.placements import PlacementRow
     from providers.engine.runtime.world import World
 
 LOOK_EVERY_S = 10.0

@@ -11,9 +11,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from providers.cli.arguments import Parser
-from providers.engine.journal.database import FILE, Journal
+from providers.engine.journal.journal import Journal
 from providers.errors import GpusError, Problem, SpecError
-from providers.home import home, remedy
+from providers.home import JOURNAL_FILE, home, remedy
 from providers.model.ask import CAPACITIES
 from providers.model.duration import TooLongError
 from providers.model.duration import seconds as duration
@@ -560,8 +560,8 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
 
 def _forget(what: Callable[[Journal], object]) -> None:
     """Takes something out of the journal, where there is one."""
-    if (home() / FILE).exists():
-        journal = Journal(home() / FILE)
+    if (home() / JOURNAL_FILE).exists():
+        journal = Journal(home() / JOURNAL_FILE)
         try:
             what(journal)
         finally:

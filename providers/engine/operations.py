@@ -13,7 +13,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from providers.engine import keys
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.buy import buy, check_pinned, made_ready
 from providers.engine.launch.taken_over import confirmed
 from providers.engine.messages import LIMIT, trimmed, why_ended
@@ -243,7 +243,7 @@ async def settle(
     async def settled(world: World) -> tuple[Node, ...]:
         pending = {
             entry.order.mark.cluster
-            for entry in world.journal.orders(world.name, owner, states=journals.PENDING)
+            for entry in world.journal.orders(world.name, owner, states=order_table.PENDING)
         }
         async with leased(
             world,
@@ -388,7 +388,7 @@ async def _read(world: World, held: ClusterRecord, on_loss: str) -> ClusterRecor
     now = world.clock.now()
     if not held.handles and not held.leftovers:
         waiting = world.journal.orders(
-            world.name, held.owner, held.cluster, held.generation, journals.PENDING
+            world.name, held.owner, held.cluster, held.generation, order_table.PENDING
         )
         if waiting and waiting[0].ticket is not None and held.status == QUEUED:
             adapter = await adapter_of(world, waiting[0].provider, waiting[0].account)
@@ -482,7 +482,7 @@ async def _read(world: World, held: ClusterRecord, on_loss: str) -> ClusterRecor
                 "info", f"{held.cluster}: its machine runs on, at {per_hour(held.micro_usd)}"
             )
         else:
-            world.journal.rests(held, now)
+            world.journal.stopped(held, now)
     elif after.status == FAILED and finished(after) and not finished(held):
         why = next((node.detail for node in nodes if node.detail), "no reason given")
         world.report(

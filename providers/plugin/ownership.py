@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from providers.engine.budget import Ledger
-    from providers.engine.journal.database import ClaimRow, PlacementRow
+    from providers.engine.journal.owners import ClaimRow
+    from providers.engine.journal.placements import PlacementRow
     from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
 
@@ -121,7 +122,7 @@ async def minted(world: World, owner: str, urn: str) -> tuple[PlacementRow, ...]
     stack, project = _stack_of(urn)
     try:
         found = (
-            await asyncio.to_thread(world.journal.former, world.name, owner, project, stack)
+            await asyncio.to_thread(world.journal.previous, world.name, owner, project, stack)
             if world.has_journal
             else ()
         )

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from providers.engine.budget import Ledger
-    from providers.engine.journal.database import ClaimRow, PlacementRow
+    from providers.engine.journal.owners import ClaimRow
+    from providers.engine.journal.placements import PlacementRow
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World

@@ -45,11 +45,11 @@ class Case(NamedTuple):
         """Runs the case with all state in `folder` (which cases may share: each begins anew there).
         Raises AssertionError, worth reading.
         """
-        from providers.engine.journal.database import FILE
+        from providers.home import JOURNAL_FILE
         from providers.rehearsal.store import open_store
 
         with environment({"GPUS_HOME": str(folder)}):
-            for file in folder.glob(f"{FILE}*"):
+            for file in folder.glob(f"{JOURNAL_FILE}*"):
                 file.unlink()
             store = open_store()
             store.reset()

@@ -12,7 +12,7 @@ from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.reconcile import condition
 from providers.engine import record
-from providers.engine.journal.database import Journal
+from providers.engine.journal.journal import Journal
 from providers.model.machine import Handle, Node, Setup
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, offer, run, wanted

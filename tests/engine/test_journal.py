@@ -13,7 +13,7 @@ from providers import errors
 from providers.engine import operations, record
 from providers.engine.journal import process
 from providers.engine.market import planning
-from providers.engine.journal.database import Journal
+from providers.engine.journal.journal import Journal
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
@@ -57,8 +57,9 @@ def test_every_commit_is_on_the_disk(tmp_path):
     """The file is in WAL mode with full synchronisation, readable by its owner alone."""
     journal = Journal(tmp_path / "journal.db")
     journal.intend("rehearsal", ORDER, 1.0)
-    assert journal._db.execute("PRAGMA synchronous").fetchone()[0] == 2
-    assert journal._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    with journal.read() as db:
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert (tmp_path / "journal.db").stat().st_mode & 0o777 == 0o600
 
 
@@ -111,7 +112,7 @@ def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
 def test_lease_of_a_killed_process_is_taken_over(tmp_path):
     """A process that was killed with -9 while it held a lease does not hold it any more."""
     code = (
-        "import sys, time; from pathlib import Path; from providers.engine.journal.database import"
+        "import sys, time; from pathlib import Path; from providers.engine.journal.journal import"
         " Journal;Journal(Path(sys.argv[1])).take('rehearsal', 'own', 'train', 'child', 0.0);"
         " print('held', flush=True); time.sleep(60)"
     )
@@ -224,16 +225,16 @@ def test_what_another_owner_stopped_and_kept_is_still_named(lab):
     world.journal.owned("rehearsal", "own", "gpus", "dev")
     held = run(operations.create(world, wanted(), "1111aaaa2222"))
     assert [
-        launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")
+        launch.native_ids for launch in world.journal.previous("rehearsal", "new", "gpus", "dev")
     ] == [tuple(each.native_id for each in held.handles)]
-    world.journal.rests(held._replace(status="stopped"), world.clock.now())
+    world.journal.stopped(held._replace(status="stopped"), world.clock.now())
     assert [
-        launch.native_ids for launch in world.journal.former("rehearsal", "new", "gpus", "dev")
+        launch.native_ids for launch in world.journal.previous("rehearsal", "new", "gpus", "dev")
     ] == [tuple(each.native_id for each in held.handles)]
     assert (
-        world.journal.former("rehearsal", "own", "gpus", "dev")
-        == world.journal.former("rehearsal", "new", "gpus", "other")
+        world.journal.previous("rehearsal", "own", "gpus", "dev")
+        == world.journal.previous("rehearsal", "new", "gpus", "other")
         == ()
     )
     run(operations.delete(world, held))
-    assert world.journal.former("rehearsal", "new", "gpus", "dev") == ()
+    assert world.journal.previous("rehearsal", "new", "gpus", "dev") == ()

@@ -16,8 +16,8 @@ from providers import errors
 from providers.adhoc import rentals
 from providers.engine import operations
 from providers.engine.termination import garbage
-from providers.engine.journal import database as journals
-from providers.model.spec import read_cluster
+from providers.engine.journal import database
+from providers.engine.termination import garbage
 from tests.engine.cases import run, wanted
 from tests.engine.cases import ask as an_ask
 
@@ -167,7 +167,7 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
     """Another process has it locked: the deletion reads past the lock, and the line says to wait
     for that process or to stop it.
     """
-    monkeypatch.setattr(journals, "_BUSY_S", 0.2)
+    monkeypatch.setattr(database, "BUSY_S", 0.2)
     held = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     script = (

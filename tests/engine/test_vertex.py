@@ -9,7 +9,7 @@ import pytest
 from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.engine.journal import database
+from providers.engine.journal import orders as order_table
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
 from providers.home import home
@@ -235,9 +235,7 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
         and 1 == rig.sent()
     )
     assert fault and 1 == len(
-        rig.world.journal.orders(
-            "rehearsal", "owner1", states=database.PENDING + (database.UNSETTLED,)
-        )
+        rig.world.journal.orders("rehearsal", "owner1", states=order_table.PENDING)
     )
     rig.store.clear_faults()
     after = rig.update(held)

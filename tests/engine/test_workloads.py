@@ -14,7 +14,7 @@ from providers.engine import keys
 from providers.engine import operations
 from providers.engine.market import planning
 from providers.engine.reconcile.condition import classify
-from providers.engine.journal.database import EVERY
+from providers.engine.journal.orders import EVERY
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world

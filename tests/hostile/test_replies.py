@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.adapters.guard import guarded
-from providers.engine.journal.database import FILE
+from providers.home import JOURNAL_FILE
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, Unclassified
 from providers.model.machine import GONE
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OWNER, Bench, environment
@@ -79,7 +79,7 @@ class Tried:
         self.lengths = {}
 
     def bench(self):
-        for file in self.folder.glob(f"{FILE}*"):
+        for file in self.folder.glob(f"{JOURNAL_FILE}*"):
             file.unlink()
         self.store = open_store()
         self.store.reset()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from providers.engine import operations
-from providers.engine.journal.database import ClaimRow
+from providers.engine.journal.owners import ClaimRow
 from providers.model.machine import Mark
 from providers.plugin import ownership
 from tests.engine.cases import lab, run, wanted  # noqa: F401 - a fixture

@@ -495,7 +495,7 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
     """The cluster and the ownership are read at once: whichever comes first, the next run, of
     another process, calls no machine of a state a stray.
     """
-    from providers.engine.journal.database import Journal
+    from providers.engine.journal.journal import Journal
     from providers.engine.runtime.world import open_world
 
     stand_in(monkeypatch, "strays", ())

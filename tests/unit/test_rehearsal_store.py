@@ -356,7 +356,7 @@ def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
     """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay:
     the first plan comes back.
     """
-    from providers.engine.journal.database import Journal
+    from providers.engine.journal.journal import Journal
     from providers.model.place import Scope
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))

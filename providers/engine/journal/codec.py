@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def order_out(order: Order) -> dict[str, Any]:
@@ -79,3 +80,13 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _tuples(item) for key, item in value.items()}
     return value
+
+
+def handles_out(handles: Iterable[Handle]) -> str:
+    """Machines as the journal's text."""
+    return json.dumps([list(handle) for handle in handles])
+
+
+def handles_in(text: str) -> tuple[Handle, ...]:
+    """The reverse of `handles_out`."""
+    return tuple(Handle(*pair) for pair in json.loads(text))

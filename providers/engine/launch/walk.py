@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
 from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.taken_over import of_another, theirs
@@ -139,7 +139,7 @@ async def acquire(
 async def resumed(
     world: World,
     wanted: ClusterSpec,
-    entry: journals.OrderRow,
+    entry: order_table.OrderRow,
     *,
     brake: StopSignal | None = None,
     keep: Collection[Handle] = (),
@@ -337,12 +337,12 @@ class _Walk:
             )
             raise GpusError(f"{error}; {end}") from error
 
-    async def resume(self, entry: journals.OrderRow) -> LaunchResult | CloudError | None:
+    async def resume(self, entry: order_table.OrderRow) -> LaunchResult | CloudError | None:
         """See `resumed`."""
         ended = await self._resume(entry)
         return ended._replace(account=entry.account) if isinstance(ended, LaunchResult) else ended
 
-    async def _resume(self, entry: journals.OrderRow) -> LaunchResult | CloudError | None:
+    async def _resume(self, entry: order_table.OrderRow) -> LaunchResult | CloudError | None:
         order, started = entry.order, self.now
         self.account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
@@ -361,7 +361,7 @@ class _Walk:
                 if left.clean:
                     self.world.journal.settled(
                         order.token,
-                        journals.FAILED,
+                        order_table.FAILED,
                         self.now,
                         "nothing was made, or nothing of it is left",
                     )
@@ -396,7 +396,7 @@ class _Walk:
             return self._stuck(order, error, left, started)
         self._refused(order.candidates, error, started)
         self._block(order.candidates, error)
-        self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+        self.world.journal.settled(order.token, order_table.FAILED, self.now, trimmed(error))
         return error
 
     # One order
@@ -482,7 +482,7 @@ class _Walk:
             )
             self.world.report("warning", f"{self._line(order)}: {reason}")
             self.world.journal.settled(
-                order.token, journals.UNSETTLED, self.now, reason, ticket.handles
+                order.token, order_table.UNSETTLED, self.now, reason, ticket.handles
             )
             return LaunchResult(
                 UNCONFIRMED,
@@ -637,7 +637,7 @@ class _Walk:
             return self._queued(ticket)
         left = await self._released(adapter, order, ticket)
         if self.brake.on and left.clean:
-            self.world.journal.settled(order.token, journals.RELEASED, self.now, self.brake.why)
+            self.world.journal.settled(order.token, order_table.RELEASED, self.now, self.brake.why)
             raise self._stopped()
         error = self._none_came(adapter, order)
         if not left.clean:
@@ -650,7 +650,7 @@ class _Walk:
         if not of_another(node, order):
             return False
         every = self.world.journal.orders(
-            self.world.name, order.mark.owner, order.mark.cluster, states=journals.EVERY
+            self.world.name, order.mark.owner, order.mark.cluster, states=order_table.EVERY
         )
         return all(node.name not in entry.order.node_names for entry in every)
 
@@ -686,7 +686,7 @@ class _Walk:
         if error.code != WRONG:
             self._block(order.candidates, error)
         self._out_of_reach(order, error)
-        self.world.journal.settled(order.token, journals.RELEASED, self.now, trimmed(error))
+        self.world.journal.settled(order.token, order_table.RELEASED, self.now, trimmed(error))
         if error.code == LOADING:
             raise too_slow(self.wanted.cluster, self.attempts, order.wait_s)
         if error.code == WRONG:
@@ -725,12 +725,12 @@ class _Walk:
     ) -> None:
         self._refused(order.candidates, error, started)
         if self._last(order, error):
-            self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+            self.world.journal.settled(order.token, order_table.FAILED, self.now, trimmed(error))
             self.pending = [*order.candidates]
             await pause(self.world, DELAYS_S[0], self.brake)
             return
         self._block(order.candidates, error)
-        self.world.journal.settled(order.token, journals.FAILED, self.now, trimmed(error))
+        self.world.journal.settled(order.token, order_table.FAILED, self.now, trimmed(error))
         self._pinned(error)
         self._given_up(adapter.name, order, error)
         if isinstance(error, (OfferGone, PriceRose)):
@@ -767,7 +767,9 @@ class _Walk:
             f" {bill(left.handles, self._price(order))}"
         )
         self.world.report("error", f"{self._line(order)}: {reason}")
-        self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason, left.handles)
+        self.world.journal.settled(
+            order.token, order_table.UNSETTLED, self.now, reason, left.handles
+        )
         return LaunchResult(
             UNCONFIRMED,
             order,
@@ -786,7 +788,7 @@ class _Walk:
             f" {bill((), self._price(order))}"
         )
         self.world.report("error", f"{self._line(order)}: {reason}")
-        self.world.journal.settled(order.token, journals.UNSETTLED, self.now, reason)
+        self.world.journal.settled(order.token, order_table.UNSETTLED, self.now, reason)
         return LaunchResult(
             UNCONFIRMED, order, order.candidates[0], tuple(self.attempts), (), (), (), (reason,)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.desired import ttl
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
 from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
@@ -92,7 +92,7 @@ async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -
     survey that follows.
     """
     for entry in world.journal.orders(
-        world.name, wanted.owner, wanted.cluster, states=journals.PENDING
+        world.name, wanted.owner, wanted.cluster, states=order_table.PENDING
     ):
         world.report(
             "info",
@@ -119,7 +119,7 @@ async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -
                     handles=left.handles,
                 )
             world.journal.settled(
-                entry.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue"
+                entry.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
             )
 
 
@@ -139,7 +139,7 @@ async def _remembered(
     found = await _named_elsewhere(world, wanted, known)
     known = {*known, *(node.handle for _, node in found)}
     for entry in world.journal.orders(
-        world.name, wanted.owner, wanted.cluster, states=(journals.MADE,)
+        world.name, wanted.owner, wanted.cluster, states=(order_table.MADE,)
     ):
         missing = [handle for handle in entry.handles if handle not in known]
         if not missing:
@@ -155,7 +155,9 @@ async def _remembered(
             for node in nodes
         )
         if not nodes and len(missing) == len(entry.handles):
-            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
+            world.journal.settled(
+                entry.order.token, order_table.RELEASED, world.clock.now(), "gone"
+            )
     return found
 
 
@@ -346,7 +348,7 @@ async def _adopt(
 
 
 async def price_of(
-    world: World, ask: Ask | None, where: Place, node: Node, made: journals.OrderRow | None
+    world: World, ask: Ask | None, where: Place, node: Node, made: order_table.OrderRow | None
 ) -> Price:
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import ClusterSpec, ttl
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.buy import buy, walk
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult, launched
 from providers.engine.launch.walk import resumed
@@ -89,7 +89,7 @@ async def converge(
     to be kept. The second value is True when it is what is held now. Raises as `acquire` does.
     """
     for entry in world.journal.orders(
-        world.name, held.owner, held.cluster, held.generation, journals.PENDING
+        world.name, held.owner, held.cluster, held.generation, order_table.PENDING
     ):
         keep = tuple(handle for handle in held.handles if handle not in entry.handles)
         outcome = await resumed(world, wanted, entry, brake=brake, keep=keep)
@@ -403,7 +403,10 @@ async def upgrade_placement(
         left = await abandon(world, adapter, outcome.order, None, held.handles)
         if left.clean:
             world.journal.settled(
-                outcome.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue"
+                outcome.order.token,
+                order_table.RELEASED,
+                world.clock.now(),
+                "taken out of the queue",
             )
             world.report(
                 "warning",

@@ -88,7 +88,7 @@ async def end(world: World, held: ClusterRecord, why: str) -> None:
     HalfMade, or Busy while another works on it.
     """
     async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
-        world.journal.ends(held, why)
+        world.journal.ending(held, why)
         left = await release_all(world, held, held.handles)
         if not left.clean:
             raise HalfMade(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.verify import delivered
 from providers.engine.reconcile.adopt import Place, price_of
 from providers.engine.record import applied, began, healthy
@@ -66,13 +66,15 @@ async def orphans(world: World, held: ClusterRecord) -> tuple[tuple[Node, ...], 
             for handle in entry.handles
             if handle not in found and handle not in held.handles and handle not in held.leftovers
         ]
-        if entry.state != journals.MADE or not unseen:
+        if entry.state != order_table.MADE or not unseen:
             continue
         adapter = await adapter_of(world, entry.provider, entry.account)
         nodes = await repeated(world, adapter.name, adapter.observe, unseen)
         found.update({node.handle: node for node in nodes if node.status != GONE})
         if len(unseen) == len(entry.handles) and all(node.status == GONE for node in nodes):
-            world.journal.settled(entry.order.token, journals.RELEASED, world.clock.now(), "gone")
+            world.journal.settled(
+                entry.order.token, order_table.RELEASED, world.clock.now(), "gone"
+            )
     foreign = [node for node in found.values() if is_foreign(node.mark, held.generation)]
     return tuple(node for node in found.values() if node not in foreign), tuple(foreign)
 
@@ -161,7 +163,7 @@ async def replacement(
 
 
 def _moved(
-    held: ClusterRecord, nodes: Sequence[Node], entry: journals.OrderRow | None, now: float
+    held: ClusterRecord, nodes: Sequence[Node], entry: order_table.OrderRow | None, now: float
 ) -> ClusterRecord:
     first = nodes[0]
     launched = began(nodes, now, held.launched_at)
@@ -205,7 +207,7 @@ def _moved(
     )
 
 
-def _placed(entry: journals.OrderRow, nodes: Sequence[Node]) -> Candidate | None:
+def _placed(entry: order_table.OrderRow, nodes: Sequence[Node]) -> Candidate | None:
     """The candidate that these machines are."""
     if entry.ticket is not None and entry.ticket.placed is not None:
         return entry.ticket.placed

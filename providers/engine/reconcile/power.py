@@ -58,7 +58,7 @@ async def switch(
         raise GpusError(f"{held.cluster}: it is gone; run it again")
     world.report("info", f"{held.cluster}: {after.status}")
     if state == STOPPED:
-        world.journal.rests(after, now)
+        world.journal.stopped(after, now)
     else:
         world.journal.launched(after._replace(launched_at=now))
     return after

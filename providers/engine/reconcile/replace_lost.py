@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import ClusterSpec, limit_of, ttl
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import market, presentable
@@ -46,7 +46,7 @@ def joined(
     rest = {node.handle for node in well}
     for entry in reversed(
         world.journal.orders(
-            world.name, held.owner, held.cluster, held.generation, (journals.MADE,)
+            world.name, held.owner, held.cluster, held.generation, (order_table.MADE,)
         )
     ):
         mine = [node for node in extra if node.status in HEALTHY and node.handle in entry.handles]
@@ -156,7 +156,7 @@ async def _had(
         if not left.clean:
             return stuck(after, left)
         world.journal.settled(
-            outcome.order.token, journals.RELEASED, world.clock.now(), "taken out of the queue"
+            outcome.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
         )
         return after._replace(attempts=outcome.attempts)
     if outcome.state != ACQUIRED:

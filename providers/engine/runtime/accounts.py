@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import account_in
 from providers.engine.runtime.deadlines import looking, while_answering
@@ -58,7 +58,7 @@ def places(
     out: dict[Handle, Account | None] = dict.fromkeys(handles)
     if not out or not world.has_journal:
         return out
-    for entry in world.journal.orders(world.name, owner, cluster or None, states=journals.EVERY):
+    for entry in world.journal.orders(world.name, owner, cluster or None, states=order_table.EVERY):
         out.update({handle: entry.account for handle in entry.handles if handle in out})
     return out
 
@@ -93,7 +93,7 @@ def used(world: World, owner: str, *, open_only: bool = False) -> Accounts:
     if not world.has_journal:
         return ()
     orders = world.journal.orders(
-        world.name, owner, states=journals.OPEN if open_only else journals.EVERY
+        world.name, owner, states=order_table.OPEN if open_only else order_table.EVERY
     )
     found = [(entry.provider, entry.account) for entry in orders]
     launches = [

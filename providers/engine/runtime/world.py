@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter, Manifest
     from providers.catalog.table import OfferTable
-    from providers.engine.journal.database import Journal
+    from providers.engine.journal.journal import Journal
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import Account
     from providers.engine.runtime.clock import Clock
@@ -192,10 +192,10 @@ class World:
         """The journal of this machine's user. Raises GpusError when it can't be read or written."""
         with self._lock:
             if self._journal is None:
-                from providers.engine.journal.database import FILE, Journal
-                from providers.home import home
+                from providers.engine.journal.journal import Journal
+                from providers.home import JOURNAL_FILE, home
 
-                self._journal = Journal(home() / FILE)
+                self._journal = Journal(home() / JOURNAL_FILE)
             return self._journal
 
     @property

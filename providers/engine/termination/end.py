@@ -10,7 +10,7 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from providers.engine.journal import database as journals
+from providers.engine.journal import orders as order_table
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import UNSETTLED, ClusterRecord
 from providers.engine.runtime.accounts import (
@@ -52,11 +52,11 @@ async def end(world: World, held: ClusterRecord) -> None:
         )
     )
     lefts: list[Remainder] = []
-    groups: dict[int, tuple[Adapter, list[Handle], list[journals.OrderRow]]] = {}
+    groups: dict[int, tuple[Adapter, list[Handle], list[order_table.OrderRow]]] = {}
 
     async def group(
         provider: str, account: Account | None, owed: Sequence[Handle]
-    ) -> tuple[Adapter, list[Handle], list[journals.OrderRow]] | None:
+    ) -> tuple[Adapter, list[Handle], list[order_table.OrderRow]] | None:
         try:
             with while_answering():
                 adapter = await adapter_of(world, provider, account)
@@ -73,7 +73,7 @@ async def end(world: World, held: ClusterRecord) -> None:
         )
     for entry in entries:
         found = await group(entry.provider, entry.account, entry.handles)
-        if found is not None and entry.state in journals.PENDING:
+        if found is not None and entry.state in order_table.PENDING:
             found[2].append(entry)
     for handle in handles:
         try:
@@ -85,7 +85,7 @@ async def end(world: World, held: ClusterRecord) -> None:
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
     async def ended(
-        adapter: Adapter, there: Sequence[Handle], pending: Sequence[journals.OrderRow]
+        adapter: Adapter, there: Sequence[Handle], pending: Sequence[order_table.OrderRow]
     ) -> None:
         lefts.extend(
             [await abandon(world, adapter, entry.order, entry.ticket) for entry in pending]
@@ -157,7 +157,7 @@ async def end_all(
             *((entry.provider, entry.account) for entry in orders),
         )
     )
-    owed: dict[tuple[str, Account | None], list[journals.OrderRow]] = {
+    owed: dict[tuple[str, Account | None], list[order_table.OrderRow]] = {
         place: [entry for entry in orders if (entry.provider, entry.account) == place]
         for place in places
     }
@@ -169,7 +169,7 @@ async def end_all(
         entries = [entry for name in names for entry in owed[name]]
         handles = {handle for entry in entries for handle in entry.handles}
         place, account = said(*names[0]), names[0][1]
-        pending = [entry for entry in entries if entry.state in journals.PENDING]
+        pending = [entry for entry in entries if entry.state in order_table.PENDING]
         try:
             if isinstance(adapter, CloudError):
                 raise adapter
@@ -238,7 +238,7 @@ async def end_elsewhere(world: World, owner: str) -> None:
         for launch in world.journal.launches(world.name, owner)
         if launch.ended_at is None
     }
-    for entry in world.journal.orders(world.name, owner, states=journals.PENDING):
+    for entry in world.journal.orders(world.name, owner, states=order_table.PENDING):
         mark = entry.order.mark
         if mark.generation in launched or entry.account is None:
             continue
@@ -267,7 +267,7 @@ async def end_elsewhere(world: World, owner: str) -> None:
                 " run it again, or destroy"
             )
         world.journal.settled(
-            entry.order.token, journals.RELEASED, world.clock.now(), "the account was changed"
+            entry.order.token, order_table.RELEASED, world.clock.now(), "the account was changed"
         )
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.journal import database as journals
+from providers.engine.journal import database
+from providers.engine.journal import orders as order_table
+from providers.engine.journal import owners as owner_table
 from providers.engine.keys import tidied
 from providers.engine.messages import bare, trimmed
 from providers.engine.runtime.accounts import adapter_of, of_settings, said, used
@@ -143,7 +145,7 @@ async def _survey(world: World, claims: Claims, adhoc: str, deadline_s: float) -
     found += [
         _unsettled(world, entry, claims, known, adhoc)
         for entry in entries
-        if entry.state in journals.PENDING and not set(entry.handles) & set(seen)
+        if entry.state in order_table.PENDING and not set(entry.handles) & set(seen)
     ]
     found.sort(key=lambda each: (VERDICTS.index(each.verdict), each.handle))
     return Survey(tuple(found), asked, silent, trouble)
@@ -152,8 +154,8 @@ async def _survey(world: World, claims: Claims, adhoc: str, deadline_s: float) -
 async def _asked(
     world: World,
     claims: Claims,
-    known: Mapping[str, journals.OwnerRow],
-    entries: Sequence[journals.OrderRow],
+    known: Mapping[str, owner_table.OwnerRow],
+    entries: Sequence[order_table.OrderRow],
     deadline_s: float,
 ) -> tuple[dict[Handle, _Observed], tuple[str, ...], dict[str, str], tuple[str, ...]]:
     """Every account of every cloud, at once: (machines, who answered, who is not configured, who
@@ -261,7 +263,7 @@ def _found(
     world: World,
     seen: _Observed,
     claims: Claims,
-    known: Mapping[str, journals.OwnerRow],
+    known: Mapping[str, owner_table.OwnerRow],
     adhoc: str,
     ours: Collection[str],
 ) -> SweptMachine:
@@ -286,9 +288,9 @@ def _found(
 
 def _unsettled(
     world: World,
-    entry: journals.OrderRow,
+    entry: order_table.OrderRow,
     claims: Claims,
-    known: Mapping[str, journals.OwnerRow],
+    known: Mapping[str, owner_table.OwnerRow],
     adhoc: str,
 ) -> SweptMachine:
     mark, first = entry.order.mark, entry.order.candidates[0]
@@ -311,7 +313,7 @@ def _unsettled(
     )
 
 
-def _stack(owner: str, claims: Claims, known: Mapping[str, journals.OwnerRow]) -> str:
+def _stack(owner: str, claims: Claims, known: Mapping[str, owner_table.OwnerRow]) -> str:
     if owner in claims.owners:
         return claims.owners[owner]
     met = known.get(owner)
@@ -323,7 +325,7 @@ def _verdict(
     handle: Handle,
     mark: Mark,
     claims: Claims,
-    known: Mapping[str, journals.OwnerRow],
+    known: Mapping[str, owner_table.OwnerRow],
     adhoc: str,
     ours: Collection[str],
 ) -> tuple[str, str]:
@@ -384,7 +386,7 @@ class _Prices:
     catalog, else unknown.
     """
 
-    def __init__(self, world: World, entries: Iterable[journals.OrderRow]) -> None:
+    def __init__(self, world: World, entries: Iterable[order_table.OrderRow]) -> None:
         self._world = world
         self._bought = {
             handle: entry.micro_usd // len(entry.handles)
@@ -467,7 +469,7 @@ async def _swept(world: World, group: Sequence[SweptMachine], claims: Claims) ->
             if world.has_journal and not any(each.why for each in done):
                 await asyncio.to_thread(tidied, world, owner, cluster)
             return done
-    except (journals.JournalBroken, NoHome):
+    except (database.JournalBroken, NoHome):
         raise
     except Busy as error:
         return [Swept(found, f"left alone: {trimmed(error)}") for found in group]
@@ -511,11 +513,11 @@ async def _settled(world: World, found: SweptMachine, adapter: Adapter) -> Swept
     """Ends an order whose outcome is not known."""
     token = found.handle.native_id.removeprefix("order ")
     for entry in world.journal.orders(
-        world.name, found.mark.owner, found.mark.cluster, states=journals.PENDING
+        world.name, found.mark.owner, found.mark.cluster, states=order_table.PENDING
     ):
         if entry.order.token == token:
             left = await abandon(world, adapter, entry.order, entry.ticket)
             if not left.clean:
                 raise Transient(left.why, provider=adapter.name)
-            world.journal.settled(token, journals.RELEASED, world.clock.now(), "swept")
+            world.journal.settled(token, order_table.RELEASED, world.clock.now(), "swept")
     return Swept(found)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
-from providers.engine.journal.database import FILE, Journal, JournalBroken, prepare
+from providers.engine.journal.database import JournalBroken, prepare
+from providers.engine.journal.journal import Journal
 from providers.errors import NoHome
-from providers.home import home
+from providers.home import JOURNAL_FILE, home
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -78,7 +79,7 @@ def _without(error: JournalBroken | NoHome) -> str:
 
 def _drafts() -> Iterator[Draft]:
     """A copy of the journal if it can be read, then an empty one."""
-    path = home(writable=False) / FILE
+    path = home(writable=False) / JOURNAL_FILE
     for query in (
         "mode=ro",
         "immutable=1",

@@ -1,0 +1,80 @@
+"""Blocks: places that were refused lately, and for how long they are left alone.
+
+Blocks grow: a scope that is refused again within `MEMORY_S` is left alone twice as long as the last
+time, up to an hour (or its own time if that is longer). A success there clears it, because
+stockouts last hours but end without notice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.model.place import Block, Scope
+
+if TYPE_CHECKING:
+    from providers.engine.journal.database import Database
+    from providers.model.offer import Candidate
+    from providers.model.place import Placed
+
+GROWN_MAX_S = 3_600.0
+MEMORY_S = 6 * 3_600.0
+
+
+def find(journal: Database, world: str) -> tuple[Block, ...]:
+    """Every block of a world, expired ones too: the planner compares with the world's time."""
+    with journal.read() as db:
+        rows = db.execute(
+            "SELECT provider, region, zone, machine_type, gpu_type, capacity, until, reason"
+            " FROM blocks WHERE world = ? ORDER BY provider, region, zone, machine_type,"
+            " gpu_type, capacity",
+            (world,),
+        ).fetchall()
+    return tuple(Block(Scope(*row[:6]), row[6], row[7]) for row in rows)
+
+
+def block(
+    journal: Database, world: str, scope: Scope, seconds: float, reason: str, now: float
+) -> Block:
+    """Leaves a scope alone for that long, longer when it was refused before; returns the block."""
+    where = (world, *scope)
+    match = (
+        "(world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)"
+    )
+    with journal.change() as db:
+        row = db.execute(f"SELECT times, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
+        times = row[0] + 1 if row is not None and now - row[1] <= MEMORY_S else 1
+        until = now + min(seconds * 2 ** min(times - 1, 16), max(seconds, GROWN_MAX_S))
+        if row is not None:
+            until = max(until, row[2])
+        db.execute(
+            "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*where, until, reason, times, now),
+        )
+        db.execute("DELETE FROM blocks WHERE world = ? AND until < ?", (world, now - MEMORY_S))
+    return Block(scope, until, reason)
+
+
+def clear(journal: Database, world: str, place: Placed | Candidate) -> None:
+    """Success at a place: whatever was blocked there is open again."""
+    for block in find(journal, world):
+        if block.scope.covers(place):
+            _unblock(journal, world, block.scope)
+
+
+def unblock(journal: Database, world: str, provider: str = "") -> int:
+    """Forgets every block of a world, or of one provider there, and returns how many."""
+    with journal.change() as db:
+        return int(
+            db.execute(
+                "DELETE FROM blocks WHERE world = ? AND ? IN ('', provider)", (world, provider)
+            ).rowcount
+        )
+
+
+def _unblock(journal: Database, world: str, scope: Scope) -> None:
+    with journal.change() as db:
+        db.execute(
+            "DELETE FROM blocks WHERE (world, provider, region, zone, machine_type, gpu_type,"
+            " capacity) = (?, ?, ?, ?, ?, ?, ?)",
+            (world, *scope),
+        )
