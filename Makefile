@@ -25,8 +25,9 @@ test-full: ## the long tests: all runs through the real Pulumi engine, launchers
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m pytest -m long
 
-lint: ## style, types, and shellcheck of every shell program
+lint: ## style, types, who may import whom, and shellcheck of every shell program
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+	@$(ACTIVATE) && lint-imports --no-cache --no-logo
 	@$(ACTIVATE) && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" \
 		| xargs -0 shellcheck --severity style
 

@@ -64,9 +64,7 @@ def _environment() -> Mapping[str, str]:
     """This process's environment, in which the program finds this package wherever it was imported
     from.
     """
-    import providers
-
-    root = str(Path(providers.__path__[0]).parent)
+    root = str(Path(__file__).parents[2])
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), root))),

@@ -1,4 +1,7 @@
-"""Who may import whom, and what must not be imported at all on the way to a plan."""
+"""What must not be imported on the way to a plan, and what the package offers.
+
+Who may import whom stands in `pyproject.toml` (import-linter); `make lint` checks it.
+"""
 
 import ast
 import os
@@ -12,36 +15,6 @@ import pytest
 import providers
 
 ROOT = Path(providers.__file__).parent
-LEAVES = {"model", "errors", "home"}
-PLANS = LEAVES | {"catalog", "planner", "workloads"}
-CLOUDS = PLANS | {"adapters", "remote", "rehearsal"}
-ALLOWED = {
-    "home": LEAVES,
-    "model": LEAVES,
-    "errors": LEAVES,
-    "catalog": LEAVES,
-    "planner": LEAVES | {"catalog"},
-    "workloads": LEAVES | {"catalog"},
-    "adapters": LEAVES | {"rehearsal"},
-    "remote": LEAVES | {"catalog", "adapters", "engine"},
-    "rehearsal": LEAVES | {"catalog", "remote", "adapters", "engine"},
-    "engine": CLOUDS,
-    "plugin": CLOUDS | {"engine", "resources"},
-    "testing": CLOUDS | {"engine"},
-    "api": CLOUDS | {"engine"},
-    "adhoc": CLOUDS | {"engine"},
-    "watch": CLOUDS | {"engine"},
-    "resources": CLOUDS | {"engine", "plugin"},
-    "cli": CLOUDS | {"engine", "api", "adhoc", "watch", "plugin"},
-    "__init__": LEAVES | {"catalog", "planner", "engine", "api", "adhoc", "resources"},
-}
-"""Unit → the units of this package that it may import, besides itself."""
-
-SHARED_ADAPTER_MODULES = {
-    "providers.adapters.base",
-    "providers.adapters.guard",
-    "providers.adapters.registry",
-}
 HEAVY = (
     "pydantic",
     "asyncio",
@@ -60,89 +33,6 @@ HEAVY = (
     "difflib",
     "requests",
 )
-
-
-def unit(module):
-    """`providers.planner.rules` → `planner`; the package itself → `__init__`."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
-
-
-def imports(path):
-    """Every module of this package that a file imports, wherever in the file, also for types alone."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found |= {
-                f"{node.module}.{alias.name}" if node.module == "providers" else node.module
-                for alias in node.names
-            }
-            if node.module.count(".") == 1:
-                found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
-    return {name for name in found if name.split(".")[0] == "providers"}
-
-
-FILES = sorted(ROOT.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_follow_the_arrows(path):
-    """model, errors <- catalog <- planner <- engine <- plugin, cli, public names; adapters know
-    model, errors and their seam alone.
-    """
-    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    assert own in ALLOWED, f"{own} has no arrow yet"
-    for name in imports(path):
-        other = unit(name)
-        if other == own or name == "providers":
-            continue
-        assert other in ALLOWED[own], f"{path.relative_to(ROOT)} imports {name}"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.relative_to(ROOT).parts[0] == "adapters"],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_an_adapter_knows_no_other_adapter(path):
-    """A cloud's folder imports its own modules, the seam and the rehearsal store; the shared
-    modules import no cloud's folder.
-    """
-    parts = path.relative_to(ROOT).parts
-    own = f"providers.adapters.{parts[1]}" if len(parts) > 2 else None
-    for name in imports(path):
-        if (
-            unit(name) != "adapters"
-            or name == "providers.adapters"
-            or any(
-                name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES
-            )
-        ):
-            continue
-        assert own is not None and (name == own or name.startswith(f"{own}.")), (
-            f"{path.relative_to(ROOT)} imports {name}"
-        )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.relative_to(ROOT).parts[0] == "engine"],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_the_engine_names_no_cloud(path):
-    """The engine knows adapters by scan: it imports the seam and the rehearsal store, never a
-    cloud's folder.
-    """
-    named = {
-        name for name in imports(path) if unit(name) == "adapters" and name != "providers.adapters"
-    }
-    assert all(
-        any(name == shared or name.startswith(f"{shared}.") for shared in SHARED_ADAPTER_MODULES)
-        for name in named
-    )
 
 
 def loaded(code):
