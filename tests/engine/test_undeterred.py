@@ -15,9 +15,9 @@ import pytest
 from providers import errors
 from providers.adhoc import rentals
 from providers.engine import operations
-from providers.engine.termination import garbage
 from providers.engine.journal import database
 from providers.engine.termination import garbage
+from providers.model.spec import read_cluster
 from tests.engine.cases import run, wanted
 from tests.engine.cases import ask as an_ask
 
