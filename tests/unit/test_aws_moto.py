@@ -23,20 +23,22 @@ def url():
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def image(url):
+    """An x86 image of moto's; its list of all takes it a second."""
+    images = Client(sealed_session(), url).service("ec2", REGION).describe_images()["Images"]
+    return next(item["ImageId"] for item in images if item["Architecture"] == "x86_64")
+
+
 @pytest.mark.parametrize(
     ("capacity", "nodes"), [("on-demand", 1), ("spot", 1), ("on-demand", 2), ("spot", 2)]
 )
-def test_the_happy_path_against_moto(url, capacity, nodes):
+def test_the_happy_path_against_moto(url, image, capacity, nodes):
     """Made by a fleet or a run, seen as ordered with its mark, found by tags, relabelled, labelled,
     deleted, and nothing left behind.
     """
     client = Client(sealed_session(), url)
     ec2 = client.service("ec2", REGION)
-    image = next(
-        item["ImageId"]
-        for item in ec2.describe_images()["Images"]
-        if item["Architecture"] == "x86_64"
-    )
     zones = {
         zone["ZoneName"]: zone["ZoneId"]
         for zone in ec2.describe_availability_zones()["AvailabilityZones"]
